@@ -91,16 +91,17 @@ def test_python_of_readme_and_manual_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (use,), (train,), (adapt, choose) = map(
-        python_of, ("README.md", "docs/runs.md", "docs/evaluation.md")
+    (use,), (train,), (adapt, choose, _) = map(
+        python_of, ("README.md", "docs/pretraining.md", "docs/clean.md")
     )
     monkeypatch.chdir(tmp_path)
     mast.pretrain(tiny(epochs=1, size=64, out="runs/photos", encoder={"name": "resnet18"}))
     names: dict[str, object] = {}
     file = next((photos / "test").rglob("*.jpg"))
     for shown, here in {
-        "timm:resnet18.a1_in1k": "resnet18", "download=True": "size=64", "photos/cat.jpg": str(file),
-        '"photos"': f'"{photos}/train"', '"labelled"': f'"{photos}/train"',
+        "timm:resnet18.a1_in1k": "resnet18", "download=True": "size=64",
+        "photos/cat.jpg": str(file), '"photos"': f'"{photos}/train"',
+        '"labelled"': f'"{photos}/train"',
     }.items():  # fmt: skip
         use = use.replace(shown, here)
     exec(use, names)

@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, top
 
 FOLDER = ROOT / "benchmarks" / "results"
 
@@ -114,7 +114,7 @@ def label_errors() -> str:
     )
     grid = Grid(("encoder", "taken for wrong", "images", "precision", "recall"), tuple(rows))
     return (
-        f"{as_markdown(grid)}\n\n"
+        f"{top('label-errors', grid, lambda row: row[0] == 'trained')}\n\n"
         f"{setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of their labels "
         f"changed at random; smallest to largest of {setting['seeds']} seeds, in percent. The "
         f"probes agree with {agreed} of the labels. All methods have the same out-of-fold "

@@ -6,11 +6,19 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, top
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
 FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
 NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
+SHOWN = (
+    "last map",
+    "all depths",
+    "all depths, whitened",
+    "ignore all",
+    "ignore color",
+    "match color",
+)
 BRIEF = ("last map", "last map, whitened", "all depths, whitened", "ignore all")
 
 
@@ -88,7 +96,7 @@ def ways_of_runs() -> str:
                 spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
-    return as_markdown(Grid(("run", "compared by", *OF_RUNS), tuple(cells)))
+    return top("choices-of-runs", Grid(("run", "compared by", *OF_RUNS), tuple(cells)), 0)
 
 
 def _by_encoder() -> dict[str, list[dict[str, Any]]]:
@@ -135,12 +143,16 @@ def _tables(measured: dict[str, Any]) -> str:
         for way in shared
     ]  # fmt: skip
     encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
-    grids = (
-        Grid(("copies found", *FOUND, *changes), tuple(copies)),
-        Grid(("neighbours", *NEIGHBOURS), tuple(said)),
-        Grid(("kNN", *rows), tuple(by_set)),
+    near = {row[0]: row[1:] for row in said}
+    both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
+    columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
+    links = (
+        top("choices", Grid(columns, tuple(both)), 0),
+        top("choices-knn", Grid(("kNN", *rows), tuple(by_set)), 0),
     )
-    text = "\n\n".join(as_markdown(grid) for grid in grids)
+    brief = [(row[0], *row[1:4], *row[-len(NEIGHBOURS) : -2]) for row in both if row[0] in SHOWN]
+    text = as_markdown(Grid(("compared by", *FOUND, *NEIGHBOURS[:-2]), tuple(brief)))
+    text += f"\n\nBy change: {links[0].lower()}; by set: {links[1].lower()}."
     sets = ", ".join(f"{name} {count:,}" for name, count in setting["sets"].items())
     return (
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "

@@ -14,7 +14,7 @@ from mast.augment import PROPERTIES
 from mast.measure.result import PRECISION
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, top
 
 OURS = "MAST"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -89,8 +89,8 @@ def compared_on_photos() -> str:
     }
     first = ours[0]
     return (
-        f"### CIFAR-10 and its transfer sets: {first['images']:,} images, {first['epochs']} epochs"
-        f"\n\nOver four linear tasks {OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
+        f"{first['images']:,} images of CIFAR-10, {first['epochs']} epochs. Over four linear tasks "
+        f"{OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
         f"{CONTROLS[1]} {ahead[1]}; on objects {differences['objects']}, on colour "
         f"{differences['colour']}. Test sets, in percent; mean and standard deviation of "
         f"{len(ours)} seeds; in brackets the 95 % interval of a difference over test images, "
@@ -170,7 +170,7 @@ def found_on_photos() -> str:
     return (
         "Of the ten nearest test images, the share with the query's label. *Head of …* is what the "
         "first layer of a head reads of the representation, where it was measured:\n\n"
-        f"{as_markdown(grid)}"
+        f"{top('photos-searches', grid, 0)}"
     )
 
 
@@ -219,7 +219,6 @@ def regimes() -> str:
         "MAST minus it",
     )
     return (
-        "### Other operators, more images\n\n"
         f"Mean of four linear tasks, {OURS} minus {CONTROLS[0]} and minus {CONTROLS[1]}, in "
         f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights are those that "
         f"validation chose under the usual operators. {chosen_again()} A single seed is no more "
@@ -246,42 +245,18 @@ def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> st
     return cell([value for value in values if value is not None][:1])
 
 
-def does_it_help() -> str:
-    """The section of the study of this name."""
-    text = [
-        "### Everything that was tried on CIFAR-10",
-        "`python -m experiments does_it_help --data SETS --out FOLDER --seeds 0 1 2 "
-        "--only 'validation/*'` (then `--only 'test/*'`). "
-        "Linear accuracy in percent (L-BFGS probe), `objects kNN` by weighted kNN; `weight` is the "
-        "weight of invariance. The penalty is chosen on a tenth of the training set, for the test "
-        "score of Flowers-17 on its validation set, and for that of the textures, in the runs of "
-        "the comparison above, by cross-validation. Those runs, `strong_…`, `fifteen_…`, "
-        "`augself`, `exempt` and `exempt_both` were trained in float32, the rest under bfloat16 "
-        "autocast; of "
-        "`learned_slow` at 25 seeds 0 and 1 are in float32. What the names mean:\n\n"
-        + "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items()),
-    ]
-    validation, test = scored()
-    for groups, title in (
-        (test, "#### Test"),
-        (validation, "#### Validation, by which variants are chosen"),
-    ):
-        if not groups:
-            continue
-        first = next(iter(groups.values()))[0]
-        text += [
-            title,
-            f"{first['images']:,} training images of {first['size']} pixels, {first['epochs']} "
-            f"epochs, {processors(result for results in groups.values() for result in results)}.",
-            comparison(groups),
-        ]
-    return "\n\n".join(text)
+def variants() -> str:
+    """All variants of the study `does_it_help`."""
+    names = zip(("validation", "test"), scored(), strict=True)
+    links = (f"{name} {comparison(f'variants-{name}', groups).lower()}" for name, groups in names)
+    meant = "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items())
+    return f"{', '.join(links).capitalize()}. What the names mean:\n\n{meant}"
 
 
-def comparison(groups: Groups) -> str:
+def comparison(name: str, groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
     results = [result for of_variant in groups.values() for result in of_variant]
-    return as_markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
+    return top(name, DoesItHelp().table({str(at): each for at, each in enumerate(results)}), 0)
 
 
 def scored() -> tuple[Groups, Groups]:
@@ -307,7 +282,6 @@ def photos() -> str:
     }
     commands = "\n".join(result["commands"])
     return (
-        "### Photos: Flowers-17, 64 pixels\n\n"
         f"```bash\n{commands}\n```\n\n{as_markdown(Flowers().table(encoders))}\n\n"
         f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s), "
         "beside other runs. "

@@ -15,7 +15,7 @@ from mast.data import DataConfig
 from mast.methods import step_needs
 from mast.recipes import configure
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, top
 
 RESULTS = ROOT / "benchmarks" / "results"
 VIEWS_A_SECOND = 2800  # forward and backward of a ResNet-50 at 224 pixels, a GPU
@@ -80,7 +80,7 @@ def scale() -> str:
     origin, setting = shards["provenance"], shards["setting"]
     kind = "photos" if setting["photos"] else "generated images"
     return "\n\n".join([
-        as_markdown(taken), as_markdown(assumed), as_markdown(speeds),
+        as_markdown(taken), as_markdown(assumed), top("shards", speeds, 0),
         f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
         f"{origin['git_revision']}. A training that takes a stated time a step, and computes "
         f"nothing, waits: of its time, {waits} of the speed of shards of JPEGs.",

@@ -8,8 +8,7 @@ from typing import Any
 from experiments.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.analyses import Grid
 from mast.studies.seeds import cell, difference
-from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, top
 
 Result = dict[str, Any]
 Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the start
@@ -50,7 +49,7 @@ def starts() -> str:
             "rate is the encoder's as a share of that of the rest (`python -m experiments starts`; "
             f"{processors(everything)}).",
             "",
-            as_markdown(Grid(columns, tuple(rows))),
+            top("starts", Grid(columns, tuple(rows)), lambda row: "0." not in row[1]),
         ]
     )
 

@@ -14,7 +14,7 @@ from mast.analyses import Grid
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables import TABLES, experiment
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, top
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
@@ -48,8 +48,7 @@ def small() -> str:
     parts = ["\n".join(f"- {sentence}" for sentence in sentences)]
     if missing:
         parts.append(f"Not finished, and no part of this: {'; '.join(missing)}.")
-    for heading, grid in experiment.grids(measured).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts += _grids("small", experiment.grids(measured), 20)
     notes = (
         *experiment.notes(),
         f"Measured on {processors(measured.values())}, two runs beside each other with a thread "
@@ -61,9 +60,7 @@ def small() -> str:
 def pooling() -> str:
     """Where MAST's projector pools: the tables."""
     experiment = POOLING
-    parts = []
-    for heading, grid in experiment.grids(_measured(experiment.results)).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts = _grids("pooling", experiment.grids(_measured(experiment.results)), 3)
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
 
 
@@ -91,9 +88,7 @@ def table6() -> str:
         f"- The untrained encoder has {cell(start)} by this probe, the paper's best row {best} by "
         "its own, which it does not describe: the levels do not compare, only the differences may."
     )
-    parts = ["\n".join(lines)]
-    for heading, grid in shortened.grids(measured).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts = ["\n".join(lines), *_grids("table6", shortened.grids(measured), 0)]
     faster = [
         f"{rows[result['row']].title} with seed {result['seed']}, on {threads}"
         for result in measured.values()
@@ -135,6 +130,15 @@ def _in_order(tested: Mapping[str, Sequence[Result]]) -> str:
     over = {name: [mean_of_tasks(result) for result in results] for name, results in tested.items()}
     order = sorted(over, key=lambda name: -statistics.fmean(over[name]))
     return "; ".join(f"{ROWS[name].title} {cell(over[name])}" for name in order)
+
+
+def _grids(name: str, grids: Mapping[str, Grid], rows: int) -> list[str]:
+    """The first of several tables, and links to the others."""
+    (heading, first), *others = grids.items()
+    links = [f"{of}: {top(f'{name}-{at}', grid, 0).lower()}"
+             for at, (of, grid) in enumerate(others, 2)]  # fmt: skip
+    return [f"**{heading[0].upper()}{heading[1:]}**", top(f"{name}-1", first, rows),
+            f"Also: {'; '.join(links)}."]  # fmt: skip
 
 
 def winners(tested: Mapping[str, list[Result]]) -> list[str]:
