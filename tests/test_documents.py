@@ -117,11 +117,20 @@ def test_python_of_readme_and_manual_runs(
     assert names["config"].encoder.name == "resnet34"  # type: ignore[attr-defined]
 
 
+def anchors(document: Path) -> set[str]:
+    """What its headings are called in a link."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    for target in re.findall(r"\]\(([^)]+)\)", document.read_text()):
         if not target.startswith("http"):
-            assert (document.parent / target).exists(), target
+            name, _, anchor = target.partition("#")
+            file = document.parent / name if name else document
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file), target
 
 
 def test_every_promise_has_its_test() -> None:
