@@ -8,7 +8,7 @@ from experiments.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from experiments.searches import WHOLE, block_of, leads, led, precision, searches
 from mast.measure.result import TOLD
 from mast.methods.prediction import PredictionConfig
-from written.result_files import RESULTS, processors, top
+from written.result_files import RESULTS, processors, top, whole
 
 SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
@@ -39,15 +39,15 @@ def forgetting() -> str:
         f"{first['images']:,} images of 32 pixels, {Forgetting().epochs} epochs "
         f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
         f"{processors(measured.values())}. Percent; mean and standard deviation of seeds. "
-        "`augself` is VICReg that predicts what the operators did from its representation, "
-        "`exempt` MAST that does so from its block of "
+        "`augself` is VICReg that predicts the operators from its representation, "
+        "`exempt` MAST that predicts from its block of "
         f"{100 * SHARE:g} % of the dimensions, `both` from both; a prediction weighs {WEIGHT:g}, "
         f"or twice that (`double`). {legend(measured)}Linear accuracy of the representation:",
         top("forgetting", Forgetting().table(measured), lambda row: row[1] in COMPARED),
         "Share of the ten nearest with the query's label: "
-        f"{top('forgetting-searches', searches(measured), 0).lower()}. Lead of a block over the "
+        f"{whole('forgetting-searches', searches(measured))}. Lead of a block over the "
         "best representation, embedding and heads, seed by seed: "
-        f"{top('forgetting-leads', led(measured), 0).lower()}.",
+        f"{whole('forgetting-leads', led(measured))}.",
     ]
     return "\n\n".join(parts)
 

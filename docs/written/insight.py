@@ -7,7 +7,7 @@ from experiments.advice_check import AdviceCheck
 from experiments.uncertainty_check import UncertaintyCheck
 from mast.studies import STUDIES
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, top
+from written.result_files import RESULTS, whole
 
 STUDIED = "cifar_mast5"
 NEEDS = "needs what it destroys"  # a verdict of `mast advise`
@@ -16,11 +16,10 @@ NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 def advice() -> str:
     """How many warnings are right; for each run the operators of each task by what they cost."""
     links = (
-        f"{described(result['run'])}: "
-        f"{top(f'advice-{at}', AdviceCheck().table({'': result}), 0).lower()}"
+        f"{described(result['run'])}: {whole(f'advice-{at}', AdviceCheck().table({'': result}))}"
         for at, result in enumerate(insights("advice"), 1)
     )
-    return f"{warned()} The runs: {'; '.join(links)}."
+    return f"{warned()} Costs by task and operator: {'; '.join(links)}."
 
 
 def warned() -> str:
@@ -36,8 +35,7 @@ def warned() -> str:
     said = ", ".join(f"{task} {sum(each)} of {len(each)}" for task, each in right.items() if each)
     total = [each for of_task in right.values() for each in of_task]
     return (
-        f"Of {len(total)} warnings that a task needs what an operator destroys, {sum(total)} are "
-        f"of an operator that does destroy it: {said}."
+        f"Of {len(total)} warnings {sum(total)} name an operator that destroys the factor: {said}."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT, top
+from written.result_files import ROOT, whole
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
 FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
@@ -73,10 +73,10 @@ def other_encoders() -> str:
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
     hashes = _by_encoder().get("imagehash", [])
-    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} % of the copies first"
+    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} %"
             for each in hashes for way in each["rows"][_searched(each)[0]]]  # fmt: skip
     table = as_markdown(Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
-    return f"{table}\n\n{' and '.join(said)}."
+    return f"{table}\n\nOf the copies {' and '.join(said)} first."
 
 
 def ways_of_runs() -> str:
@@ -96,7 +96,8 @@ def ways_of_runs() -> str:
                 spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
-    return top("choices-of-runs", Grid(("run", "compared by", *OF_RUNS), tuple(cells)), 0)
+    grid = Grid(("run", "compared by", *OF_RUNS), tuple(cells))
+    return f"All ways: {whole('choices-of-runs', grid)}."
 
 
 def _by_encoder() -> dict[str, list[dict[str, Any]]]:
@@ -147,22 +148,21 @@ def _tables(measured: dict[str, Any]) -> str:
     both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
     columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
     links = (
-        top("choices", Grid(columns, tuple(both)), 0),
-        top("choices-knn", Grid(("kNN", *rows), tuple(by_set)), 0),
+        whole("choices", Grid(columns, tuple(both))),
+        whole("choices-knn", Grid(("kNN", *rows), tuple(by_set))),
     )
     brief = [(row[0], *row[1:4], *row[-len(NEIGHBOURS) : -2]) for row in both if row[0] in SHOWN]
     text = as_markdown(Grid(("compared by", *FOUND, *NEIGHBOURS[:-2]), tuple(brief)))
-    text += f"\n\nBy change: {links[0].lower()}; by set: {links[1].lower()}."
+    text += f"\n\nAll, by change: {links[0]}; by set: {links[1]}."
     sets = ", ".join(f"{name} {count:,}" for name, count in setting["sets"].items())
     return (
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
-        f"Copies of {', '.join(names)}, in 36 ways, among {setting['distractors']:,} distractors "
-        "(CIFAR-10's training images, which have 32 pixels) "
-        "and the set's other photos: found first of all; found by a cosine that 1 and 0.1 % of the "
-        "queries reach with a distractor; and found first, of the strong changes. Neighbours: the "
-        f"mean of {len(rows)} sets ({sets}). Subspaces are the mean of five draws of 100 photos "
-        f"of {setting['photos']}, where no others are named. ±: half of the 95 % interval over "
-        "photos, for few labels over episodes (`benchmarks/invariances.py`)."
+        f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
+        f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
+        "reach a cosine that 1 or 0.1 % of the queries reach with a distractor. The others are "
+        f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 photos of "
+        f"{setting['photos']}. ±: half of the 95 % interval over photos "
+        "(`benchmarks/invariances.py`)."
     )
 
 

@@ -13,18 +13,17 @@ TABLES = ROOT / "docs" / "tables"
 WHOLE: dict[Path, str] = {}  # every table that a page shows the top of, as CSV
 
 
-def top(name: str, grid: Grid, rows: int | Callable[[tuple[Any, ...]], bool] = 5) -> str:
-    """The rows of a table that matter, with a link to all of it.
-
-    Args:
-        name: Of its file in `docs/tables/`.
-        grid: The whole table.
-        rows: How many from the top, or which.
-    """
+def whole(name: str, grid: Grid) -> str:
+    """A link to a table in `docs/tables/`, which is written as CSV."""
     WHOLE[TABLES / f"{name}.csv"] = as_csv(grid)
-    shown = grid.rows[:rows] if isinstance(rows, int) else tuple(filter(rows, grid.rows))
-    link = f"[All {len(grid.rows)} rows](tables/{name}.csv)"
-    return f"{as_markdown(Grid(grid.columns, shown))}\n\n{link}" if shown else link
+    return f"[{len(grid.rows)} rows](tables/{name}.csv)"
+
+
+def top(name: str, grid: Grid, shown: Callable[[tuple[Any, ...]], bool]) -> str:
+    """The rows of a table that matter, with a link to all of it."""
+    rows = tuple(filter(shown, grid.rows))
+    link = whole(name, grid).replace("[", "[All ", 1)
+    return f"{as_markdown(Grid(grid.columns, rows))}\n\n{link}"
 
 
 def processors(results: Iterable[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from mast.analyses import Grid
 from mast.measure.duplicates import MARGIN
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT, top
+from written.result_files import ROOT, top, whole
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
@@ -66,7 +66,7 @@ def found() -> str:
     )
     kinds_of, sets_of, joined_of, several_of = grids
     links = ", ".join([
-        f"{by}: {top(f'copies-{name}', grid, 0).lower()}"
+        f"{by}: {whole(f'copies-{name}', grid)}"
         for by, name, grid in (("by change", "by-change", kinds_of), ("joined photos", "joined",
                                joined_of), ("several copies", "several", several_of))
     ])  # fmt: skip
@@ -101,13 +101,11 @@ def pairs() -> str:
                              for of in ("to be found", "to be rejected"))), tuple(by_kind)),
     )  # fmt: skip
     text = as_markdown(grids[0])
-    link = top("pairs-by-change", grids[1], 0)
+    link = whole("pairs-by-change", grids[1])
     return (
-        f"{text}\n\nBy change: {link.lower()}. Percent of strongly changed copies that "
+        f"{text}\n\nBy change: {link}. Percent of strongly changed copies that "
         f"find their photo first, among {_names(sets)}; {_adapted(sets)}. In "
-        "brackets the sets with the least and the most. Pairs are a photo and its strong copy. "
-        "Each draw has new pairs and four combinations of a "
-        "change to be found and one to be rejected, each of the four kinds once in either place "
+        "brackets the lowest and highest set. A pair is a photo and its strong copy "
         "(`benchmarks/subspaces.py`)."
     )
 
@@ -129,23 +127,20 @@ def wanted() -> str:
     heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
     return (
         f"{top('wanted-copies', Grid(heads, tuple(cells)), lambda row: 'default' in row[0])}\n\n"
-        f"{_names(sets)}. 47 photos have a wanted copy, with the change of the pairs that are the "
-        "same (another hue, rotated, cropped or blurred, of any strength), and 47 an unwanted one, "
-        "with the change of the pairs that are different. Percent that are in a group with their "
-        "photo; *photos joined* to a group that begins with another photo, of 1,000; *precision*: "
-        "wanted copies that are found, in percent of all photos and copies that are joined. "
+        f"{_names(sets)}: 47 have a wanted copy, with the change of the pairs that are the same, "
+        "and 47 an unwanted one, with that of the pairs that are different. Percent in a group "
+        "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: found "
+        "wanted copies among all joined images. "
         f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 
 
 def _caption(sets: Sets) -> str:
     return (
-        f"{_names(sets)}. In each, 100 photos have one copy, of a kind and a strength drawn anew "
-        "five times. *Copies found*: percent that are in a group with their photo. *Precision*: "
-        "percent of the copies in groups whose group begins with their photo. *`changed_by` "
-        "right*: percent of which it names the property that the change destroys, of all copies "
-        "and of those that the command finds; of another photo *none* is right. *Photos joined*: "
-        "to a group that begins with another photo. "
+        f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
+        "the copies in a group with their photo. *Precision*: percent of the copies in groups that "
+        "begin with their photo. *`changed_by` right*: percent whose changed property it names; "
+        "*none* for another photo. *Joined*: photos in a group that begins with another photo. "
         f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 
