@@ -99,7 +99,8 @@ def test_python_of_readme_and_manual_runs(
     names: dict[str, object] = {}
     file = next((photos / "test").rglob("*.jpg"))
     for shown, here in {
-        "timm:resnet18.a1_in1k": "resnet18", "download=True": "size=64",
+        "timm:resnet18.a1_in1k": "resnet18", "download=True)  #": "images=12, size=64)  #",
+        "download=True": "size=64",
         "photos/cat.jpg": str(file), '"photos"': f'"{photos}/train"',
         '"labelled"': f'"{photos}/train"',
     }.items():  # fmt: skip
@@ -109,6 +110,7 @@ def test_python_of_readme_and_manual_runs(
     assert features.shape == (8, 512)
     assert Path("copies.html").is_file()
     assert Path("classes.csv").is_file()
+    adapt = adapt.replace("size=64", "images=12, size=64")
     exec(adapt.replace("photos/cat.jpg", str(file)).replace('"photos"', f'"{photos}/train"'), names)
     assert names["by_color"].shape == (1, 32)  # type: ignore[attr-defined]
     exec(choose.replace("runs/flowers", "runs/photos"), names)

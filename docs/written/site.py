@@ -40,8 +40,8 @@ def pretraining() -> str:
     )
     return (
         f"With {setting['photos']} unlabelled flower photos and {setting['labels']} labels a class,"
-        f" pretraining reaches {ours} % of {setting['classes']} classes; training on the labels "
-        f"alone {scratch} %, the untrained encoder {untrained} %."
+        f" pretraining reaches {ours} % accuracy on {setting['classes']} classes; training on "
+        f"the labels alone reaches {scratch} %, the untrained encoder {untrained} %."
     )
 
 
@@ -69,7 +69,7 @@ def results() -> str:
 def _place(scores: dict[str, list[float]]) -> str:
     """What our method has, and how many are ahead of it."""
     order = _order(scores)
-    return f"MAST {cell(scores[OURS])}, number {order.index(OURS) + 1} of {len(order)}"
+    return f"MAST {cell(scores[OURS])}, rank {order.index(OURS) + 1} of {len(order)}"
 
 
 def _others(scores: dict[str, list[float]]) -> str:
