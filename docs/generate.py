@@ -64,7 +64,8 @@ def documents() -> dict[Path, str]:
         ROOT / name: between(ROOT / name, {mark: part() for mark, part in parts.items()})
         for name, parts in PARTS.items()
     }
-    pages = {ROOT / "docs" / "index.md": home(), ROOT / "docs" / "reference.md": reference()}
+    first = home(written[ROOT / "README.md"])
+    pages = {ROOT / "docs" / "index.md": first, ROOT / "docs" / "reference.md": reference()}
     return written | pages | WHOLE
 
 

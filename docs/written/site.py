@@ -18,9 +18,9 @@ from written.tables import finished, without_labels
 OURS, OBJECTS = "mast", "cifar10/class/linear"
 
 
-def home() -> str:
+def home(readme: str) -> str:
     """The README, whose links lead from the folder of the documents."""
-    text = (ROOT / "README.md").read_text().replace(" · [contributing](CONTRIBUTING.md)", "")
+    text = readme.replace(" · [contributing](CONTRIBUTING.md)", "")
     return re.sub(r"\]\(docs/", "](", text)
 
 
