@@ -1,4 +1,4 @@
-"""The README's path from photos to predictions: its own commands, timed, in a new environment.
+"""The quickstart's path from photos to predictions: its own commands, timed, in a new environment.
 
 The training photos of Flowers-17 without labels, ten labels a class, and the test photos as new
 ones. Beside it, for several draws of the ten: a linear head on the untrained encoder, and the whole
@@ -36,7 +36,7 @@ from mast.measure.proportions import wilson
 from mast.runs.start import load_untrained
 
 REPOSITORY = Path(__file__).parent.parent
-SECTION = "## Classify my photos"
+SECTION = "## Pretrain on your photos"
 LABELS = 10  # a class
 # From scratch and fine-tuned alike: the rate is chosen by held-out images.
 TUNED = {"changes": {"epochs": 50, "batch_size": 32}, "encoder_lrs": (0.01, 0.1)}
@@ -67,15 +67,16 @@ def copy_photos(flowers: Path, work: Path, draws: int) -> dict[str, str]:
 
 
 def commands(epochs: int | None) -> list[str]:
-    """What the README says: how it is installed, and how photos are classified.
+    """How the README installs it, and how the quickstart classifies photos.
 
     Args:
         epochs: Of the pretraining, where they are not those of the recipe.
     """
     text = (REPOSITORY / "README.md").read_text()
+    quickstart = (REPOSITORY / "docs" / "start.md").read_text()
     blocks = [*re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
     install = next(block for block in blocks if "pip install ." in block)
-    path = re.search(rf"{SECTION}\n\n```bash\n(.*?)```", text, re.DOTALL)
+    path = re.search(rf"{SECTION}\n\n```bash\n(.*?)```", quickstart, re.DOTALL)
     assert path is not None, SECTION
     lines = [install.partition("#")[0].strip(), *path[1].strip().splitlines()]
     if epochs is None:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/performance.md, and a line of the README, from the result files.
+"""Write docs/performance.md, its CSV files and a line of the README from the result files.
 
     python benchmarks/write_performance.py
 
@@ -6,8 +6,11 @@ The text around the tables is written by hand; a table stands between `<!-- NAME
 `<!-- /NAME -->`.
 """
 
+import csv
+import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,47 +108,30 @@ def in_short() -> str:
               for key, name in peers.items()]  # fmt: skip
     step = next(iter(read("train")["cases"].values()))["mast5_small, from memory"]["ratio"]
     return (
-        f"On a CPU, MAST-5's views of 224 pixels are made {faster[0]}'s, {faster[1]}'s and "
-        f"{faster[2]}'s, and a training step takes {step:.2f} times as long as its encoder alone."
+        f"On a CPU, views of 224 pixels (MAST-5) are made {faster[0]}, {faster[1]} and "
+        f"{faster[2]}; a training step takes {step:.2f} times as long as its encoder alone."
     )
 
 
-def times(area: str) -> str:
-    """Milliseconds of every entry of an area, a table a case."""
-    result = read(area)
-    parts = []
-    for case, entries in result["cases"].items():
-        unit = result["unit"].removeprefix("seconds; printed as ")
-        lines = [f"{case}, {unit}:\n", f"| | median | min to max | over {result['reference']} |"]
-        lines.append("|---|---|---|---|")
-        for name, seconds in entries.items():
-            low, median, high = (1e3 * seconds[key] for key in ("min", "median", "max"))
-            digits = 3 if median < 10 else 1 if median < 1000 else 0
-            lines.append(
-                f"| {name} | {median:.{digits}f} | {low:.{digits}f} to {high:.{digits}f} "
-                f"| {seconds['ratio']:.2f}× |"
-            )
-        parts.append("\n".join(lines))
-    busy = [
-        f"{name} {seconds:.0f} s ({case.partition(',')[0]})"
-        for case, of_case in result.get("processor_seconds", {}).items()
-        for name, seconds in of_case.items()
-    ]
-    if busy:
-        parts.append(f"Seconds of a processor, without waiting for it: {'; '.join(busy)}.")
-    return "\n\n".join([*parts, machine(result)])
+AREAS = ("augment", "channels", "loss", "probes", "insight", "data", "train")
 
 
-def operators() -> str:
-    """One row an operator: before, after, and a copy."""
-    result = read("operators")
-    lines = ["| operator | PyTorch | compiled | gain | copy |", "|---|---|---|---|---|"]
-    for case, entries in result["cases"].items():
-        before, after, copy = (1e3 * entries[k]["median"] for k in ("PyTorch", "compiled", "copy"))
-        lines.append(
-            f"| {case} | {before:.3f} | {after:.3f} | {before / after:.1f}× | {copy:.3f} |"
-        )
-    return "\n".join(lines) + "\n\n" + machine(result)
+def times() -> Iterator[tuple[str, ...]]:
+    """Milliseconds of every entry of every area."""
+    yield "area", "case", "entry", "median ms", "min ms", "max ms", "over the reference"
+    for area in AREAS:
+        for case, entries in read(area)["cases"].items():
+            for name, seconds in entries.items():
+                each = (f"{1e3 * seconds[key]:.4g}" for key in ("median", "min", "max"))
+                yield area, case, name, *each, f"{seconds['ratio']:.2f}"
+
+
+def operators() -> Iterator[tuple[str, ...]]:
+    """One row an operator: milliseconds before, after, and of a copy."""
+    yield "operator", "PyTorch", "compiled", "copy"
+    for case, entries in read("operators")["cases"].items():
+        yield case, *(f"{1e3 * entries[key]['median']:.4g}"
+                      for key in ("PyTorch", "compiled", "copy"))  # fmt: skip
 
 
 def fused(result: dict[str, Any]) -> str:
@@ -186,27 +172,27 @@ def steps(result: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def kernels(result: dict[str, Any]) -> str:
+def kernels(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """What a compiler made of every kernel, by generation."""
     generations = result["kernels"]
-    columns = [f"{kind} ({at})" for at in generations for kind in ("registers", "stack", "shared")]
-    lines = [f"| kernel | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    yield "kernel", *(f"{kind} ({at})" for at in generations
+                      for kind in ("registers", "stack", "shared"))  # fmt: skip
     for name in next(iter(generations.values())):
-        numbers = [str(value) for of in generations.values() for value in of[name].values()]
-        lines.append(f"| `{name}` | {' | '.join(numbers)} |")
-    return "\n".join(lines)
+        yield name, *(str(value) for of in generations.values() for value in of[name].values())
 
 
-def machine(result: dict[str, Any]) -> str:
-    """Where a result comes from, as one line."""
-    origin = result["provenance"]
+def machines() -> str:
+    """Where the results come from."""
+    lines = []
+    for area in (*AREAS, "operators"):
+        result = read(area)
+        origin, threads = result["provenance"], result["setting"].get("threads", 1)
+        where = origin["cuda"] or origin["processor"]
+        lines.append(f"{area} {where}, {threads} thread(s), {origin['git_revision']}")
+    origin = read("augment")["provenance"]
     versions = origin["versions"] | origin["peers"]
     named = ", ".join(f"{name} {number}" for name, number in versions.items())
-    threads = result["setting"].get("threads", 1)
-    return (
-        f"{origin['cuda'] or origin['processor']}, {threads} thread(s), "
-        f"Python {origin['python']}; {named}; revision {origin['git_revision']}."
-    )
+    return f"Measured on: {'; '.join(lines)}. With {named}."
 
 
 def replace(document: Path, tables: dict[str, str]) -> None:
@@ -222,15 +208,22 @@ def replace(document: Path, tables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    tables = {
-        area: times(area)
-        for area in ("augment", "channels", "loss", "probes", "insight", "data", "train")
-    }
-    tables |= {"targets": targets(), "operators": operators()}
     counted = json.loads((RESULTS / "fused.json").read_text())
-    tables |= {"fused": fused(counted), "kernels": kernels(counted)}
-    tables |= {"steps": steps(json.loads((RESULTS / "step.json").read_text()))}
-    replace(ROOT / "docs" / "performance.md", tables)
+    step = json.loads((RESULTS / "step.json").read_text())
+    replace(
+        ROOT / "docs" / "performance.md",
+        {
+            "targets": targets(),
+            "machine": machines(),
+            "fused": fused(counted),
+            "steps": steps(step),
+        },
+    )
+    whole = {"performance": times(), "operators": operators(), "kernels": kernels(counted)}
+    for name, rows in whole.items():
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        write_text(ROOT / "docs" / "tables" / f"{name}.csv", text.getvalue())
     replace(ROOT / "README.md", {"speed": in_short()})
 
 

@@ -5,7 +5,7 @@
 The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
 command's function says.
 
-docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results
+docs/index.md, docs/reference.md and docs/tables/*.csv are written whole; in the others the results
 stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
@@ -15,100 +15,58 @@ from written.clean import label_errors, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import demonstration, forgetting
-from written.insight import advice, findings, studies, uncertainty
+from written.insight import advice, studies, uncertainty
 from written.intervals import coverage
-from written.invariances import other_encoders, ways, ways_in_brief, ways_of_runs
+from written.invariances import other_encoders, ways, ways_of_runs
 from written.known import known
 from written.methods import methods, oracles
 from written.path import path
-from written.photos import (
-    compared_on_photos,
-    does_it_help,
-    found_on_photos,
-    in_short,
-    photos,
-    regimes,
-)
-from written.result_files import ROOT
+from written.photos import compared_on_photos, found_on_photos, in_short, photos, regimes, variants
+from written.result_files import ROOT, WHOLE
 from written.scale import kept, many, nodes, scale, state
-from written.site import home, reference
+from written.site import home, pretraining, reference, results
 from written.starts import starts
 from written.subspaces import found, pairs, wanted
-from written.tables import pooling, ranking, small, table6, tables
+from written.tables import pooling, small, table6, tables
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
 from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
 
+PARTS = {
+    "README.md": {"help": pretraining, "results": results},
+    "docs/start.md": {"path": path},
+    "docs/pretraining.md": {
+        "starts": starts, "nodes": nodes, "state": state, "scale": scale, "many": many,
+        "kept": kept,
+    },
+    "docs/clean.md": {
+        "ways": ways, "encoders": other_encoders, "runs": ways_of_runs, "pairs": pairs,
+        "search": search, "found": found, "wanted": wanted, "label_errors": label_errors,
+    },
+    "docs/evaluation.md": {"known": known, "coverage": coverage, "detection": detection},
+    "docs/insight.md": {"advice": advice, "uncertainty": uncertainty, "studies": studies},
+    "docs/method.md": {"methods": methods, "oracles": oracles},
+    "docs/results.md": {
+        "short": in_short, "photos": compared_on_photos, "regimes": regimes,
+        "searches": found_on_photos, "flowers": photos, "variants": variants, "small": small,
+        "demo": demonstration, "forgetting": forgetting, "tables": tables, "table6": table6,
+        "pooling": pooling,
+    },
+    "docs/reliability.md": {"faults": faults},
+}  # fmt: skip
+
 
 def documents() -> dict[Path, str]:
-    """Every document with the results that the files hold."""
-    head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    (readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started, used,
-     others, tabled, scaled) = (
-        ROOT / name
-        for name in (
-            "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
-            "docs/evaluation.md", "docs/reliability.md", "docs/clean.md", "docs/start.md",
-            "docs/use.md", "docs/methods.md", "docs/tables.md",
-            "docs/scale.md",
-        )
-    )  # fmt: skip
-    parts = {
-        "advice": advice(),
-        "uncertainty": uncertainty(),
-        "findings": findings("cifar_exempt"),
+    """Every document with the results that the files hold, and the tables whole."""
+    written = {
+        ROOT / name: between(ROOT / name, {mark: part() for mark, part in parts.items()})
+        for name, parts in PARTS.items()
     }
-    on_photos = [compared_on_photos(), regimes()]
-    in_full = "\n\n".join(
-        [head, forgetting(), "## Photos", on_photos[0], found_on_photos(), on_photos[1],
-         does_it_help(), photos()]
-    )  # fmt: skip
-    return {
-        ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(
-            readme, {"results": in_short(), "ranking": ranking(), "ways": ways_in_brief()}
-        ),
-        demo: between(demo, {"demo": demonstration()}),
-        ROOT / "docs" / "index.md": home(),
-        ROOT / "docs" / "reference.md": reference(),
-        insight: between(insight, parts),
-        studied: between(studied, {"studies": studies()}),
-        detected: between(detected, {"detection": detection()}),
-        evaluated: between(
-            evaluated,
-            {
-                "coverage": coverage(),
-                "known": known(),
-                "ways": ways(),
-                "pairs": pairs(),
-                "encoders": other_encoders(),
-                "runs": ways_of_runs(),
-            },
-        ),
-        reliable: between(reliable, {"faults": faults()}),
-        started: between(started, {"starts": starts()}),
-        used: between(used, {"path": path()}),
-        others: between(others, {"methods": methods(), "oracles": oracles()}),
-        tabled: between(
-            tabled,
-            {"tables": tables(), "table6": table6(), "small": small(), "pooling": pooling()},
-        ),
-        scaled: between(
-            scaled,
-            {"scale": scale(), "many": many(), "kept": kept(), "nodes": nodes(), "state": state()},
-        ),
-        cleaned: between(
-            cleaned,
-            {
-                "search": search(),
-                "found": found(),
-                "wanted": wanted(),
-                "label_errors": label_errors(),
-            },
-        ),
-    }
+    first = home(written[ROOT / "README.md"])
+    pages = {ROOT / "docs" / "index.md": first, ROOT / "docs" / "reference.md": reference()}
+    return written | pages | WHOLE
 
 
 def helps() -> dict[Path, str]:

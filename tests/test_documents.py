@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import mast
 from mast.cli import arguments_of, main
@@ -90,15 +91,26 @@ def test_python_of_readme_and_manual_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (use,), (train,), (adapt, choose) = map(
-        python_of, ("README.md", "docs/runs.md", "docs/evaluation.md")
+    (use,), (train,), (adapt, choose, _) = map(
+        python_of, ("README.md", "docs/pretraining.md", "docs/clean.md")
     )
     monkeypatch.chdir(tmp_path)
     mast.pretrain(tiny(epochs=1, size=64, out="runs/photos", encoder={"name": "resnet18"}))
     names: dict[str, object] = {}
-    exec(use, names)
-    assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
     file = next((photos / "test").rglob("*.jpg"))
+    for shown, here in {
+        "timm:resnet18.a1_in1k": "resnet18", "download=True)  #": "images=12, size=64)  #",
+        "download=True": "size=64",
+        "photos/cat.jpg": str(file), '"photos"': f'"{photos}/train"',
+        '"labelled"': f'"{photos}/train"',
+    }.items():  # fmt: skip
+        use = use.replace(shown, here)
+    exec(use, names)
+    features = names["encoder"](torch.rand(8, 3, 64, 64))  # type: ignore[operator]
+    assert features.shape == (8, 512)
+    assert Path("copies.html").is_file()
+    assert Path("classes.csv").is_file()
+    adapt = adapt.replace("size=64", "images=12, size=64")
     exec(adapt.replace("photos/cat.jpg", str(file)).replace('"photos"', f'"{photos}/train"'), names)
     assert names["by_color"].shape == (1, 32)  # type: ignore[attr-defined]
     exec(choose.replace("runs/flowers", "runs/photos"), names)
@@ -107,11 +119,20 @@ def test_python_of_readme_and_manual_runs(
     assert names["config"].encoder.name == "resnet34"  # type: ignore[attr-defined]
 
 
+def anchors(document: Path) -> set[str]:
+    """What its headings are called in a link."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    for target in re.findall(r"\]\(([^)]+)\)", document.read_text()):
         if not target.startswith("http"):
-            assert (document.parent / target).exists(), target
+            name, _, anchor = target.partition("#")
+            file = document.parent / name if name else document
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file), target
 
 
 def test_every_promise_has_its_test() -> None:

@@ -24,7 +24,7 @@ from mast.views import Canvas
 
 SIZE = 32
 BLANK, FORTY = torch.zeros(2, 4800, dtype=torch.uint8), torch.full((2, 2), 40)
-DOCUMENT = Path(__file__).parent.parent / "docs" / "views.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
 
 
 @pytest.fixture
@@ -248,7 +248,9 @@ def test_images_that_are_none(make: mast.ViewMaker, images: Any, message: str) -
 
 def examples() -> dict[str, str]:
     """The Python of the document, by the heading above it."""
-    parts = re.split(r"^#+ (.*)$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    section = "## Views in your own training loop"
+    text = section + DOCUMENT.read_text().partition(section)[2]
+    parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)[1:]
     blocks = zip(parts[::2], parts[1::2], strict=True)
     return {head: re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0] for head, text in blocks}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, top
 
 FOLDER = ROOT / "benchmarks" / "results"
 
@@ -39,10 +39,10 @@ def search() -> str:
     return (
         f"{as_markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
         f"Seconds, and percent of the {setting['neighbours']} nearest that are found. Features of "
-        f"{setting['dimensions']} dimensions from {setting['clusters']:,} clusters that overlap in "
-        f"{setting['intrinsic']} directions, in the last row without any structure; median of "
-        f"{setting['rounds']} rounds, one thread of {result['provenance']['processor']}, which "
-        f"other programs used too (`benchmarks/search.py`). {_pays(result)} Comparing all pairs, "
+        f"{setting['dimensions']} dimensions from {setting['clusters']:,} overlapping clusters "
+        f"({setting['intrinsic']} directions); the last row has no structure. Median of "
+        f"{setting['rounds']} rounds, one busy thread of {result['provenance']['processor']} "
+        f"(`benchmarks/search.py`). {_pays(result)} Comparing all pairs, "
         f"{compared}."
     )
 
@@ -74,9 +74,9 @@ def _pays(result: dict[str, Any]) -> str:
     first, later = (of[what] / saved for what in ("build", "open"))
     return (
         f"Among {size} each of many queries takes {1e3 * exact:.2g} ms, and "
-        f"{1e3 * (exact - saved):.2g} ms by the index, which so pays from about {_rounded(first)} "
-        f"queries on in the search that builds it, and from {_rounded(later)} on in one that opens "
-        f"it. Reading their features comes first in either, in {_seconds(of['read'])} s."
+        f"{1e3 * (exact - saved):.2g} ms by the index, which pays from about {_rounded(first)} "
+        f"queries if it must be built, from {_rounded(later)} if it exists. Reading the features "
+        f"takes {_seconds(of['read'])} s in either case."
     )
 
 
@@ -112,9 +112,9 @@ def label_errors() -> str:
         f"{statistics.mean(seed['agreed'] for seed in seeds):.0f} % ({kind})"
         for kind, seeds in encoders.items()
     )
-    grid = Grid(("encoder", "taken for wrong", "images", "precision", "recall"), tuple(rows))
+    grid = Grid(("encoder", "flagged", "images", "precision", "recall"), tuple(rows))
     return (
-        f"{as_markdown(grid)}\n\n"
+        f"{top('label-errors', grid, lambda row: row[0] == 'trained')}\n\n"
         f"{setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of their labels "
         f"changed at random; smallest to largest of {setting['seeds']} seeds, in percent. The "
         f"probes agree with {agreed} of the labels. All methods have the same out-of-fold "

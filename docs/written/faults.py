@@ -18,7 +18,7 @@ KINDS = {
     "lies": "a well-formed file that means something else",
     "names": "a name that a terminal, a page or a table could obey",
     "ambient": "a state or variables around a command or a call",
-    "writers": "two writers at once, or something of somebody else at the target",
+    "writers": "two writers at once, or something else at the target",
     "hostile": "options of an encoder, and values in place of tensors",
 }
 VERDICTS = {

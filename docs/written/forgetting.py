@@ -6,12 +6,9 @@ from typing import Any
 
 from experiments.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from experiments.searches import WHOLE, block_of, leads, led, precision, searches
-from mast.analyses import Grid
 from mast.measure.result import TOLD
-from mast.methods import MastConfig
 from mast.methods.prediction import PredictionConfig
-from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, top, whole
 
 SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
@@ -19,6 +16,7 @@ SHOWN = {  # by the demo, as the study calls them
     "augself_double": "VICReg + prediction",
     "both": "MAST",
 }
+COMPARED = ("untrained", "vicreg", "augself_double", "both", "both_double")
 OURS = "both"
 HEAD = "color_jitter"  # what reads the colour best
 
@@ -37,32 +35,19 @@ def forgetting() -> str:
     measured = forgotten()
     first = next(iter(measured.values()))
     parts = [
-        "## What is kept where the views destroy it: generated images",
-        "`python -m experiments forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is "
-        "`toys`, made so that operators destroy a factor ([how](data.md)): `forget_color` turns "
-        "the hue anywhere, and so on. Percent; mean and standard deviation of seeds. "
+        "`python -m experiments forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`: "
         f"{first['images']:,} images of 32 pixels, {Forgetting().epochs} epochs "
         f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
-        f"{processors(measured.values())}. What has a single seed has no spread and is not "
-        "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
-        "the operators did from its representation, `exempt` MAST that does so from its block of "
-        f"{100 * SHARE:g} % of the dimensions; a prediction weighs {WEIGHT:g}, or twice that "
-        "(`double`). A number at the end is another share in percent. "
-        "`both` predicts from block and representation, as MAST does by default, and so weighs "
-        f"{2 * WEIGHT:g} in all, `both_double` {4 * WEIGHT:g}; by default a prediction weighs "
-        f"{PredictionConfig().weight:g} and a block has {100 * MastConfig().exempt_share:g} %. "
-        f"{legend(measured)}Linear accuracy of the representation:",
-        as_markdown(Forgetting().table(measured)),
-        "Of the ten nearest test images by cosine, the share with the query's label. *Head of …* "
-        "is what the first layer of a head reads of the representation; the first runs were not "
-        "measured there, so that some rows have fewer seeds:",
-        as_markdown(searches(measured)),
-        "Seed by seed: *lead* is *matching it* minus *best whole space*, the best representation "
-        "or embedding of three runs: the block's own, VICReg's, and that of VICReg with a "
-        "prediction of the same weight. *Best heads* is the most that heads which predict the "
-        "factor's operators find in these runs; empty where it was not measured. *Furthest "
-        "behind* is the other task on which *ignoring it* loses most against the best whole space:",
-        as_markdown(led(measured)),
+        f"{processors(measured.values())}. Percent; mean and standard deviation of seeds. "
+        "`augself` is VICReg that predicts the operators from its representation, "
+        "`exempt` MAST that predicts from its block of "
+        f"{100 * SHARE:g} % of the dimensions, `both` from both; a prediction weighs {WEIGHT:g}, "
+        f"or twice that (`double`). {legend(measured)}Linear accuracy of the representation:",
+        top("forgetting", Forgetting().table(measured), lambda row: row[1] in COMPARED),
+        "Share of the ten nearest with the query's label: "
+        f"{whole('forgetting-searches', searches(measured))}. Lead of a block over the "
+        "best representation, embedding and heads, seed by seed: "
+        f"{whole('forgetting-leads', led(measured))}.",
     ]
     return "\n\n".join(parts)
 
@@ -92,12 +77,6 @@ def demonstration() -> str:
         for name, result in forgotten().items()
         if result["destroyed"] == "color" and result["method"] in SHOWN
     }
-    tables = [
-        as_markdown(
-            Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows))
-        ).replace("ing it |", "ing colour |")
-        for grid in (Forgetting().table(shown), searches(shown))
-    ]
     level = {
         method: statistics.fmean(
             statistics.fmean(result["linear"].values()) for result in of_method(shown, method)
@@ -125,27 +104,17 @@ def demonstration() -> str:
         statistics.fmean(precision(result, "color", space) for result in ours)
         for space in spaces_of_ours
     )
-    verdict = (
-        f"On the mean of six linear tasks MAST has {level[OURS]:.1f}, VICReg with "
-        f"prediction {level['augself_double']:.1f} and VICReg {level['vicreg']:.1f}. In a search "
-        f"that matches the colour, by MAST's block of {dims} of {PROJECTOR['dim']} dimensions, "
-        f"{matching:.0f} % of the ten nearest have the query's colour (by chance 12 %). VICReg "
-        f"with prediction finds {found['augself_double', 'representation']:.0f} % by its "
-        f"representation and VICReg {found['vicreg', 'representation']:.0f} %; but by what the "
-        "head of colour jitter reads of the representation "
-        f"({PredictionConfig().hidden} numbers) VICReg with "
-        f"prediction finds {heads:.0f} %, MAST {our_heads:.0f} %. With the block left out, "
-        f"{ignoring:.0f} % of the ten "
-        "nearest share the colour, nearly as few as by the whole embedding of VICReg with "
-        "prediction "
-        f"({found['augself_double', 'embedding']:.0f} %). {ahead(shown)}"
-    )
     return (
-        f"{verdict}\n\n"
-        "Linear accuracy of the representation (%), where the views destroy the colour; mean and "
-        f"standard deviation of seeds:\n\n{tables[0]}\n\n"
-        "Of the ten nearest images, the share with the query's label (%):\n\n"
-        f"{tables[1]}"
+        f"Mean of six linear tasks: MAST {level[OURS]:.1f}, VICReg + prediction "
+        f"{level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten nearest "
+        f"with the query's color (chance 12 %): MAST's block of {dims} of {PROJECTOR['dim']} "
+        f"dimensions {matching:.0f} %, the representation of VICReg + prediction "
+        f"{found['augself_double', 'representation']:.0f} %, of VICReg "
+        f"{found['vicreg', 'representation']:.0f} %; the head of color jitter "
+        f"({PredictionConfig().hidden} numbers) of VICReg + prediction {heads:.0f} %, of MAST "
+        f"{our_heads:.0f} %. Without its block MAST's embedding finds {ignoring:.0f} %, the "
+        "embedding of VICReg + prediction "
+        f"{found['augself_double', 'embedding']:.0f} %. {ahead(shown)}"
     )
 
 

@@ -7,24 +7,19 @@ from experiments.advice_check import AdviceCheck
 from experiments.uncertainty_check import UncertaintyCheck
 from mast.studies import STUDIES
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS
+from written.result_files import RESULTS, whole
 
+STUDIED = "cifar_mast5"
 NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 
 
 def advice() -> str:
-    """For each run the operators of each task by what they cost it, those that destroy it bold."""
-    parts = [
-        f"{described(result['run'])}:\n\n{as_markdown(AdviceCheck().table({'': result}))}"
-        for result in insights("advice")
-    ]
-    return (
-        "\n\n".join(parts) + f"\n\n{warned()} "
-        "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
-        "percent of the pairs of a destroying and another operator in which the destroying one "
-        "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the "
-        "true class."
+    """How many warnings are right; for each run the operators of each task by what they cost."""
+    links = (
+        f"{described(result['run'])}: {whole(f'advice-{at}', AdviceCheck().table({'': result}))}"
+        for at, result in enumerate(insights("advice"), 1)
     )
+    return f"{warned()} Costs by task and operator: {'; '.join(links)}."
 
 
 def warned() -> str:
@@ -40,8 +35,7 @@ def warned() -> str:
     said = ", ".join(f"{task} {sum(each)} of {len(each)}" for task, each in right.items() if each)
     total = [each for of_task in right.values() for each in of_task]
     return (
-        f"Of {len(total)} warnings that a task needs what an operator destroys, {sum(total)} are "
-        f"of an operator that does destroy it: {said}."
+        f"Of {len(total)} warnings {sum(total)} name an operator that destroys the factor: {said}."
     )
 
 
@@ -52,23 +46,14 @@ def uncertainty() -> str:
 
 
 def studies() -> str:
-    """What the studies of each run said, in words; the numbers are in the result files."""
-    return "\n\n".join(
-        f"**{answer['title']}** (of a run of {described(result['run'])}). {answer['caption']}"
-        for result in insights("findings")
+    """What the studies of one run said, in words; all of them are in the result files."""
+    (result,) = (each for each in insights("findings") if each["run"]["name"] == STUDIED)
+    answers = "\n".join(
+        f"- **{answer['title']}**: {answer['caption']}"
         for name, answer in result["analyses"].items()
         if name in STUDIES
     )
-
-
-def findings(run: str) -> str:
-    """What the analyses of one run said, in words."""
-    (result,) = (result for result in insights("findings") if result["run"]["name"] == run)
-    return "\n".join(
-        f"- **{answer['title']}**: {answer['caption']}"
-        for name, answer in result["analyses"].items()
-        if name not in STUDIES
-    )
+    return f"Of a run of {described(result['run'])}:\n\n{answers}"
 
 
 def insights(question: str) -> list[dict[str, Any]]:

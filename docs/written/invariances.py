@@ -6,11 +6,19 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, whole
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
 FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
 NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
+SHOWN = (
+    "last map",
+    "all depths",
+    "all depths, whitened",
+    "ignore all",
+    "ignore color",
+    "match color",
+)
 BRIEF = ("last map", "last map, whitened", "all depths, whitened", "ignore all")
 
 
@@ -65,10 +73,10 @@ def other_encoders() -> str:
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
     hashes = _by_encoder().get("imagehash", [])
-    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} % of the copies first"
+    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} %"
             for each in hashes for way in each["rows"][_searched(each)[0]]]  # fmt: skip
     table = as_markdown(Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
-    return f"{table}\n\n{' and '.join(said)}."
+    return f"{table}\n\nOf the copies {' and '.join(said)} first."
 
 
 def ways_of_runs() -> str:
@@ -88,7 +96,8 @@ def ways_of_runs() -> str:
                 spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
-    return as_markdown(Grid(("run", "compared by", *OF_RUNS), tuple(cells)))
+    grid = Grid(("run", "compared by", *OF_RUNS), tuple(cells))
+    return f"All ways: {whole('choices-of-runs', grid)}."
 
 
 def _by_encoder() -> dict[str, list[dict[str, Any]]]:
@@ -100,19 +109,13 @@ def _by_encoder() -> dict[str, list[dict[str, Any]]]:
     return {name: found[name] for name in ENCODERS if name in found}
 
 
-def ways_in_brief() -> str:
-    """The same in four rows, of the first encoder, and what a perceptual hash finds."""
+def brief(key: str) -> dict[str, str]:
+    """A measure of the first encoder by every way, and of the hashes."""
     by_encoder = _by_encoder()
     measured = next(iter(by_encoder.values()))[0]
-    columns = {"copies found first": "first", "found at 1 % false matches": "at 1 %", "kNN": "kNN"}
-    rows = [(measured, way) for way in BRIEF]
-    rows += [(hashes, "pHash") for hashes in by_encoder["imagehash"]]
-    cells = [
-        (way, *(f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
-                for key in columns.values()))
-        for of, way in rows
-    ]  # fmt: skip
-    return as_markdown(Grid(("compared by", *columns), tuple(cells)))
+    rows = [(measured, way) for way in BRIEF] + [(of, "pHash") for of in by_encoder["imagehash"]]
+    return {way: f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
+            for of, way in rows}  # fmt: skip
 
 
 def _tables(measured: dict[str, Any]) -> str:
@@ -141,22 +144,25 @@ def _tables(measured: dict[str, Any]) -> str:
         for way in shared
     ]  # fmt: skip
     encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
-    grids = (
-        Grid(("copies found", *FOUND, *changes), tuple(copies)),
-        Grid(("neighbours", *NEIGHBOURS), tuple(said)),
-        Grid(("kNN", *rows), tuple(by_set)),
+    near = {row[0]: row[1:] for row in said}
+    both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
+    columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
+    links = (
+        whole("choices", Grid(columns, tuple(both))),
+        whole("choices-knn", Grid(("kNN", *rows), tuple(by_set))),
     )
-    text = "\n\n".join(as_markdown(grid) for grid in grids)
+    brief = [(row[0], *row[1:4], *row[-len(NEIGHBOURS) : -2]) for row in both if row[0] in SHOWN]
+    text = as_markdown(Grid(("compared by", *FOUND, *NEIGHBOURS[:-2]), tuple(brief)))
+    text += f"\n\nAll, by change: {links[0]}; by set: {links[1]}."
     sets = ", ".join(f"{name} {count:,}" for name, count in setting["sets"].items())
     return (
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
-        f"Copies of {', '.join(names)}, in 36 ways, among {setting['distractors']:,} distractors "
-        "(CIFAR-10's training images, which have 32 pixels) "
-        "and the set's other photos: found first of all; found by a cosine that 1 and 0.1 % of the "
-        "queries reach with a distractor; and found first, of the strong changes. Neighbours: the "
-        f"mean of {len(rows)} sets ({sets}). Subspaces are the mean of five draws of 100 photos "
-        f"of {setting['photos']}, where no others are named. ±: half of the 95 % interval over "
-        "photos, for few labels over episodes (`benchmarks/invariances.py`)."
+        f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
+        f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
+        "reach a cosine that 1 or 0.1 % of the queries reach with a distractor. The others are "
+        f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 photos of "
+        f"{setting['photos']}. ±: half of the 95 % interval over photos "
+        "(`benchmarks/invariances.py`)."
     )
 
 

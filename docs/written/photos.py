@@ -14,7 +14,7 @@ from mast.augment import PROPERTIES
 from mast.measure.result import PRECISION
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, whole
 
 OURS = "MAST"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -32,8 +32,7 @@ REGIME_TITLES = {  # by how names of `variants.REGIMES` begin: what it is called
     "": ("usual operators", "those of `mast5`"),
     "strong_": (
         "strong operators",
-        "turn the hue anywhere, change the saturation more and take the colour from two of five "
-        "views (`mast5_strong`)",
+        "any hue, more saturation, two of five views gray (`mast5_strong`)",
     ),
     "fifteen_": ("15 operators", "those of `mast15`"),
     "long_": ("more images", "all 50,000 of CIFAR-10 for as many epochs, five times the steps"),
@@ -89,13 +88,12 @@ def compared_on_photos() -> str:
     }
     first = ours[0]
     return (
-        f"### CIFAR-10 and its transfer sets: {first['images']:,} images, {first['epochs']} epochs"
-        f"\n\nOver four linear tasks {OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
+        f"{first['images']:,} images of CIFAR-10, {first['epochs']} epochs. Over four linear tasks "
+        f"{OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
         f"{CONTROLS[1]} {ahead[1]}; on objects {differences['objects']}, on colour "
-        f"{differences['colour']}. Test sets, in percent; mean and standard deviation of "
-        f"{len(ours)} seeds; in brackets the 95 % interval of a difference over test images, "
-        "paired, for these seeds: it says nothing of others. *Heads see the block*: nothing is "
-        f"predicted from the representation. {OURS} was trained on another processor than the rest "
+        f"{differences['colour']}. {len(ours)} seeds on test sets; brackets say nothing "
+        "about other seeds. *Heads see the block*: nothing is predicted from the representation. "
+        f"{OURS} ran on another processor than the rest "
         f"({processors(result for each in methods.values() for result in each)}).\n\n"
         f"{as_markdown(Grid(columns, tuple(rows)))}"
     )
@@ -168,9 +166,9 @@ def found_on_photos() -> str:
     rows.insert(0, ("by chance", "", "", *chance))
     grid = Grid(("method", "space", "seeds", *tasks.values()), tuple(rows))
     return (
-        "Of the ten nearest test images, the share with the query's label. *Head of …* is what the "
-        "first layer of a head reads of the representation, where it was measured:\n\n"
-        f"{as_markdown(grid)}"
+        "Share of the ten nearest with the query's label, by method and space (*head of …*: what a "
+        "head's first layer reads): "
+        f"{whole('photos-searches', grid)}"
     )
 
 
@@ -219,11 +217,9 @@ def regimes() -> str:
         "MAST minus it",
     )
     return (
-        "### Other operators, more images\n\n"
         f"Mean of four linear tasks, {OURS} minus {CONTROLS[0]} and minus {CONTROLS[1]}, in "
-        f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights are those that "
-        f"validation chose under the usual operators. {chosen_again()} A single seed is no more "
-        "than a hint. "
+        f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights "
+        f"were chosen under the usual operators. {chosen_again()} One seed is a hint. "
         f"Trained on: {'; '.join(trained_on)}.\n\n{as_markdown(Grid(columns, tuple(rows)))}"
     )
 
@@ -237,7 +233,7 @@ def chosen_again() -> str:
         if variant == "strong_vicreg5"
     }
     said = ", ".join(f"{mean} at {weight:g}" for weight, mean in means.items())
-    return f"Under strong ones VICReg has on validation (mean of the same four) {said}."
+    return f"Under strong ones VICReg has {said} on validation."
 
 
 def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> str:
@@ -246,42 +242,18 @@ def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> st
     return cell([value for value in values if value is not None][:1])
 
 
-def does_it_help() -> str:
-    """The section of the study of this name."""
-    text = [
-        "### Everything that was tried on CIFAR-10",
-        "`python -m experiments does_it_help --data SETS --out FOLDER --seeds 0 1 2 "
-        "--only 'validation/*'` (then `--only 'test/*'`). "
-        "Linear accuracy in percent (L-BFGS probe), `objects kNN` by weighted kNN; `weight` is the "
-        "weight of invariance. The penalty is chosen on a tenth of the training set, for the test "
-        "score of Flowers-17 on its validation set, and for that of the textures, in the runs of "
-        "the comparison above, by cross-validation. Those runs, `strong_…`, `fifteen_…`, "
-        "`augself`, `exempt` and `exempt_both` were trained in float32, the rest under bfloat16 "
-        "autocast; of "
-        "`learned_slow` at 25 seeds 0 and 1 are in float32. What the names mean:\n\n"
-        + "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items()),
-    ]
-    validation, test = scored()
-    for groups, title in (
-        (test, "#### Test"),
-        (validation, "#### Validation, by which variants are chosen"),
-    ):
-        if not groups:
-            continue
-        first = next(iter(groups.values()))[0]
-        text += [
-            title,
-            f"{first['images']:,} training images of {first['size']} pixels, {first['epochs']} "
-            f"epochs, {processors(result for results in groups.values() for result in results)}.",
-            comparison(groups),
-        ]
-    return "\n\n".join(text)
+def variants() -> str:
+    """All variants of the study `does_it_help`."""
+    names = zip(("validation", "test"), scored(), strict=True)
+    links = (f"{name} {comparison(f'variants-{name}', groups)}" for name, groups in names)
+    meant = "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items())
+    return f"{', '.join(links).capitalize()}. What the names mean:\n\n{meant}"
 
 
-def comparison(groups: Groups) -> str:
+def comparison(name: str, groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
     results = [result for of_variant in groups.values() for result in of_variant]
-    return as_markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
+    return whole(name, DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
 
 
 def scored() -> tuple[Groups, Groups]:
@@ -307,11 +279,10 @@ def photos() -> str:
     }
     commands = "\n".join(result["commands"])
     return (
-        "### Photos: Flowers-17, 64 pixels\n\n"
         f"```bash\n{commands}\n```\n\n{as_markdown(Flowers().table(encoders))}\n\n"
         f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s), "
         "beside other runs. "
-        "One seed; the intervals are over test images only. "
-        "33 of the 340 test images have a near-copy in train or val (official split 1), so every "
-        "number here is somewhat too good."
+        "One seed. "
+        "33 of the 340 test images have a near-copy in train or val, so all numbers are somewhat "
+        "high."
     )

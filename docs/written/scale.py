@@ -15,7 +15,7 @@ from mast.data import DataConfig
 from mast.methods import step_needs
 from mast.recipes import configure
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, whole
 
 RESULTS = ROOT / "benchmarks" / "results"
 VIEWS_A_SECOND = 2800  # forward and backward of a ResNet-50 at 224 pixels, a GPU
@@ -80,10 +80,11 @@ def scale() -> str:
     origin, setting = shards["provenance"], shards["setting"]
     kind = "photos" if setting["photos"] else "generated images"
     return "\n\n".join([
-        as_markdown(taken), as_markdown(assumed), as_markdown(speeds),
+        as_markdown(taken), as_markdown(assumed),
+        f"Reading speed by format: {whole('shards', speeds)}.",
         f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
-        f"{origin['git_revision']}. A training that takes a stated time a step, and computes "
-        f"nothing, waits: of its time, {waits} of the speed of shards of JPEGs.",
+        f"{origin['git_revision']}. A training that steps at a share of the reading speed "
+        f"waits for data, in shares of its time: {waits}.",
     ])  # fmt: skip
 
 
@@ -186,7 +187,7 @@ def nodes() -> str:
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
-        f"a run that nobody killed. Revisions {result['provenance']['git_revision']} and "
+        f"an undisturbed run. Revisions {result['provenance']['git_revision']} and "
         f"{divided['provenance']['git_revision']}."
     )
 

@@ -1,19 +1,83 @@
-"""Pages of the site that are made of something else: its first page, and the reference."""
+"""Results in the README, the site's first page, and the reference."""
 
+import json
 import re
+import statistics
 
+from experiments.does_it_help import mean_of_tasks
+from experiments.small import ROWS
 from mast import PUBLIC
+from mast.analyses import Grid
+from mast.studies.seeds import cell
+from mast.studies.tables.printed import as_markdown
+from written.invariances import brief
 from written.result_files import ROOT
+from written.subspaces import found_and_precise
+from written.tables import finished, without_labels
+
+OURS, OBJECTS = "mast", "cifar10/class/linear"
 
 
-def home() -> str:
+def home(readme: str) -> str:
     """The README, whose links lead from the folder of the documents."""
-    text = (ROOT / "README.md").read_text()
-    lines = [line for line in text.splitlines() if "](CONTRIBUTING.md)" not in line]
-    return re.sub(r"\]\(docs/", "](", "\n".join(lines)) + "\n"
+    text = readme.replace(" · [contributing](CONTRIBUTING.md)", "")
+    return re.sub(r"\]\(docs/", "](", text)
 
 
 def reference() -> str:
     """What `import mast` offers, from the docstrings."""
     entries = "\n\n".join(f"::: {module}.{name}" for name, module in PUBLIC.items())
     return f"# Reference\n\nWhat `import mast` offers.\n\n{entries}\n"
+
+
+def pretraining() -> str:
+    """What pretraining on a few photos gains."""
+    result = json.loads((ROOT / "benchmarks" / "results" / "path.json").read_text())
+    setting, ways = result["setting"], result["ways"]
+    ours, scratch, untrained = (
+        cell([draw["top1"] for draw in ways[way]])
+        for way in ("mast5_small, linear head", "from scratch", "untrained, linear head")
+    )
+    return (
+        f"With {setting['photos']} unlabelled flower photos and {setting['labels']} labels a class,"
+        f" pretraining reaches {ours} % accuracy on {setting['classes']} classes; training on "
+        f"the labels alone reaches {scratch} %, the untrained encoder {untrained} %."
+    )
+
+
+def results() -> str:
+    """The README's table."""
+    copies, knn = brief("first"), brief("kNN")
+    tested = without_labels(finished())
+    means = {name: [mean_of_tasks(one) for one in each] for name, each in tested.items()}
+    objects = {name: [one["scores"][OBJECTS] for one in each] for name, each in tested.items()}
+    rows = [
+        ("changed copies found first among 50,000 images", f"{copies['ignore all']} "
+         "(`--ignore all`)", f"encoder alone {copies['last map']}, whitened "
+         f"{copies['all depths, whitened']}, pHash {copies['pHash']}"),
+        ("kNN, mean of seven sets", f"{knn['ignore all']} (`--ignore all`)",
+         f"encoder alone {knn['last map']}, whitened {knn['all depths, whitened']}"),
+        ("changed copies found / precision, five sets",
+         f"{found_and_precise('ignoring all, or pHash')} (`mast duplicates --ignore all`)",
+         f"pHash {found_and_precise('pHash, up to 4 bits')}"),
+        ("one small budget, mean of four tasks", _place(means), _others(means)),
+        ("the same, objects alone", _place(objects), _others(objects)),
+    ]  # fmt: skip
+    return as_markdown(Grid(("percent", "`mast`", "beside"), tuple(rows)))
+
+
+def _place(scores: dict[str, list[float]]) -> str:
+    """What our method has, and how many are ahead of it."""
+    order = _order(scores)
+    return f"MAST {cell(scores[OURS])}, rank {order.index(OURS) + 1} of {len(order)}"
+
+
+def _others(scores: dict[str, list[float]]) -> str:
+    """What the best of the others has, VICReg, and the encoder as it starts."""
+    best = next(name for name in _order(scores) if name != OURS)
+    return ", ".join(f"{ROWS[name].title} {cell(scores[name])}"
+                     for name in dict.fromkeys((best, "vicreg", "untrained")))  # fmt: skip
+
+
+def _order(scores: dict[str, list[float]]) -> list[str]:
+    return sorted(scores, key=lambda name: -statistics.fmean(scores[name]))

@@ -8,8 +8,7 @@ from typing import Any
 from experiments.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.analyses import Grid
 from mast.studies.seeds import cell, difference
-from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, top
 
 Result = dict[str, Any]
 Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the start
@@ -43,14 +42,13 @@ def starts() -> str:
         [
             *found,
             "",
-            "Test accuracy of linear probes, mean and standard deviation of the seeds; in brackets "
-            "the paired 95 % interval over test images, for these seeds. The source is MAST on "
+            "Linear probes on test images. The source is MAST on "
             f"{experiment.images:,} images of CIFAR-10, {experiment.source_epochs} epochs at 32 "
-            f"pixels; all starts are trained for {experiment.epochs} epochs on one small set. The "
-            "rate is the encoder's as a share of that of the rest (`python -m experiments starts`; "
+            f"pixels; every start trains {experiment.epochs} epochs on one small set. The rate is "
+            "the encoder's share of the rest's (`python -m experiments starts`; "
             f"{processors(everything)}).",
             "",
-            as_markdown(Grid(columns, tuple(rows))),
+            top("starts", Grid(columns, tuple(rows)), lambda row: "0." not in row[1]),
         ]
     )
 
@@ -64,10 +62,7 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
         return []
     best = max(means, key=means.__getitem__)
     said = ", ".join(f"{mean:.1f} at {rate_of(start)}" for start, mean in means.items())
-    found = [
-        f"{name}: validation takes the rate {rate_of(best)} (mean of both sets, over the seeds "
-        f"that all rates have: {said})."
-    ]
+    found = [f"{name}: validation chooses the rate {rate_of(best)} (mean of both sets: {said})."]
     for set_name, task in OWN.items():
         continued = test.get((set_name, best))
         scratch = test.get((set_name, f"{method}-random"))
@@ -78,10 +73,9 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
             f"{difference(continued, before, other)} in {what}" for other, what in BEFORE.items()
         )
         found.append(
-            f"{name} on {set_name}: the start is worth {difference(continued, scratch, task)} "
-            f"points beside training from scratch; continuing is worth "
-            f"{difference(continued, before, task)} beside the source as it was, and changes what "
-            f"that knew of CIFAR-10 by {kept}."
+            f"{name} on {set_name}: {difference(continued, scratch, task)} points over training "
+            f"from scratch, {difference(continued, before, task)} over the source; on CIFAR-10 the "
+            f"source changes by {kept}."
         )
     return found
 

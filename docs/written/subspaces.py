@@ -1,14 +1,13 @@
 """What `mast adapt` is worth, as `benchmarks/subspaces.py` measured it."""
 
 import json
-import statistics
 from itertools import product
 from typing import Any
 
 from mast.analyses import Grid
 from mast.measure.duplicates import MARGIN
 from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, top, whole
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
@@ -65,9 +64,19 @@ def found() -> str:
         Grid(("photos joined, of 1,000", *heads), tuple(joined)),
         Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
-    first, second, third, fourth = map(as_markdown, grids)
-    texts = (first, second, third, _caption(sets), fourth, _margins(sets, counts, clear))
-    return "\n\n".join(texts)
+    kinds_of, sets_of, joined_of, several_of = grids
+    links = ", ".join([
+        f"{by}: {whole(f'copies-{name}', grid)}"
+        for by, name, grid in (("by change", "by-change", kinds_of), ("joined photos", "joined",
+                               joined_of), ("several copies", "several", several_of))
+    ])  # fmt: skip
+    return f"{as_markdown(sets_of)}\n\n{_caption(sets)} All: {links}."
+
+
+def found_and_precise(way: str) -> str:
+    """Copies found / precision of a way, over all sets."""
+    sets = _sets()
+    return f"{_percent(sets, COPIES + way, 'all')} / {_percent(sets, COPIES + way, 'first')}"
 
 
 def pairs() -> str:
@@ -91,12 +100,12 @@ def pairs() -> str:
         Grid(("by change", *(f"{name}, {of}" for name in (names[way] for way in ways[-2:])
                              for of in ("to be found", "to be rejected"))), tuple(by_kind)),
     )  # fmt: skip
-    text = "\n\n".join(as_markdown(grid) for grid in grids)
+    text = as_markdown(grids[0])
+    link = whole("pairs-by-change", grids[1])
     return (
-        f"{text}\n\nPercent of strongly changed copies that find their photo first, among "
-        f"{_names(sets)}; {_adapted(sets)}. In brackets the sets with the least and the most. "
-        "Pairs are a photo and its strong copy. Each draw has new pairs and four combinations of a "
-        "change to be found and one to be rejected, each of the four kinds once in either place "
+        f"{text}\n\nBy change: {link}. Percent of strongly changed copies that "
+        f"find their photo first, among {_names(sets)}; {_adapted(sets)}. In "
+        "brackets the lowest and highest set. A pair is a photo and its strong copy "
         "(`benchmarks/subspaces.py`)."
     )
 
@@ -117,50 +126,22 @@ def wanted() -> str:
                       _percent(sets, way, "precision")))  # fmt: skip
     heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
     return (
-        f"{as_markdown(Grid(heads, tuple(cells)))}\n\n"
-        f"{_names(sets)}. 47 photos have a wanted copy, with the change of the pairs that are the "
-        "same (another hue, rotated, cropped or blurred, of any strength), and 47 an unwanted one, "
-        "with the change of the pairs that are different. Percent that are in a group with their "
-        "photo; *photos joined* to a group that begins with another photo, of 1,000; *precision*: "
-        "wanted copies that are found, in percent of all photos and copies that are joined. "
+        f"{top('wanted-copies', Grid(heads, tuple(cells)), lambda row: 'default' in row[0])}\n\n"
+        f"{_names(sets)}: 47 have a wanted copy, with the change of the pairs that are the same, "
+        "and 47 an unwanted one, with that of the pairs that are different. Percent in a group "
+        "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: found "
+        "wanted copies among all joined images. "
         f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 
 
 def _caption(sets: Sets) -> str:
     return (
-        f"{_names(sets)}. In each, 100 photos have one copy, of a kind and a strength drawn anew "
-        "five times. *Copies found*: percent that are in a group with their photo. *Precision*: "
-        "percent of the copies in groups whose group begins with their photo. *`changed_by` "
-        "right*: percent of which it names the property that the change destroys, of all copies "
-        "and of those that the command finds; of another photo *none* is right. *Photos joined*: "
-        "to a group that begins with another photo. "
+        f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
+        "the copies in a group with their photo. *Precision*: percent of the copies in groups that "
+        "begin with their photo. *`changed_by` right*: percent whose changed property it names; "
+        "*none* for another photo. *Joined*: photos in a group that begins with another photo. "
         f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
-    )
-
-
-def _margins(sets: Sets, counts: list[str], clear: list[str]) -> str:
-    """Which margin is best on every second set, and what it is worth on the others."""
-    halves = sets[::2], sets[1::2]
-    every = [*dict.fromkeys(clear)]
-
-    def score(some: Sets, each: str) -> float:
-        """The mean F1 of all numbers of copies."""
-        both = [[_share([one], f"{count} {COPIES}{each}", measure) or 0.0
-                 for measure in ("all", "first")]
-                for one in some for count in counts]  # fmt: skip
-        return 100 * statistics.fmean(2 * r * p / (r + p) for r, p in both)
-
-    best = max(every, key=lambda each: score(halves[0], each))
-    scores = ", ".join(
-        f"{score(halves[1], each):.1f} ({each.removesuffix(MARGINS)})" for each in every
-    )
-    chose, reported = (", ".join(each["setting"]["set"] for each in half) for half in halves)
-    return (
-        f"Copies found / precision where each of the 100 photos has {counts[0]} to {counts[-1]} "
-        "copies of different kinds, in percent, by how far several copies have to stand out. The "
-        f"mean F1 score of these columns is highest at {best.removesuffix(MARGINS)} on {chose}; on "
-        f"{reported} it is {scores}."
     )
 
 

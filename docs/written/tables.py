@@ -14,7 +14,7 @@ from mast.analyses import Grid
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables import TABLES, experiment
 from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors
+from written.result_files import RESULTS, processors, whole
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
@@ -48,12 +48,11 @@ def small() -> str:
     parts = ["\n".join(f"- {sentence}" for sentence in sentences)]
     if missing:
         parts.append(f"Not finished, and no part of this: {'; '.join(missing)}.")
-    for heading, grid in experiment.grids(measured).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts += _grids("small", experiment.grids(measured))
     notes = (
         *experiment.notes(),
         f"Measured on {processors(measured.values())}, two runs beside each other with a thread "
-        "each: minutes depend on what else ran, TFLOP do not.",
+        "each: minutes depend on other work, TFLOP do not.",
     )
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
@@ -61,9 +60,7 @@ def small() -> str:
 def pooling() -> str:
     """Where MAST's projector pools: the tables."""
     experiment = POOLING
-    parts = []
-    for heading, grid in experiment.grids(_measured(experiment.results)).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts = _grids("pooling", experiment.grids(_measured(experiment.results)))
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
 
 
@@ -89,11 +86,9 @@ def table6() -> str:
     best = max(row.published[0] or 0.0 for row in rows.values())
     lines.append(
         f"- The untrained encoder has {cell(start)} by this probe, the paper's best row {best} by "
-        "its own, which it does not describe: the levels do not compare, only the differences may."
+        "an undescribed one: compare differences, not levels."
     )
-    parts = ["\n".join(lines)]
-    for heading, grid in shortened.grids(measured).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    parts = ["\n".join(lines), *_grids("table6", shortened.grids(measured), shown=False)]
     faster = [
         f"{rows[result['row']].title} with seed {result['seed']}, on {threads}"
         for result in measured.values()
@@ -125,17 +120,8 @@ def finished() -> dict[str, list[Result]]:
     return {name: results for name, results in tested.items() if len(results) >= SEEDS}
 
 
-def ranking() -> str:
-    """How the methods follow each other, for the README."""
-    ours = _without_labels(finished())
-    return (
-        "With one small budget and the best of three rates for each method, "
-        f"{len(ours)} encoders stand in this order by the same mean: {_in_order(ours)}. "
-        "Which is best at what, with intervals, is in [the tables](docs/tables.md)."
-    )
-
-
-def _without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+def without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+    """The rows of methods that pretrain without labels, and of no training."""
     return {name: results for name, results in tested.items() if not ROWS[name].labels}
 
 
@@ -146,9 +132,18 @@ def _in_order(tested: Mapping[str, Sequence[Result]]) -> str:
     return "; ".join(f"{ROWS[name].title} {cell(over[name])}" for name in order)
 
 
+def _grids(name: str, grids: Mapping[str, Grid], shown: bool = True) -> list[str]:
+    """The first of several tables, and links to the others."""
+    links = [
+        f"{of}: {whole(f'{name}-{at}', grid)}" for at, (of, grid) in enumerate(grids.items(), 1)
+    ]
+    first = [as_markdown(next(iter(grids.values())))] if shown else []
+    return [*first, f"All rows: {'; '.join(links)}."]
+
+
 def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     """For each task the method without labels that is best, and whether the next is behind it."""
-    ours = _without_labels(tested)
+    ours = without_labels(tested)
     sentences = []
     for task, title in TESTED.items():
         mean = {
@@ -159,7 +154,7 @@ def winners(tested: Mapping[str, list[Result]]) -> list[str]:
         lead = difference(ours[first], ours[second], task)
         low, high = over_seeds(ours[first], ours[second], task)
         sure = lead.low is not None and lead.low > 0 and low > 0
-        verb = "is ahead of" if sure else "cannot be told apart from"
+        verb = "is ahead of" if sure else "is not distinguishable from"
         sentences.append(
             f"{title}: {ROWS[first].title} ({mean[first]:.1f}) {verb} {ROWS[second].title} "
             f"({lead}; over seeds {low:+.1f} to {high:+.1f})."
@@ -167,9 +162,8 @@ def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     return [
         *sentences,
         f"The mean of objects, colour, flowers and textures: {_in_order(ours)}.",
-        "Ahead is what both intervals say, that over test images and Student's t over the "
-        f"differences of the seeds. {len(TESTED)} tasks are compared, and the best of "
-        f"{len(ours)} with the next, without a correction for either.",
+        "*Ahead*: both intervals exclude zero, over test images and over seeds (Student's t). No "
+        f"correction for {len(TESTED)} tasks and the best of {len(ours)} methods.",
     ]
 
 

@@ -463,7 +463,7 @@ def test_what_the_manual_shows_runs(
     shutil.copytree(photos / "test" / "class1", "photos")
     for name, image in zip(("rose", "iris"), sorted(Path("photos").iterdir()), strict=False):
         image.rename(f"photos/{name}.jpg")
-    text, names = USE.read_text(), {}
+    text, names = USE.read_text().partition("## Export")[0], {}
     for kind, block in re.findall(r"```(bash|python)\n(.*?)```", text, re.DOTALL):
         if kind == "python":
             exec(block, names)

@@ -154,7 +154,7 @@ def test_what_a_library_cannot_build_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_manual_lists_every_format() -> None:
-    manual = Path(__file__).parents[2] / "docs" / "export.md"
+    manual = Path(__file__).parents[2] / "docs" / "use.md"
     assert re.findall(r"^\| `(\w+)` \|", manual.read_text(), re.MULTILINE) == list(FORMATS)
 
 
