@@ -32,19 +32,18 @@ class Health:
     warnings: tuple[str, ...] = ()
 
 
-def training_summary(config: PretrainConfig, provenance: Mapping[str, Any], verb: str) -> str:
-    """What is trained, on what, in a sentence.
+def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> str:
+    """What was trained, on what, in a sentence.
 
     Args:
         config: Of the run.
         provenance: Where it comes from: `provenance.json`.
-        verb: "trained", or what else its method does with the encoder.
     """
     images = provenance.get("data", {}).get("images")
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
     return (
-        f"{METHODS[config.method].title} {verb} {config.encoder.name} on "
+        f"{METHODS[config.method].title} trained {config.encoder.name} on "
         f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
         f"with {_plural(len(operators), 'augmentation')}."
     )

@@ -147,10 +147,10 @@ def is_page(path: Path) -> bool:
 _OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
 
 
-def policy(script: str = "", more: str = "") -> str:
-    """What a page may load: its own style and script, images that it holds itself, and `more`."""
+def policy(script: str = "") -> str:
+    """What a page may load: its own style and script, and images that it holds itself."""
     own = _OWN
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         own += f"script-src 'sha256-{digest}'; "
-    return f"{own}base-uri 'none'; form-action 'none'{more}"
+    return f"{own}base-uri 'none'; form-action 'none'"

@@ -211,7 +211,7 @@ def _page(
         neighbours=strip,
         curves=curves,
         health=health(config.method, log, provenance.get("representation")),
-        trained=training_summary(config, provenance, "trained")
+        trained=training_summary(config, provenance)
         + ("" if folder.encoder.is_file() else " It is not finished."),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,

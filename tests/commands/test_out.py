@@ -38,7 +38,6 @@ FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "fit": (["nowhere", "--data", "nowhere"], (".safetensors",)),
     "show views": (["--data", "nowhere", "--recipe", "mast5_small"], (".png",)),
     "report": (["{run}"], (".html",)),
-    "watch": (["{run}"], (".html",)),
 }
 FOLDERS = {
     "pretrain": ["--recipe", "mast5_small", "--data", "{photos}", "--device", "cpu"],
@@ -52,9 +51,8 @@ def answer(
     verb: str, words: list[str], out: Path, places: dict[str, Path],
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:  # fmt: skip
-    option = "--once" if verb == "watch" else "--out"
     given = [word.format_map(places) for word in words]
-    code = main([*verb.split(), *given, option, str(out)])
+    code = main([*verb.split(), *given, "--out", str(out)])
     return code, capsys.readouterr().err
 
 
@@ -79,7 +77,7 @@ def test_a_file_that_is_not_the_commands_own_stays(
     empty.touch()
     code, said = answer(verb, words, empty, {"run": ours.path}, capsys)
     assert "is not what" not in said
-    assert code == (0 if verb in ("report", "watch") else 2)
+    assert code == (0 if verb == "report" else 2)
 
 
 @pytest.mark.parametrize("verb", FOLDERS)
