@@ -19,7 +19,7 @@ from mast.data import crop_fraction
 from mast.exports.original import Original
 
 EXACT = (1e-4, 1e-5)
-ANY = "onnx, pt2 and torchscript hold any encoder or classifier"
+ANY = "onnx and pt2 hold any encoder or classifier"
 CLASSES = "classes.json"  # beside a classifier
 
 

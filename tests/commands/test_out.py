@@ -121,7 +121,6 @@ def test_what_a_command_wrote_it_writes_again(
     for call in calls:
         call()
         call()
-    mast.watch(run, once="r.html")  # a page, too
     mast.report(run, out="r.html")
 
 
@@ -153,14 +152,14 @@ def test_tables_of_others_that_begin_alike_stay(
 def test_an_export_replaces_plain_files_and_keeps_the_mode(ours: RunFolder, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o700)
-    mast.export(ours.path, "torchscript", out)
+    mast.export(ours.path, "pt2", out)
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
     (out / "precious").mkdir()
     known = json.loads((out / "mast.json").read_text())
     known["files"].append("precious")
     (out / "mast.json").write_text(json.dumps(known))
     with pytest.raises(mast.UserError, match="holds precious, which no export wrote"):
-        mast.export(ours.path, "torchscript", out)
+        mast.export(ours.path, "pt2", out)
 
 
 @pytest.mark.parametrize("name", [".holder", ".lock"])

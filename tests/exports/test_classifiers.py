@@ -93,7 +93,6 @@ def test_only_the_format_is_written(cases: dict[str, Case]) -> None:
         "timm": {"config.json", "model.safetensors"}, "hf": {"config.json", "model.safetensors"},
         "torchvision": {"model.safetensors", "classes.json"},
         "pt2": {"classifier.pt2", "classes.json"}, "onnx": {"classifier.onnx", "classes.json"},
-        "torchscript": {"classifier.torchscript", "classes.json"},
     }  # fmt: skip
     assert files.keys() == FORMATS.keys()
     for name, case in cases.items():
@@ -137,7 +136,7 @@ def test_a_classifier_that_a_library_cannot_hold_is_refused(tmp_path: Path) -> N
         (NARROW, 96, "torchvision", "torchvision has no model with the weights of"),
         (
             EncoderConfig("timm:deit_tiny_distilled_patch16_224", tiny), 32, "timm",
-            "does not end in one linear layer on its features.*onnx, pt2 and torchscript hold any",
+            "does not end in one linear layer on its features.*onnx and pt2 hold any",
         ),
     ):  # fmt: skip
         file = saved(tmp_path, classifier_of(Encoder(config, size).eval()))

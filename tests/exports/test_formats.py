@@ -73,7 +73,6 @@ def test_only_the_format_is_written(cases: dict[str, Case]) -> None:
     files = {
         "timm": {"config.json", "model.safetensors"}, "hf": {"config.json", "model.safetensors"},
         "torchvision": {"model.safetensors"}, "pt2": {"encoder.pt2"}, "onnx": {"encoder.onnx"},
-        "torchscript": {"encoder.torchscript"},
     }  # fmt: skip
     assert files.keys() == FORMATS.keys()
     for name, case in cases.items():
@@ -142,7 +141,7 @@ def test_a_vit_of_another_size(tmp_path: Path) -> None:
 def test_what_a_library_cannot_build_is_refused(tmp_path: Path) -> None:
     for config, size, name, message in (
         (EncoderConfig("resnet18"), 32, "timm", "no ResNet with a 3x3 stem and no max-pooling"),
-        (EncoderConfig("resnet18"), 32, "hf", "onnx, pt2 and torchscript hold any encoder"),
+        (EncoderConfig("resnet18"), 32, "hf", "onnx and pt2 hold any encoder"),
         (NARROW, 96, "torchvision", "torchvision has no model with the weights of 'timm:resnet18'"),
         (EncoderConfig("squeezenet1_1"), 64, "torchvision", "gives other features"),
         (EncoderConfig("squeezenet1_1"), 64, "timm", "timm has no model"),
