@@ -121,7 +121,6 @@ def test_what_a_command_wrote_it_writes_again(
     for call in calls:
         call()
         call()
-    mast.report(run, out="r.html")
 
 
 def test_shards_go_on_and_stay_alone(photos: Path, tmp_path: Path) -> None:
