@@ -9,11 +9,10 @@ from mast.exports.folder import Exported, export_folder, refuse_something_else
 from mast.exports.format import ANY, Format, Place
 from mast.exports.graph import Graph
 from mast.exports.hub import Hub
-from mast.exports.hugging_face import HuggingFace
 from mast.exports.onnx_graph import Onnx
 from mast.exports.original import Original, load_original
 from mast.exports.program import Program
-from mast.exports.timm_folder import Timm
+from mast.exports.timm_folder import HuggingFace, Timm
 from mast.exports.torchvision_weights import Torchvision
 
 FORMATS: dict[str, Entry[Format]] = {
