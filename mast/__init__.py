@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
-    from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
     from mast.measure.adapted import load_adapted as load_adapted
     from mast.measure.features import open_images as open_images
@@ -85,7 +84,6 @@ PUBLIC = {
     "show_views": "mast.commands.show",
     "reproduce": "mast.commands.reproduce",
     "study": "mast.commands.study",
-    "watch": "mast.commands.watch",
 }
 
 

@@ -1,7 +1,6 @@
 """The commands that are attacked, and what each answers."""
 
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,8 +104,8 @@ COMMANDS: dict[str, Command] = {
         ("copies.csv",), reads=("adapted/*.safetensors", *KEPT, *PHOTOS),
     ),
     "export a space": Command(
-        ("export", "adapted", "--format", "torchscript", "--match", "color", "--out", "exported"),
-        ("exported/*.torchscript",), reads=("adapted/*.safetensors",),
+        ("export", "adapted", "--format", "pt2", "--match", "color", "--out", "exported"),
+        ("exported/*.pt2",), reads=("adapted/*.safetensors",),
     ),
     "neighbours": Command(
         ("neighbours", "run", "--data", "photos/test", "--query", "0",
@@ -131,8 +130,8 @@ COMMANDS: dict[str, Command] = {
         ("told.csv",), reads=("fitted.safetensors", *KEPT),
     ),
     "export": Command(
-        ("export", "run", "--format", "torchscript", "--out", "exported"),
-        ("exported/*.torchscript",), reads=RUN,
+        ("export", "run", "--format", "pt2", "--out", "exported"),
+        ("exported/*.pt2",), reads=RUN,
     ),
     "views": Command(
         ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),
@@ -186,11 +185,6 @@ def _read(path: Path) -> Any:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             return {name: (arrays[name].shape, arrays[name].tobytes()) for name in arrays.files}
-    if path.suffix == ".torchscript":  # but for where in which call each line of code was traced
-        with zipfile.ZipFile(path) as archive:
-            volatile = (".debug_pkl", "serialization_id")
-            names = [name for name in archive.namelist() if not name.endswith(volatile)]
-            return {name: archive.read(name) for name in names}
     return path.read_bytes()
 
 

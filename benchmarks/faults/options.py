@@ -34,7 +34,6 @@ BASES = {
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
     "plan": ("plan", "--data", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
-    "watch": ("watch", "run", "--once", "watch.html"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "reproduce": ("reproduce", "table7", "--data", "photos", "--out", "tables", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
@@ -45,8 +44,8 @@ BASES = {
     "show views": ("show", "views", "--data", "photos/test", "--images", "1", "--out", "v.png"),
     "show cache": ("show", "cache"),
 }
-# A network, a compiler, or, without a file to write, a server.
-LEFT_OUT = {"download", "compile", "push", "wandb", "weights", "once"}
+# A network, or a compiler.
+LEFT_OUT = {"download", "compile", "push", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
     "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
     "data.readers", "workers",

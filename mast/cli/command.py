@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from mast.cli.form import Form
-from mast.cli.verbs import TOPICS, VERBS, named
+from mast.cli.verbs import REMOVED, TOPICS, VERBS, named
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.processes import ProcessEndedError, is_first_here, leave_word
 from mast.core.stopping import Interrupted, interruptible
@@ -121,6 +121,8 @@ def _run(words: list[str]) -> None:
             raise unknown("topic", words[1], TOPICS)
         else:
             _call(f"show {words[1]}", words[2:])
+    elif words[0] in REMOVED:
+        raise UserError(f"mast {words[0]} was removed: {REMOVED[words[0]]}")
     elif words[0] not in VERBS:
         raise unknown("command", words[0], [*VERBS, "show"])
     else:

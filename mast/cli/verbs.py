@@ -59,12 +59,6 @@ def _nothing(result: object) -> None:
     """Print nothing: the command reported while it ran."""
 
 
-def _print_path(result: object) -> None:
-    """The file that was written, if one was."""
-    if result is not None:
-        _print_plain(result)
-
-
 def _shown(result: Any) -> None:
     for part in result.shown():
         (_print_plain if isinstance(part, str) else _print_rich)(part)
@@ -230,10 +224,6 @@ VERBS: dict[str, Verb] = {
         "tell the classes of a folder of images, as a table",
         f"{_COMMANDS}.predict:predict", ("classifier",), _shown, following=_rank,
     ),
-    "watch": Verb(
-        "show a run while it trains, on a page of this machine that renews itself",
-        f"{_COMMANDS}.watch:watch", ("run",), _print_path, computes=False,
-    ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
@@ -249,6 +239,9 @@ VERBS: dict[str, Verb] = {
         computes=False,
     ),
 }  # fmt: skip
+REMOVED = {  # with what replaces them; for one version
+    "watch": "use TensorBoard: `tensorboard --logdir RUN/tensorboard`",
+}
 TOPICS: dict[str, Verb] = {
     "operators": Verb(
         "augmentation operators, with their probability and magnitudes",

@@ -59,7 +59,7 @@ def export(
         license: That of the weights as the Hub calls it, such as apache-2.0, for the model card.
         ignore: Operators, or properties such as color, to which the features are to be invariant;
             `mast adapt` writes folders that take them, and runs of this library do. The space is
-            part of what is exported: onnx, pt2 and torchscript hold it.
+            part of what is exported: onnx and pt2 hold it.
         match: Likewise, by what these change images are to be compared.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.

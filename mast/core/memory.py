@@ -79,23 +79,6 @@ def machine_memory(root: Path = Path("/")) -> int | None:
     return min([total, *_group_limits(root, swap)])
 
 
-def process_memory(process: int, root: Path = Path("/")) -> int | None:
-    """Bytes of physical memory that a process of this machine has.
-
-    Args:
-        process: Its number.
-        root: Where the file system begins.
-
-    Returns:
-        None where there is no such process, or Linux's files do not say.
-    """
-    try:
-        lines = (root / "proc" / str(process) / "status").read_text(errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
-    except (OSError, ValueError, StopIteration):  # that of one that has ended says no VmRSS
-        return None
-
-
 def _group_limits(root: Path, swap: int) -> Iterator[int]:
     """Bytes of memory and swap that each control group above this process leaves to it."""
     try:

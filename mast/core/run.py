@@ -132,13 +132,6 @@ class RunFolder:
             write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
             yield
 
-    def read_holder(self) -> tuple[int, str] | None:
-        """The process that holds the folder, or was killed while it did, and its machine."""
-        if not self.holder.is_file():
-            return None
-        said = re.fullmatch(r"process (\d{1,9}) on (.+)", self.holder.read_text(errors="replace"))
-        return None if said is None else (int(said[1]), said[2])
-
     def _refuse_something_else(self) -> None:
         def ours(file: Path) -> bool:
             return file in (self.lock, self.holder) or file.match(UNFINISHED)
@@ -147,7 +140,8 @@ class RunFolder:
             raise UserError(
                 f"{self.lock} is not a run's lock, which is an empty file: choose another out"
             )
-        if self.holder.is_file() and self.holder.stat().st_size and self.read_holder() is None:
+        said = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
+        if said and not re.fullmatch(r"process \d+ on .+", said):
             raise UserError(f"{self.holder} is not a run's: remove it, or choose another out")
         if self.config.is_file() or not self.path.exists():
             return

@@ -9,12 +9,10 @@ from mast.exports.folder import Exported, export_folder, refuse_something_else
 from mast.exports.format import ANY, Format, Place
 from mast.exports.graph import Graph
 from mast.exports.hub import Hub
-from mast.exports.hugging_face import HuggingFace
 from mast.exports.onnx_graph import Onnx
 from mast.exports.original import Original, load_original
 from mast.exports.program import Program
-from mast.exports.timm_folder import Timm
-from mast.exports.torchscript import TorchScript
+from mast.exports.timm_folder import HuggingFace, Timm
 from mast.exports.torchvision_weights import Torchvision
 
 FORMATS: dict[str, Entry[Format]] = {
@@ -23,7 +21,6 @@ FORMATS: dict[str, Entry[Format]] = {
     "torchvision": Entry("a state dict and the line that builds its model", Torchvision),
     "pt2": Entry("torch.export: any encoder or classifier, normalised inside", Program),
     "onnx": Entry("ONNX Runtime: any encoder or classifier, normalised inside", Onnx),
-    "torchscript": Entry("torch.jit.load: likewise; PyTorch calls it deprecated", TorchScript),
 }
 
 __all__ = [

@@ -1,11 +1,12 @@
 """The README.md of an export: a model card, from what the run's folder and the classifier say."""
 
+import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from torch import nn
 
 from mast.config import configuration_of
 from mast.core.errors import UserError, visible
@@ -16,6 +17,9 @@ from mast.measure.learned import how_far_off, how_often_right, learned_from, wha
 from mast.measure.result import ENDS, Result, readable, results_in
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 # What Markdown reads as more than text, where a line has begun already.
 MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
@@ -47,34 +51,57 @@ def card(
     Returns:
         Markdown after a block of YAML, as the Hub reads it.
     """
-    classifier = original.classifier
-    parts = [
-        _front(form, original, license, run is not None),
-        f"# {_text(title)}",
-        _summary(original, run is not None) if classifier is None else _classifier(original),
-        f"## Use\n\n{_use(form, original, place)}",
-        f"## Preprocessing\n\n{_preprocessing(form, original)}",
-    ]
-    if classifier is not None:
-        try:
-            parts += _learned(classifier)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(
-                "the header of the classifier does not say what it learned from as this version "
-                f"does ({type(error).__name__}: {error}): run `mast fit` again"
-            ) from error
-    if run is not None:
-        heading = "Training" if classifier is None else "Pretraining of the encoder"
-        parts.append(f"## {heading}\n\n{_table(('', ''), _training(run))}")
-    if classifier is None:
-        results = [] if run is None else _results(run, identity)
-        if run is not None:
-            parts.append(f"## Evaluation\n\n{_evaluation(results)}")
-        limits = _limits(original, run, results, protocols)
-    else:
-        limits = _limits_of_classifier(classifier)
-    parts.append(f"## Limits\n\n{_lines(limits)}")
-    return "\n\n".join(parts) + "\n"
+    encoder, classifier = original.encoder, original.classifier
+    results = [] if run is None or classifier is not None else _results(run, identity)
+    known = {*BESIDE, *(result.protocol for result in results)}
+    extractions = [result.settings.get("extraction", {}) for result in results]
+    imports, _, load = form.line(place).partition("; ")
+    mean, std = (", ".join(f"{v:g}" for v in values) for values in encoder.config.normalization)
+    of_channels = f"images of {encoder.channels} channel{'s' * (encoder.channels > 1)}"
+    return _template().render(
+        title=title,
+        form=form,
+        original=original,
+        place=place,
+        run=run,
+        classifier=classifier,
+        size=original.size,
+        resized=resized(original.size),
+        front=_front(form, original, license, run is not None),
+        architecture=_architecture(encoder),
+        weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
+        images="RGB images" if encoder.channels == 3 else of_channels,
+        features=original.module(original.noise(1)).shape[1] if original.space else encoder.dim,
+        chosen="; ".join(f"{kind}: {', '.join(of)}" for kind, of in original.chosen.items()),
+        imports=imports,
+        load=load,
+        mean=mean,
+        std=std,
+        learned=None if classifier is None else _learned(classifier),
+        training=[] if run is None else _training(run),
+        scores=[row for result in results for row in _scores(result)],
+        notes=dict.fromkeys(
+            _text(f"{readable(result.set_name)}: {note}.")
+            for result in results
+            for note in result.notes()
+        ),
+        sizes=sorted({each["size"] for each in extractions if "size" in each}),
+        missing=[name for name in protocols if name not in known],
+    )
+
+
+@functools.cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"text": _text, "table": _table}
+    return environment.get_template("card.md.jinja")
 
 
 def _front(form: Format, original: Original, license: str | None, pretrained: bool) -> str:
@@ -88,40 +115,7 @@ def _front(form: Format, original: Original, license: str | None, pretrained: bo
         "tags": [task, *others, *form.tags],
     }
     known = {name: value for name, value in fields.items() if value is not None}
-    return f"---\n{yaml.safe_dump(known, sort_keys=False)}---"
-
-
-def _summary(original: Original, pretrained: bool) -> str:
-    encoder, size, said = original.encoder, original.size, ""
-    count = encoder.dim
-    if original.space is not None:
-        count = original.module(original.noise(1)).shape[1]
-        choice = (f"{kind}: {', '.join(names)}" for kind, names in original.chosen.items())
-        said = f", to be compared by cosine ({_text('; '.join(choice))})"
-    return (
-        f"An encoder of images{', pretrained without labels by `mast`' * pretrained}: "
-        f"{_architecture(encoder)}. {_weights(original.module)} parameters; {_images(original)} of "
-        f"{size} × {size} pixels to {count} features{said}."
-    )
-
-
-def _classifier(original: Original) -> str:
-    size, classifier = original.size, original.classifier
-    assert classifier is not None
-    read = "several depths" if original.reads_more else "the features"
-    return (
-        f"A classifier of images by `mast`: a linear layer on {read} of "
-        f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; "
-        f"{_images(original)} of {size} × {size} pixels to the probabilities of "
-        f"{len(classifier.classes)} classes."
-    )
-
-
-def _images(original: Original) -> str:
-    channels = original.encoder.channels
-    if channels == 3:
-        return "RGB images"
-    return f"images of {channels} channel{'s' * (channels > 1)}"
+    return yaml.safe_dump(known, sort_keys=False)
 
 
 def _architecture(encoder: Encoder) -> str:
@@ -131,95 +125,53 @@ def _architecture(encoder: Encoder) -> str:
     return f"{_text(encoder.config.name.rpartition(':')[2])}{stem}"
 
 
-def _weights(module: nn.Module) -> str:
-    return f"{sum(parameter.numel() for parameter in module.parameters()):,}"
+def _learned(classifier: Classifier) -> dict[str, Any]:
+    """From what a classifier learned and how well it does, as `mast fit` kept it.
 
-
-def _use(form: Format, original: Original, place: Place) -> str:
-    where = "" if place.on_hub else "In this folder:\n\n"
-    imports, _, load = form.line(place).partition("; ")
-    to = f"`{original.output}` of shape (B, C)"
-    if original.classifier is not None:
-        to += " and the `names` of the likeliest classes"
-    images = "images of Pillow in RGB"
-    if not original.of_photos:
-        channels = original.encoder.channels
-        images = f"arrays of NumPy with the values of files, (H, W, {channels})"
-    return (
-        f"{where}```python\n{imports}\n\n{load}\n```\n\nFrom `images`, a list of {images}, "
-        f"to {to}:\n\n```python\n{form.example(place)}\n```"
-    )
-
-
-_TAGS = (
-    "The example sees values alone, so apply the tags of a file before it. Values that the file "
-    "calls no data become NaN, those of a DICOM are brought into the units of its modality (slope "
-    "and intercept), and where the smallest value is white (MONOCHROME1, or WhiteIsZero of a TIFF) "
-    "each becomes low + high - value."
-)
-
-
-def _preprocessing(form: Format, original: Original) -> str:
-    size, moments = original.size, original.encoder.config.normalization
-    mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
-    where = "inside the model" if form.normalises else "before the model"
-    return (
-        f"{_values(original)}; the short side resized to {resized(size)} pixels (bilinear, "
-        f"antialiased), the central {size} × {size} of it; values in [0, 1], normalised {where} by "
-        f"mean ({mean}) and standard deviation ({std})." + f"\n\n{_TAGS}" * (not original.of_photos)
-    )
-
-
-def _values(original: Original) -> str:
-    """What is read of a file."""
-    if original.of_photos:
-        return "RGB"
-    reading = original.reading
-    nothing = "" if reading.no_data is None else f"{reading.no_data:g} and "
-    return (
-        f"{_images(original)}: values of {reading.ends} become 0 to 1, others are clipped, and "
-        f"{nothing}what is not finite becomes 0"
-    )
-
-
-def _learned(classifier: Classifier) -> Iterator[str]:
-    """From what a classifier learned and how well it does, as `mast fit` kept it."""
-    names, about = classifier.classes, classifier.about
-    told = what_is_told(about, len(names)) if about else f"{len(names)} classes"
-    listed = ", ".join(map(_text, names))
-    yield f"## Classes\n\n{_text(told)}, in the order of the probabilities: {listed}."
+    Raises:
+        UserError: It kept something else.
+    """
+    about, count = classifier.about, len(classifier.classes)
     if not about:
-        return
+        return {"classes": f"{count} classes"}
     kinds = {
         "linear": "logistic regression on the encoder's features",
         "finetune": "the encoder was trained with the linear layer",
     }
-    source = about["encoder"]["source"]
-    space = about["encoder"].get("space", {})
-    facts = {
-        "images": learned_from(about, readable),
-        "kind": f"{about['kind']}: {kinds[about['kind']]}",
-        "encoder": readable(source) if "/" in source else source,
-        **{kind: ", ".join(names) for kind, names in space.items()},
-        "software": _software(about["provenance"]),
-    }
-    yield f"## Training\n\n{_table(('', ''), list(facts.items()))}"
-    measured = {
-        "right (95 % interval)": how_often_right(about),
-        "probabilities": how_far_off(about),
-    }
-    yield f"## Evaluation\n\n{_table(('', ''), list(measured.items()))}"
+    try:
+        source = about["encoder"]["source"]
+        training = {
+            "images": learned_from(about, readable),
+            "kind": f"{about['kind']}: {kinds[about['kind']]}",
+            "encoder": readable(source) if "/" in source else source,
+            **{kind: ", ".join(of) for kind, of in about["encoder"].get("space", {}).items()},
+            "software": _software(about["provenance"]),
+        }
+        evaluation = {
+            "right (95 % interval)": how_often_right(about),
+            "probabilities": how_far_off(about),
+        }
+        return {
+            "classes": what_is_told(about, count),
+            "training": training.items(),
+            "evaluation": evaluation.items(),
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            "the header of the classifier does not say what it learned from as this version "
+            f"does ({type(error).__name__}: {error}): run `mast fit` again"
+        ) from error
 
 
-def _training(run: RunFolder) -> Iterator[tuple[str, str]]:
+def _training(run: RunFolder) -> list[tuple[str, str]]:
     config, provenance = configuration_of(run), run.read_provenance()
     data = provenance.get("data", {})
     steps = max((record["step"] for record in run.read_metrics()), default=None)
     count = f"{data['images']:,} of " if "images" in data else ""
     facts = {
         "images": f"{count}{readable(config.data.spec)}",
-        "recipe": config.recipe or None,
-        "starts from": readable(config.encoder.weights) if config.encoder.weights else None,
+        "recipe": config.recipe,
+        "starts from": config.encoder.weights and readable(config.encoder.weights),
         "method": config.method,
         "views": f"{config.views}: {', '.join(config.preset.operators)}",
         "size of a view": f"{config.size} × {config.size} pixels",
@@ -229,9 +181,7 @@ def _training(run: RunFolder) -> Iterator[tuple[str, str]]:
         "seed": str(config.seed),
         "software": _software(provenance),
     }
-    for name, value in facts.items():
-        if value:
-            yield name, value
+    return [(name, value) for name, value in facts.items() if value]
 
 
 def _software(provenance: Mapping[str, Any]) -> str:
@@ -250,19 +200,6 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
         and result.protocol not in BESIDE
         and not result.of_classifier
     ]
-
-
-def _evaluation(results: Sequence[Result]) -> str:
-    if not results:
-        return "Nothing was measured of this encoder yet."
-    rows = [row for result in results for row in _scores(result)]
-    head = ("protocol", "test set", "images", "target", "measure", "%", "95 % interval")
-    notes = dict.fromkeys(
-        _text(f"{readable(result.set_name)}: {note}.")
-        for result in results
-        for note in result.notes()
-    )
-    return "\n\n".join([_table(head, rows), *notes])
 
 
 def _scores(result: Result) -> Iterator[tuple[str, ...]]:
@@ -284,50 +221,7 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _limits(
-    original: Original, run: RunFolder | None, results: Sequence[Result], protocols: Collection[str]
-) -> list[str]:
-    extractions = [result.settings.get("extraction", {}) for result in results]
-    sizes = sorted({extraction["size"] for extraction in extractions if "size" in extraction})
-    at = f"measured at {', '.join(map(str, sizes))}" if sizes else "measured at no size"
-    made = "Made" if run is None else "Trained"
-    said = [f"{made} for images of {original.size} × {original.size} pixels, and {at}."]
-    if run is not None:
-        known = {*BESIDE, *(result.protocol for result in results)}
-        if missing := [name for name in protocols if name not in known]:
-            said.append(f"Protocols that were not run: {', '.join(missing)}.")
-        said.append(
-            "One training with one seed: the intervals say what other test images could change, "
-            "not what another training could."
-        )
-        said.append("Not measured: images unlike those that it was trained and tested on.")
-    return said
-
-
-def _limits_of_classifier(classifier: Classifier) -> list[str]:
-    said = [f"Trained for images of {classifier.size} × {classifier.size} pixels."]
-    if classifier.about:
-        said.append(
-            "Judged by images that were held out of the set that it learned from; a test set was "
-            "not looked at. The classifier that was judged had not seen them; the one here learned "
-            "from them as well."
-        )
-        said.append(
-            "One training with one seed: the interval says what other images could change, not "
-            "what another training could."
-        )
-    said.append(
-        "Not measured: images unlike those that it learned from, such as those of another camera "
-        "or of none of the classes. They get probabilities, too, and nothing vouches for these."
-    )
-    return said
-
-
-def _lines(said: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in said)
-
-
-def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
+def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ("", "")) -> str:
     cells = [[_text(cell).replace("|", r"\|") for cell in line] for line in (head, *rows)]
     lines = [cells[0], ["---"] * len(head), *cells[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -107,7 +107,6 @@ def export_folder(
             nothing of it is left then.
     """
     out = Path(os.path.realpath(out))
-    refuse_something_else(out, name)
     if as_unicode(str(out)) != str(out):
         raise UserError(
             f"{out} is no name for an export, as it is not UTF-8 in this locale: name another out, "

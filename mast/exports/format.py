@@ -19,7 +19,7 @@ from mast.data import crop_fraction
 from mast.exports.original import Original
 
 EXACT = (1e-4, 1e-5)
-ANY = "onnx, pt2 and torchscript hold any encoder or classifier"
+ANY = "onnx and pt2 hold any encoder or classifier"
 CLASSES = "classes.json"  # beside a classifier
 
 
@@ -101,15 +101,13 @@ class Format(ABC):
 
     def line(self, place: Place) -> str:
         """The line that a user copies."""
-        modules = sorted({*self.modules, *(["huggingface_hub"] if self._fetches(place) else [])})
-        return f"import {', '.join(modules)}; {self.load(place)}"
+        load = self.load(place)
+        modules = {*self.modules, *(["huggingface_hub"] if "huggingface_hub." in load else [])}
+        return f"import {', '.join(sorted(modules))}; {load}"
 
     def tried(self, place: Place) -> str:
         """The line by which a folder is loaded before it is kept, if not that which is printed."""
         return self.line(place)
-
-    def _fetches(self, place: Place) -> bool:
-        return "huggingface_hub." in self.load(place)
 
 
 def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) -> bool:

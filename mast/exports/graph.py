@@ -1,8 +1,6 @@
 """Formats that hold what an encoder computes, not how it is called: one file, any architecture."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,10 +40,17 @@ class Graph(Format):
         """
 
     def write(self, folder: Path) -> None:
-        with _following(self.original.name, self.file):
-            content = self.encode(self.original.encoder.blank(2, self.original.size))
+        original = self.original
+        try:
+            content = self.encode(original.encoder.blank(2, original.size))
+        except Exception as error:  # of TorchDynamo, of the translation, of what it runs
+            reason = (str(error).strip().splitlines() or [""])[0][:200]
+            raise UserError(
+                f"PyTorch cannot write {original.name!r} as {self.file} ({type(error).__name__}: "
+                f"{reason}); choose another format"
+            ) from error
         (folder / self.file).write_bytes(content)
-        write_classes(self.original, folder, normalised=True)
+        write_classes(original, folder, normalised=True)
 
     def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
         outputs_BC: Tensor = model(images_BCHW)
@@ -66,16 +71,3 @@ class Graph(Format):
             return f"{prepare}\n{run}"
         names = "names = [classes[at] for at in probabilities.argmax(axis=1)]"
         return f"import json\n\n{prepare}\n{read_classes(place)}\n{run}\n{names}"
-
-
-@contextmanager
-def _following(name: str, file: str) -> Iterator[None]:
-    """Say in one line that PyTorch cannot follow a model's code."""
-    try:
-        yield
-    except Exception as error:  # of TorchDynamo, of the translation, of what it runs
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
-        raise UserError(
-            f"PyTorch cannot write {name!r} as {file} ({type(error).__name__}: {reason}); choose "
-            "another format"
-        ) from error

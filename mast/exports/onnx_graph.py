@@ -33,7 +33,7 @@ class Onnx(Graph):
         if size > LARGEST:
             raise UserError(
                 f"one file of ONNX holds less than 2 GiB, and the weights of "
-                f"{original.name!r} have {size / 2**30:.1f}; choose pt2 or torchscript"
+                f"{original.name!r} have {size / 2**30:.1f}; choose pt2"
             )
 
     def encode(self, images_BCHW: Tensor) -> bytes:

@@ -1,7 +1,7 @@
-"""A folder of timm: its own configuration beside the weights."""
+"""A folder of timm, its own configuration beside the weights, which transformers loads too."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor, nn
 
@@ -16,35 +16,54 @@ from mast.models import Encoder
 from mast.models.encoders import arguments, stem_of
 
 
-class Timm(Format):
+class _Folder(Format):
+    """Whatever loads it, timm builds the model."""
+
+    normalises = False
+
+    def __init__(self, original: Original) -> None:
+        self.original = original
+        self.twin = _twin(original)
+
+    def write(self, folder: Path) -> None:
+        _write(self.original, self.twin, folder)
+
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        moments = (images_BCHW.new_tensor(model.pretrained_cfg[key]) for key in ("mean", "std"))
+        mean, std = (moment.view(-1, 1, 1) for moment in moments)
+        outputs_BC: Tensor = model((images_BCHW - mean) / std)
+        return outputs_BC if self.original.classifier is None else outputs_BC.softmax(dim=1)
+
+    def by_timm(self, place: Place) -> str:
+        """Python that makes `model` of a folder or a repository, by timm."""
+        source = "hf-hub" if place.on_hub else "local-dir"
+        name = f"{source}:{place.name}"
+        without_head = ", num_classes=0" if self.original.classifier is None else ""
+        return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
+
+    def prepared(self, prepare: str) -> str:
+        """Python that makes `prepare`, up to where the model is run."""
+        if not self.original.of_photos:  # which alone a library's own transforms take
+            prepare = transforms(self.original, normalise=True)
+        return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
+
+
+@final
+class Timm(_Folder):
     """`timm.create_model` of a folder, or of a repository on the Hub."""
 
     library = "timm"
     tags = ("timm",)
     modules = ("timm",)
-    normalises = False
-
-    def __init__(self, original: Original) -> None:
-        self.original = original
-        self.twin = timm_twin(original)
-
-    def write(self, folder: Path) -> None:
-        write_timm(self.original, self.twin, folder)
 
     def load(self, place: Place) -> str:
-        return load_by_timm(self.original, place)
-
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        return outputs_by_timm(self.original, model, images_BCHW)
+        return self.by_timm(place)
 
     def example(self, place: Place) -> str:
-        prepared = (
+        prepared = self.prepared(
             "\nsettings = timm.data.resolve_model_data_config(model)\n"
-            "prepare = timm.data.create_transform(**settings, is_training=False)\n"
+            "prepare = timm.data.create_transform(**settings, is_training=False)"
         )
-        if not self.original.of_photos:  # which alone timm prepares
-            prepared = f"{transforms(self.original, normalise=True)}\n"
-        prepared = f"import torch\n{prepared}with torch.inference_mode():\n"
         run = "model(torch.stack([prepare(image) for image in images]))"
         if self.original.classifier is None:
             return f"{prepared}    features = {run}"
@@ -55,10 +74,42 @@ class Timm(Format):
         )
 
 
-# What transformers loads is the same folder: `hugging_face.py`.
+@final
+class HuggingFace(_Folder):
+    """transformers' `AutoModel`s and `AutoImageProcessor`, which hand the folder to timm.
+
+    As transformers is no dependency, timm loads the folder before it is kept.
+    """
+
+    library = "transformers"
+    tags = ("timm", "transformers")
+    modules = ("transformers",)
+
+    def load(self, place: Place) -> str:
+        kind = (
+            "AutoModel" if self.original.classifier is None else "AutoModelForImageClassification"
+        )
+        return f"model = transformers.{kind}.from_pretrained({place.name!r}).eval()"
+
+    def tried(self, place: Place) -> str:
+        return f"import timm; {self.by_timm(place)}"
+
+    def example(self, place: Place) -> str:
+        prepared = self.prepared(
+            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})"
+        )
+        run = "model(**prepare(images))"
+        if not self.original.of_photos:
+            run = "model(pixel_values=torch.stack([prepare(image) for image in images]))"
+        if self.original.classifier is None:
+            return f"{prepared}    features = {run}.pooler_output"
+        return (
+            f"{prepared}    probabilities = {run}.logits.softmax(dim=1)\n"
+            "names = [model.config.id2label[at] for at in probabilities.argmax(dim=1).tolist()]"
+        )
 
 
-def timm_twin(original: Original) -> Encoder:
+def _twin(original: Original) -> Encoder:
     """What is exported as timm builds it from a name and arguments.
 
     Returns:
@@ -89,7 +140,7 @@ def timm_twin(original: Original) -> Encoder:
     return twin
 
 
-def write_timm(original: Original, twin: Encoder, folder: Path) -> None:
+def _write(original: Original, twin: Encoder, folder: Path) -> None:
     """Write `config.json` and `model.safetensors`.
 
     The weights' own preprocessing is said as timm says it, and nothing of the weights that timm
@@ -122,19 +173,3 @@ def write_timm(original: Original, twin: Encoder, folder: Path) -> None:
         },
     )
     write_weights(twin, folder)
-
-
-def load_by_timm(original: Original, place: Place) -> str:
-    """Python that makes `model` of a folder or a repository."""
-    source = "hf-hub" if place.on_hub else "local-dir"
-    name = f"{source}:{place.name}"
-    without_head = ", num_classes=0" if original.classifier is None else ""
-    return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
-
-
-def outputs_by_timm(original: Original, model: Any, images_BCHW: Tensor) -> Tensor:
-    """Outputs for images in [0, 1], normalised as the folder's configuration says."""
-    moments = (images_BCHW.new_tensor(model.pretrained_cfg[key]) for key in ("mean", "std"))
-    mean, std = (moment.view(-1, 1, 1) for moment in moments)
-    outputs_BC: Tensor = model((images_BCHW - mean) / std)
-    return outputs_BC if original.classifier is None else outputs_BC.softmax(dim=1)

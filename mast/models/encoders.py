@@ -254,10 +254,10 @@ class Encoder(nn.Module):
         Raises:
             UserError: The images are no floats, or, outside of training, far from [0, 1].
         """
-        # Not in training, where images are ours; what is compiled, exported or traced cannot depend
-        # on values, and on the meta device are none. Where reading them would wait for a GPU, the
+        # Not in training, where images are ours; what is compiled or exported cannot depend on
+        # values, and on the meta device are none. Where reading them would wait for a GPU, the
         # first batch must do.
-        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        traced = torch.compiler.is_compiling()
         if not traced:
             _check_kind(images_BCHW, self.channels)
         if not (self.training or traced or self._looked or images_BCHW.is_meta):

@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
@@ -15,36 +14,22 @@ from mast.methods import METHODS
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
 
-@dataclass(frozen=True)
-class Health:
-    """Whether training went well.
+class Health(NamedTuple):
+    """Whether training went well."""
 
-    Attributes:
-        good: No sign of a collapse or a divergence; None where nothing was logged.
-        verdict: In a few words.
-        evidence: What the verdict is computed from.
-        warnings: What was logged during training, each once.
-    """
-
-    good: bool | None
+    good: bool | None  # no sign of a collapse or a divergence; None where nothing was logged
     verdict: str
-    evidence: str
-    warnings: tuple[str, ...] = ()
+    evidence: str  # what the verdict is computed from
+    warnings: tuple[str, ...]  # as they were logged, each once
 
 
-def training_summary(config: PretrainConfig, provenance: Mapping[str, Any], verb: str) -> str:
-    """What is trained, on what, in a sentence.
-
-    Args:
-        config: Of the run.
-        provenance: Where it comes from: `provenance.json`.
-        verb: "trained", or what else its method does with the encoder.
-    """
+def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> str:
+    """What was trained, on what, in a sentence."""
     images = provenance.get("data", {}).get("images")
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
     return (
-        f"{METHODS[config.method].title} {verb} {config.encoder.name} on "
+        f"{METHODS[config.method].title} trained {config.encoder.name} on "
         f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
         f"with {_plural(len(operators), 'augmentation')}."
     )
@@ -54,20 +39,23 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
     """Whether a run collapsed or diverged.
 
     Args:
-        method: A key of `METHODS`; it says what a collapse is, beside that of the representation.
+        method: A key of `METHODS`; it adds its own signs of a collapse.
         log: Lines of `metrics.jsonl`.
         dimensions: Of the representation, where they are known.
     """
     losses = [line["loss"] for line in log if "loss" in line]
     warnings = tuple(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
     if not losses:
-        return Health(
-            None, "Unknown.", "No loss was logged, so a collapse would not show.", warnings
-        )
+        reason = "No loss was logged, so a collapse would not show."
+        return Health(None, "Unknown.", reason, warnings)
+    last = _last_values(log)
+    signs, evidence = [], []
     lost = sum(not math.isfinite(loss) for loss in losses)
-    evidence = [f"{lost} of {len(losses)} logged losses were not finite"] if lost else []
-    signs = []
-    rank = _last(log, "online/effective_rank")
+    if lost:
+        whole = math.isfinite(losses[-1])
+        signs.append("The loss was not always finite." if whole else "The loss diverged.")
+        evidence.append(f"{lost} of {len(losses)} logged losses were not finite")
+    rank = last.get("online/effective_rank")
     if rank is not None and not math.isfinite(rank):
         signs.append("The representation is not finite.")
     elif rank is not None:
@@ -75,24 +63,15 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
-    for vital in METHODS[method].method.vitals(last_values(log)):
+    for vital in METHODS[method].method.vitals(last):
         evidence += [vital.evidence] if vital.evidence else []
         signs += [vital.sign] if vital.sign is not None else []
     if not lost:
         evidence.append(f"all {len(losses)} logged losses are finite")
-    if not math.isfinite(losses[-1]):
-        signs.insert(0, "The loss diverged.")
-    elif lost:
-        signs.insert(0, "The loss was not always finite.")
     if warnings and not signs:
         signs.append("Warnings were logged.")
-    reasons = "; ".join(evidence)
-    return Health(
-        not signs,
-        " ".join(signs) or "Nothing collapsed or diverged.",
-        f"{reasons[0].upper()}{reasons[1:]}.",
-        warnings,
-    )
+    verdict = " ".join(signs) or "Nothing collapsed or diverged."
+    return Health(not signs, verdict, f"{capital('; '.join(evidence))}.", warnings)
 
 
 def kind_of_run(run: Path) -> str:
@@ -108,26 +87,22 @@ def kind_of_run(run: Path) -> str:
 
 
 def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
-    """How long training took, in words."""
-    seconds = _last(log, "seconds")
-    return in_words(seconds) if seconds is not None and math.isfinite(seconds) else None
-
-
-def in_words(seconds: float) -> str:
-    """A time: "12 seconds", "5 minutes", "3.2 hours"."""
+    """How long training took, in words: "12 seconds", "5 minutes", "3.2 hours"."""
+    seconds = _last_values(log).get("seconds", math.inf)
+    if not math.isfinite(seconds):
+        return None
     if seconds < 60:
         return _plural(round(seconds), "second")
     minutes = round(seconds / 60)
     return _plural(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
 
 
-def _last(log: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The last value of a metric, whatever it is."""
-    return last_values(log).get(name)
+def capital(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
 
 
-def last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The last value of every metric."""
+def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {
         name: float(value)
         for line in log

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from markupsafe import Markup
 from PIL import Image
 
 from mast.data import CanvasSet
-from mast.page.html import inlined, policy
-from mast.page.page import write_fitting
+from mast.page.html import write_fitting
 from mast.page.pictures import Picture, jpeg
 
 ROWS = 200  # on a page
@@ -49,34 +47,6 @@ class Row:
     items: Sequence[Item]
 
 
-class _Shown(NamedTuple):
-    """An image as the page shows it."""
-
-    picture: Picture
-    asked: bool
-    pair: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _ShownRow:
-    heading: str
-    items: tuple[_Shown, ...]
-    left_out: int
-
-
-@dataclass(frozen=True)
-class _Page:
-    """All that the template shows."""
-
-    title: str
-    lead: str
-    rows: tuple[_ShownRow, ...]
-    left_out: int
-    style: Markup
-    script: Markup
-    policy: str
-
-
 def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None:
     """Write a page of images that needs no network; it holds a copy of each image.
 
@@ -92,31 +62,27 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None
         UserError: It cannot be written, or would be too large.
     """
 
+    def shown(row: Row, side: int) -> dict[str, Any]:
+        images = [
+            {"picture": _picture(item, side), "asked": item.asked, "pair": item.pair}
+            for item in row.items[:ITEMS]
+        ]
+        left_out = len(row.items) - len(images)
+        return {"heading": row.heading, "images": images, "left_out": left_out}
+
+    def page(side: int) -> dict[str, Any]:
+        first = [shown(row, side) for row in rows[:ROWS]]
+        return {"title": title, "lead": lead, "rows": first, "left_out": len(rows) - len(first)}
+
     boxes = any(item.pair for row in rows for item in row.items)
-    script = inlined("gallery.js") if boxes else Markup()
-
-    def page(side: int) -> _Page:
-        shown = tuple(_shown(row, side) for row in rows[:ROWS])
-        return _Page(
-            title, lead, shown, len(rows) - len(shown), inlined("page.css"), script, policy(script)
-        )
-
-    write_fitting(out, "gallery.html.jinja", page, str(out), "name a table, .csv or .parquet")
+    script = "gallery.js" if boxes else None
+    advice = "name a table, .csv or .parquet"
+    write_fitting(out, "gallery.html.jinja", script, page, str(out), advice)
 
 
-def _shown(row: Row, side: int) -> _ShownRow:
-    items = tuple(
-        _Shown(
-            Picture(
-                jpeg(thumbnail(item, side)),
-                f"{item.canvases.identifiers[item.position]}: {item.caption}",
-            ),
-            item.asked,
-            item.pair,
-        )
-        for item in row.items[:ITEMS]
-    )
-    return _ShownRow(row.heading, items, len(row.items) - len(items))
+def _picture(item: Item, side: int) -> Picture:
+    name = item.canvases.identifiers[item.position]
+    return Picture(jpeg(thumbnail(item, side)), f"{name}: {item.caption}")
 
 
 def thumbnail(item: Item, side: int) -> Image.Image:

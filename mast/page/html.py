@@ -6,18 +6,23 @@ import base64
 import functools
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
-from mast.core.errors import visible
+from mast.core.checkpoint import write_text
+from mast.core.errors import UserError, visible
+from mast.core.files import as_unicode
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 TEMPLATES = Path(__file__).parent
+LIMIT = 10_000_000  # bytes: a page can still be sent by mail
+SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
 
 # Of SVG what matplotlib writes, and `as_svg` of it. A page gives its own style.
 SVG, XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
@@ -32,9 +37,42 @@ ATTRIBUTES = {"class": "tip", "role": "img", "tabindex": "0"} | dict.fromkeys(
 LINKS = {"use": r"#[\w-]+", "image": r"data:image/png;base64,[\w+/=\s]+"}
 
 
+def write_fitting(
+    out: Path,
+    name: str,
+    script: str | None,
+    page: Callable[[int], Mapping[str, Any]],
+    what: str,
+    advice: str,
+) -> None:
+    """Write a page with images as large as its size allows.
+
+    Args:
+        out: The page.
+        name: Of its template.
+        script: Of this folder; None: the page has none.
+        page: What the template shows, with images of so many pixels.
+        what: What it is called in an error.
+        advice: How to make it smaller.
+
+    Raises:
+        UserError: It cannot be written, or is too large with the smallest images.
+    """
+    code = "" if script is None else _inlined(script)
+    own = {"style": _inlined("page.css"), "script": code, "policy": _policy(code)}
+    for side in SIDES:
+        text = as_unicode(_template(name).render(page={**page(side), **own}))
+        size = len(text.encode())
+        if size < LIMIT:
+            write_text(out, text)
+            return
+    raise UserError(
+        f"{what} would have {size / 1e6:.0f} MB and the limit is {LIMIT / 1e6:.0f}; {advice}"
+    )
+
+
 @functools.cache
-def template(name: str) -> Template:
-    """A template of this folder."""
+def _template(name: str) -> Template:
     from jinja2 import Environment, FileSystemLoader
 
     return Environment(
@@ -46,8 +84,7 @@ def template(name: str) -> Template:
     ).get_template(name)
 
 
-def inlined(name: str) -> Markup:
-    """A style sheet or a script of this folder, as it is."""
+def _inlined(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text("utf-8"))
 
 
@@ -147,10 +184,10 @@ def is_page(path: Path) -> bool:
 _OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
 
 
-def policy(script: str = "", more: str = "") -> str:
-    """What a page may load: its own style and script, images that it holds itself, and `more`."""
+def _policy(script: str) -> str:
+    """What a page may load: its own style and script, and images that it holds itself."""
     own = _OWN
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         own += f"script-src 'sha256-{digest}'; "
-    return f"{own}base-uri 'none'; form-action 'none'{more}"
+    return f"{own}base-uri 'none'; form-action 'none'"

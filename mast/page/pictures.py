@@ -7,9 +7,7 @@ import base64
 import io
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -22,74 +20,54 @@ QUALITY = 88  # of the JPEGs
 INK = {"#000000": "currentColor"}  # black cannot be seen on a dark page
 
 
-@dataclass(frozen=True)
-class Picture:
-    """One image of a gallery.
+class Picture(NamedTuple):
+    """One image of a page."""
 
-    Attributes:
-        source: Its data URI.
-        caption: What it is.
-    """
-
-    source: str
+    source: str  # its data URI
     caption: str
 
 
-@dataclass(frozen=True)
-class Shelf:
-    """A gallery as the page shows it."""
-
-    title: str
-    pictures: tuple[Picture, ...]
-    columns: int | None = None
-
-
-@dataclass(frozen=True)
-class Plane:
-    """A map as the page shows it.
-
-    Attributes:
-        arrangements: Names of what can be chosen.
-        colorings: Names of what can be chosen.
-        count: Of points.
-        sheet: All images side by side, a data URI.
-        points: For the script, JSON without markup.
-    """
-
-    arrangements: tuple[str, ...]
-    colorings: tuple[str, ...]
-    count: int
-    sheet: str
-    points: str
-
-
-def shelf(gallery: Gallery, side: int) -> Shelf:
+def shelf(gallery: Gallery, side: int) -> dict[str, Any]:
     """A gallery with images of at most `side` pixels."""
-    pictures = (jpeg(_shrunk(picture_PP3, side)) for picture_PP3 in gallery.pictures_NPP3)
-    captioned = (Picture(*both) for both in zip(pictures, gallery.captions, strict=True))
-    return Shelf(gallery.title, tuple(captioned), gallery.columns)
-
-
-def plane(points_map: Map, side: int) -> Plane:
-    """A map with images of at most `side` pixels."""
-    pictures = [_shrunk(picture_PP3, side) for picture_PP3 in points_map.pictures_NPP3]
-    sheet, columns, cell = _sheet(pictures)
-    colorings = [
-        _coloring(classes, points_map.colors[task]) for task, classes in points_map.classes.items()
+    pictures = [
+        Picture(jpeg(_shrunk(picture_PP3, side)), caption)
+        for picture_PP3, caption in zip(gallery.pictures_NPP3, gallery.captions, strict=True)
     ]
+    return {"title": gallery.title, "columns": gallery.columns, "pictures": pictures}
+
+
+def plane(points_map: Map, side: int) -> dict[str, Any]:
+    """A map as the page shows it: names to choose from, images, and `points` for the script.
+
+    Args:
+        points_map: At least one point.
+        side: Of the images in pixels, at most; they stand side by side in one.
+    """
+    pictures = [_shrunk(picture_PP3, side) for picture_PP3 in points_map.pictures_NPP3]
+    cell = max(max(picture.size) for picture in pictures)
+    columns = math.ceil(len(pictures) ** 0.5)
+    sheet = Image.new("RGB", (columns * cell, math.ceil(len(pictures) / columns) * cell))
+    for at, picture in enumerate(pictures):
+        sheet.paste(picture, (at % columns * cell, at // columns * cell))
     points = {
         "captions": points_map.captions,
-        "colorings": colorings,
+        "colorings": [_coloring(points_map, task) for task in points_map.classes],
         "columns": columns,
         "points": points_map.points_AN2.tolist(),
         "side": cell,
     }
-    names = tuple(points_map.classes)
-    return Plane(points_map.arrangements, names, len(points_map.captions), sheet, as_json(points))
+    return {
+        "arrangements": points_map.arrangements,
+        "colorings": [*points_map.classes],
+        "count": len(points_map.captions),
+        "sheet": jpeg(sheet),
+        "points": as_json(points),
+    }
 
 
-def _coloring(classes: Sequence[str], label_N: np.ndarray) -> dict[str, Any]:
+def _coloring(points_map: Map, task: str) -> dict[str, Any]:
     """The classes of a task with their colours, the outline of all, and the points' classes."""
+    classes = points_map.classes[task]
     colors = class_colors(classes)
     return {
         "classes": [
@@ -97,7 +75,7 @@ def _coloring(classes: Sequence[str], label_N: np.ndarray) -> dict[str, Any]:
             for name, fill in zip(classes, colors.fills, strict=True)
         ],
         "outline": colors.outline,
-        "labels": [int(label) for label in label_N],
+        "labels": [int(label) for label in points_map.colors[task]],
     }
 
 
@@ -118,17 +96,6 @@ def _shrunk(picture_PP3: np.ndarray, side: int) -> Image.Image:
     image = Image.fromarray(picture_PP3)
     image.thumbnail((side, side))
     return image
-
-
-def _sheet(pictures: Sequence[Image.Image]) -> tuple[str, int, int]:
-    """All images in one, how many are in a row, and the side of each."""
-    side = max((max(picture.size) for picture in pictures), default=1)
-    columns = max(1, math.ceil(len(pictures) ** 0.5))
-    rows = max(1, math.ceil(len(pictures) / columns))
-    sheet = Image.new("RGB", (columns * side, rows * side))
-    for at, picture in enumerate(pictures):
-        sheet.paste(picture, (at % columns * side, at // columns * side))
-    return jpeg(sheet), columns, side
 
 
 def _finite(value: Any) -> Any:

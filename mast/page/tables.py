@@ -2,60 +2,38 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mast.analyses import Grid
-from mast.measure.compare import Comparison
+from mast.measure.compare import Comparison, Row
 from mast.measure.result import PRECISION, Result, readable
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One cell.
-
-    Attributes:
-        text: What is read.
-        number: What it is sorted by, if it is a number.
-        beside: An interval or a difference, small below it.
-        clear: Whether the difference's interval leaves out zero.
-    """
+class Cell(NamedTuple):
+    """One cell."""
 
     text: str
-    number: float | None = None
-    beside: str = ""
-    clear: bool = False
+    number: float | None = None  # what it is sorted by
+    beside: str = ""  # an interval or a difference, small below it
+    clear: bool = False  # whether the difference's interval leaves out zero
 
 
-@dataclass(frozen=True)
-class Column:
-    """The head of a column.
-
-    Attributes:
-        name: What it holds.
-        beside: More of it, small below the name.
-        numeric: Whether it holds numbers.
-    """
+class Column(NamedTuple):
+    """The head of a column."""
 
     name: str
-    beside: str = ""
+    beside: str = ""  # small below the name
     numeric: bool = False
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table.
+class Table(NamedTuple):
+    """A table, of which the first cell of a row is its head."""
 
-    Attributes:
-        caption: For readers who cannot see its place on the page.
-        columns: Their heads; the first heads the rows.
-        rows: As many cells as columns.
-    """
-
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    caption: str  # for readers who cannot see its place on the page
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
 
 
 def of_grid(caption: str, grid: Grid) -> Table:
@@ -67,7 +45,7 @@ def of_grid(caption: str, grid: Grid) -> Table:
         columns.append(Column(name, numeric=bool(numbers)))
         places = _places(numbers)
         cells.append([Cell(v) if isinstance(v, str) else _number(v, places) for v in column])
-    return Table(caption, tuple(columns), tuple(zip(*cells, strict=True)))
+    return Table(caption, columns, [*zip(*cells, strict=True)])
 
 
 def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
@@ -77,19 +55,15 @@ def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
         measured: Runs side by side.
         kinds: What each run is.
     """
-    headings = [row.heading for row in measured.rows if row.heading[0] not in ASIDE]
-    firsts = {
-        heading[:3]: heading
-        for heading in reversed(headings or [row.heading for row in measured.rows])
-    }
-    return _table(
-        "The main measure of each task, in percent", measured, kinds, set(firsts.values())
-    )
+    counted = [row for row in measured.rows if row.heading[0] not in ASIDE] or measured.rows
+    firsts = {row.heading[:3]: row for row in reversed(counted)}
+    shown = [row for row in measured.rows if firsts.get(row.heading[:3]) is row]
+    return _table("The main measure of each task, in percent", measured, kinds, shown)
 
 
 def all_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
     """Everything that was measured."""
-    return _table("Every measure, in percent", measured, kinds, None)
+    return _table("Every measure, in percent", measured, kinds, measured.rows)
 
 
 def by_space(measured: Comparison) -> Table | None:
@@ -117,20 +91,24 @@ def by_space(measured: Comparison) -> Table | None:
         (Cell(space), *(cells.get(head, Cell("–")) for head in heads))
         for space, cells in found.items()
     ]
-    return Table("Nearest images with the same label, in percent", columns, tuple(rows))
+    return Table("Nearest images with the same label, in percent", columns, rows)
 
 
-def of_classifiers(results: Sequence[Result]) -> tuple[Table, ...]:
-    """Of each test of a classifier how often each class is recognised, and each probability right.
+def of_classifiers(results: Sequence[Result]) -> list[Table]:
+    """How often each tested classifier recognises each class, and how right its probabilities are.
 
     Args:
         results: Of the first run.
     """
+    by_class = (Column("class"), Column("images", numeric=True),
+                Column("recall, %", numeric=True), Column("taken for"))  # fmt: skip
+    names = ("mean probability, %", "right, %", "images")
+    by_probability = [Column(each, numeric=True) for each in names]
     tables = []
     for result in (of for of in results if of.of_classifier):
+        name = f"{result.protocol} on {readable(result.set_name)}"
         for measured in result.targets.values():
-            name = f"{result.protocol} on {readable(result.set_name)}"
-            rows = tuple(
+            classes = [
                 (
                     Cell(label),
                     Cell(f"{images:,}", images),
@@ -138,45 +116,34 @@ def of_classifiers(results: Sequence[Result]) -> tuple[Table, ...]:
                     Cell(taken),
                 )
                 for label, images, recall, taken in measured.by_class()
-            )
-            heads = (Column("class"), Column("images", numeric=True),
-                     Column("recall, %", numeric=True), Column("taken for"))  # fmt: skip
-            tables.append(Table(f"{name}: by class", heads, rows))
-            numbers = ("mean probability, %", "right, %", "images")
-            grid = tuple((_number(probability, 1), _number(right, 1), _number(images, 0))
-                         for images, probability, right in measured.reliability)  # fmt: skip
-            columns = tuple(Column(each, numeric=True) for each in numbers)
-            tables.append(Table(f"{name}: by probability", columns, grid))
-    return tuple(tables)
+            ]
+            tables.append(Table(f"{name}: by class", by_class, classes))
+            bins = [(_number(probability, 1), _number(right, 1), _number(images, 0))
+                    for images, probability, right in measured.reliability]  # fmt: skip
+            tables.append(Table(f"{name}: by probability", by_probability, bins))
+    return tables
 
 
-def _table(
-    caption: str,
-    measured: Comparison,
-    kinds: Sequence[str],
-    only: set[tuple[str, str, str, str]] | None,
-) -> Table:
+def _table(caption: str, measured: Comparison, kinds: Sequence[str], shown: Sequence[Row]) -> Table:
     with_chance = any(row.chance is not None for row in measured.rows)
     columns = [Column("task"), Column("protocol")]
-    columns += [Column("chance", numeric=True)] if with_chance else []
-    runs = [
+    columns += [Column("chance", numeric=True)] * with_chance
+    columns += [
         Column(name, kind, numeric=True) for name, kind in zip(measured.runs, kinds, strict=True)
     ]
     rows = []
     # What all runs were measured by comes first.
-    for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
-        if only is not None and row.heading not in only:
-            continue
+    for row in sorted(shown, key=lambda row: row.values.count(None)):
         protocol, set_name, target, measure = row.heading
         clear = [False, *(d is not None and d.is_clear for d in row.differences)]
+        heads = [Cell(target, beside=set_name), Cell(protocol, beside=measure)]
+        heads += [Cell(row.chance_cell, row.chance)] * with_chance
         cells = [
             Cell(text, value, beside, marked)
             for value, (text, beside), marked in zip(row.values, row.cells(), clear, strict=True)
         ]
-        heads = [Cell(target, beside=set_name), Cell(protocol, beside=measure)]
-        heads += [Cell(row.chance_cell, row.chance)] if with_chance else []
         rows.append((*heads, *cells))
-    return Table(caption, (*columns, *runs), tuple(rows))
+    return Table(caption, columns, rows)
 
 
 def _places(numbers: Sequence[float]) -> int:

@@ -52,7 +52,7 @@ def subject_of(
         operators=embedding.operators,
         mask_DK=mask_DK,
         epochs=config.epochs,
-        stages=stages_of(config),
+        stages=_stages(config),
         log=folder.read_metrics(),
         scores=tuple(scores_of(folder)),
         coefficients=config.objective.coefficients(),
@@ -81,7 +81,7 @@ def subject_of(
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
 
 
-def stages_of(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
+def _stages(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
     """What begins in the middle of a run, and at which epoch."""
     schedule = config.schedule
     if not schedule.staged:

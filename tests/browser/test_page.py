@@ -10,10 +10,8 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +19,7 @@ from pages import NASTY, OPERATORS, look_into, make_run, measure
 from tiny_evaluation import tiny_set
 
 from mast.commands.report import report
-from mast.core.run import RunFolder
-from mast.page import Item, LivePage, LocalServer, Row, write_gallery
+from mast.page import Item, Row, write_gallery
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -373,44 +370,6 @@ def test_on_paper_everything_is_open(seen: Visit) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     assert len(page.pdf()) > 10_000
-
-
-# ------------------------------------------------------------------------------- mast watch
-
-
-@contextmanager
-def served(run: RunFolder) -> Iterator[str]:
-    """The address of a run's live page, until the block ends."""
-    with LocalServer(LivePage(run).answers()) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield server.address
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize("width", [1280, 375])
-def test_the_live_page_renews_itself(browser: Browser, tmp_path: Path, width: int) -> None:
-    run = make_run(tmp_path / "run", epochs=50)
-    with served(run) as address:
-        seen = visit(browser, address, viewport={"width": width, "height": 900})
-        now = seen.page.locator("#now")
-        assert now.get_by_text("1 of 50").is_visible()
-        run.append_metrics({"step": 4, "epoch": 2.0, "loss": 2.0, "seconds": 140.0})
-        now.get_by_text("2 of 50").wait_for()
-        assert seen.page.locator("#lost").is_hidden()
-        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-        assert {*seen.requests} == {address, f"{address}parts.json"}
-        assert seen.complaints == []
-    seen.page.locator("#lost").wait_for()
-
-
-def test_the_live_page_without_scripts(browser: Browser, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", epochs=50)
-    with served(run) as address:
-        seen = visit(browser, address, java_script_enabled=False)
-        run.append_metrics({"step": 4, "epoch": 2.0, "loss": 2.0, "seconds": 140.0})
-        seen.page.locator("#now").get_by_text("2 of 50").wait_for()
 
 
 def test_what_is_no_copy_is_saved(browser: Browser, tmp_path: Path) -> None:

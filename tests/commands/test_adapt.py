@@ -209,8 +209,7 @@ def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
     return mast.adapt("timm:test_resnet", colors, size=32, out=out, operators=FEW, device="cpu")
 
 
-@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript"])
-@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
+@pytest.mark.parametrize("format", ["onnx", "pt2"])
 def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: Path) -> None:
     if format == "onnx":
         pytest.importorskip("onnxruntime")
@@ -605,7 +604,6 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     refused(r"gone/train, which it was trained on: .* `mast adapt .*run --data PHOTOS` adapts")
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
 def test_a_classifier_remembers_its_space(
     adapted: Adaptation, colors: Path, hues: Path, tmp_path: Path
 ) -> None:
@@ -627,7 +625,7 @@ def test_a_classifier_remembers_its_space(
     with torch.no_grad():
         expected = fitted.classifier(images)
         torch.testing.assert_close(mast.load_classifier(fitted.path)(images), expected)
-    exported = mast.export(fitted.path, "torchscript")
+    exported = mast.export(fitted.path, "pt2")
     given: dict[str, Any] = {}
     exec(exported.line, given)
     with torch.inference_mode():

@@ -62,6 +62,7 @@ def test_a_date_that_numpy_cannot_read_is_one_line(
     ("words", "message"),
     [
         ("pretrian", "Did you mean 'pretrain'"),
+        ("watch runs/photos", "tensorboard --logdir"),
         ("pretrain --epoch 3", "Did you mean --epochs"),
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),

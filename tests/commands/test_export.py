@@ -161,15 +161,14 @@ def test_a_classifier_on_another_encoder_is_not_said_to_be_of_the_run(
     fitted = mast.fit(
         "resnet18", photos, size=32, settings={"penalties": [1.0]}, out=run / "o.safetensors"
     )
-    text = (mast.export(fitted.path, "torchscript").folder / "README.md").read_text()
+    text = (mast.export(fitted.path, "torchvision").folder / "README.md").read_text()
     assert "| encoder | resnet18 |" in text
     assert "Pretraining of the encoder" not in text
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
 def test_a_run_in_a_space(run: Path, photos: Path) -> None:
-    exported = mast.export(run, "torchscript", match="color")
-    assert exported.folder == run.resolve() / "exports" / "matched-color-torchscript"
+    exported = mast.export(run, "pt2", match="color")
+    assert exported.folder == run.resolve() / "exports" / "matched-color-pt2"
     names: dict[str, Any] = {}
     exec(exported.line, names)
     images_BCHW, adapted = torch.rand(3, 3, 32, 32), mast.load_adapted(run)
@@ -181,7 +180,7 @@ def test_a_run_in_a_space(run: Path, photos: Path) -> None:
     settings: dict[str, Any] = {"penalties": [1.0]}
     fitted = mast.fit(run, photos, settings=settings)
     with pytest.raises(UserError, match="a classifier has its features"):
-        mast.export(fitted.path, "torchscript", ignore="color")
+        mast.export(fitted.path, "pt2", ignore="color")
 
 
 def test_a_classifier_of_which_nothing_more_is_known(file: Path) -> None:
@@ -202,11 +201,11 @@ def test_which_classifier_cannot_be_exported(
     settings = {"penalties": [1.0]}
     path = mast.fit("resnet18", photos, size=32, settings=settings).path
     with pytest.raises(UserError, match=f"holds no encoder; .*: `mast export {path}`"):
-        mast.export(path.parent, "torchscript")
+        mast.export(path.parent, "pt2")
     corners = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
     own = mast.fit(corners, photos, size=32, settings=settings).path
     with pytest.raises(UserError, match="a module of its own, whose code is in no file"):
-        mast.export(own, "torchscript")
+        mast.export(own, "pt2")
 
 
 def front_of(text: str) -> dict[str, Any]:
@@ -216,7 +215,7 @@ def front_of(text: str) -> dict[str, Any]:
 
 def test_the_card_says_what_the_run_says(run: Path, photos: Path) -> None:
     (result,) = mast.evaluate(run, str(photos), "knn")
-    exported = mast.export(run, "torchscript", license="cc-by-4.0")
+    exported = mast.export(run, "pt2", license="cc-by-4.0")
     text = (exported.folder / "README.md").read_text()
     assert front_of(text) == {
         "pipeline_tag": "image-feature-extraction", "license": "cc-by-4.0",
@@ -243,7 +242,7 @@ def test_scores_of_another_encoder_are_left_out(run: Path, photos: Path) -> None
     (result,) = map(Result.read, RunFolder(run).evaluations.glob("*.json"))
     result.encoder["fingerprint"] = "0" * 64
     result.write(run)
-    text = (mast.export(run, "torchscript").folder / "README.md").read_text()
+    text = (mast.export(run, "pt2").folder / "README.md").read_text()
     assert "Nothing was measured of this encoder yet." in text
     assert "measured at no size" in text
     assert "license" not in front_of(text)
@@ -294,10 +293,7 @@ def test_pushing(file: Path, hub: type[FakeHub], capsys: pytest.CaptureFixture[s
     ("name", "line"),
     [
         ("timm", "timm.create_model('hf-hub:me/flowers', pretrained=True, num_classes=0)"),
-        (
-            "torchscript",
-            "load(huggingface_hub.hf_hub_download('me/flowers', 'encoder.torchscript'))",
-        ),
+        ("pt2", "load(huggingface_hub.hf_hub_download('me/flowers', 'encoder.pt2')).module()"),
     ],
 )
 def test_cards_on_the_hub_load_from_there(
@@ -306,7 +302,7 @@ def test_cards_on_the_hub_load_from_there(
     mast.export(file, name, push="me/flowers")
     text = hub.asked[-1][-1]
     assert line in text
-    assert ("import huggingface_hub, torch\n" in text) == (name == "torchscript")
+    assert ("import huggingface_hub, torch\n" in text) == (name == "pt2")
     assert "In this folder" not in text
 
 

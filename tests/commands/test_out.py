@@ -38,7 +38,6 @@ FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "fit": (["nowhere", "--data", "nowhere"], (".safetensors",)),
     "show views": (["--data", "nowhere", "--recipe", "mast5_small"], (".png",)),
     "report": (["{run}"], (".html",)),
-    "watch": (["{run}"], (".html",)),
 }
 FOLDERS = {
     "pretrain": ["--recipe", "mast5_small", "--data", "{photos}", "--device", "cpu"],
@@ -52,9 +51,8 @@ def answer(
     verb: str, words: list[str], out: Path, places: dict[str, Path],
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:  # fmt: skip
-    option = "--once" if verb == "watch" else "--out"
     given = [word.format_map(places) for word in words]
-    code = main([*verb.split(), *given, option, str(out)])
+    code = main([*verb.split(), *given, "--out", str(out)])
     return code, capsys.readouterr().err
 
 
@@ -79,7 +77,7 @@ def test_a_file_that_is_not_the_commands_own_stays(
     empty.touch()
     code, said = answer(verb, words, empty, {"run": ours.path}, capsys)
     assert "is not what" not in said
-    assert code == (0 if verb in ("report", "watch") else 2)
+    assert code == (0 if verb == "report" else 2)
 
 
 @pytest.mark.parametrize("verb", FOLDERS)
@@ -123,8 +121,6 @@ def test_what_a_command_wrote_it_writes_again(
     for call in calls:
         call()
         call()
-    mast.watch(run, once="r.html")  # a page, too
-    mast.report(run, out="r.html")
 
 
 def test_shards_go_on_and_stay_alone(photos: Path, tmp_path: Path) -> None:
@@ -155,14 +151,14 @@ def test_tables_of_others_that_begin_alike_stay(
 def test_an_export_replaces_plain_files_and_keeps_the_mode(ours: RunFolder, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o700)
-    mast.export(ours.path, "torchscript", out)
+    mast.export(ours.path, "pt2", out)
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
     (out / "precious").mkdir()
     known = json.loads((out / "mast.json").read_text())
     known["files"].append("precious")
     (out / "mast.json").write_text(json.dumps(known))
     with pytest.raises(mast.UserError, match="holds precious, which no export wrote"):
-        mast.export(ours.path, "torchscript", out)
+        mast.export(ours.path, "pt2", out)
 
 
 @pytest.mark.parametrize("name", [".holder", ".lock"])

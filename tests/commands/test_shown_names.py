@@ -75,7 +75,6 @@ def test_every_command_shows_names_as_text(
         ["evaluate", run, "--data", str(named), "--protocols", "knn", "retrieval"],
         ["compare", run],
         ["report", run],
-        ["watch", run, "--once", f"w{NAME}.html"],
         ["embed", run, "--data", test, "--out", f"e{NAME}.npz"],
         ["pretrain", "--help", "--out", NAME],
         ["plan", f"--{NAME}"],

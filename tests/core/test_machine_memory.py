@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mast.core.memory import machine_memory, memory_of, process_memory
+from mast.core.memory import machine_memory, memory_of
 
 KB = 1024
 MEMINFO = {"proc/meminfo": "MemTotal:   1000 kB\nHugePages_Total:   0\nSwapTotal: 100 kB\n"}
@@ -72,13 +72,3 @@ def test_a_gpu_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_of(torch.device("cuda")) == 2
     assert memory_of(torch.device("cpu")) == machine_memory()
     assert memory_of(torch.device("meta")) is None
-
-
-def test_memory_of_a_process(tmp_path: Path) -> None:
-    (tmp_path / "proc" / "7").mkdir(parents=True)
-    status = tmp_path / "proc" / "7" / "status"
-    status.write_text("Name:\tpython\nVmHWM:\t    9 kB\nVmRSS:\t    2 kB\n")
-    assert process_memory(7, tmp_path) == 2 * KB
-    assert process_memory(8, tmp_path) is None
-    status.write_text("Name:\tpython\nState:\tZ (zombie)\n")
-    assert process_memory(7, tmp_path) is None

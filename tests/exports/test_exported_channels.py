@@ -84,7 +84,6 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
     return found
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 @pytest.mark.parametrize("name", BUILT)
 def test_what_the_card_says_gives_the_same_features(
     cases: dict[str, Case], name: str, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +138,7 @@ def test_what_was_exported_is_read_again(cases: dict[str, Case], name: str) -> N
         assert torch.equal(encoder(images_BCHW), case.encoder(images_BCHW))
 
 
-@pytest.mark.parametrize("form", ["timm", "torchvision", "torchscript"])
+@pytest.mark.parametrize("form", ["timm", "torchvision", "pt2"])
 def test_a_classifier_of_five_channels(form: str, tmp_path: Path) -> None:
     config = EncoderConfig("resnet18") if form == "torchvision" else NARROW
     encoder = of_five_channels(replace(config, stem="standard"))
@@ -170,7 +169,7 @@ def test_files_of_other_kinds(reading: Reading | None, tmp_path: Path) -> None:
     encoder = scrambled(Encoder(config, 112))  # of which a border is cut off
     encoder.reading = reading
     save_encoder(encoder, tmp_path / "encoder.safetensors")
-    exported = mast.export(tmp_path / "encoder.safetensors", "torchscript")
+    exported = mast.export(tmp_path / "encoder.safetensors", "pt2")
     assert exported.prepared is not None
     assert exported.prepared < 0.01
     text = (exported.folder / "README.md").read_text()
@@ -184,5 +183,5 @@ def test_a_wrong_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(form_module, "_scaled", wrong)
     save_encoder(of_five_channels(NARROW), tmp_path / "encoder.safetensors")
     with pytest.raises(UserError, match="odd shapes"):
-        mast.export(tmp_path / "encoder.safetensors", "torchscript")
-    assert not (tmp_path / "encoder-torchscript").exists()
+        mast.export(tmp_path / "encoder.safetensors", "pt2")
+    assert not (tmp_path / "encoder-pt2").exists()

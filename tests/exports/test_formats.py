@@ -1,13 +1,11 @@
-"""Exports of encoders in every format, loaded by processes that have no `mast`."""
+"""Exports of encoders and classifiers in every format, loaded by processes that have no `mast`."""
 
 import ast
 import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from exported import (
@@ -18,77 +16,135 @@ from exported import (
     Case,
     load_in_a_fresh_process,
     normalised,
+    outputs,
     pictures_of,
     scrambled,
 )
-from PIL import Image
+from torch import nn
 
 import mast
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.exports import FORMATS, Original, Place
-from mast.measure.features import extract
-from mast.models import Encoder, EncoderConfig, load_foreign, save_encoder
+from mast.exports import FORMATS, Original, Place, timm_folder
+from mast.models import (
+    Classifier,
+    Encoder,
+    EncoderConfig,
+    load_foreign,
+    save_classifier,
+    save_encoder,
+)
+
+CLASSES = ("rose", "iris", "snow|drop", "Gänseblümchen", "e")
+KINDS = ("encoder", "classifier")
+WEIGHTS = {"timm", "hf", "torchvision"}  # the others hold a graph
 
 
-def saved(folder: Path, encoder: Encoder) -> Path:
+def classifier_of(encoder: Encoder, temperature: float = 0.5) -> Classifier:
+    head = nn.Linear(encoder.dim, len(CLASSES))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        head.weight.normal_(0.0, 0.1, generator=generator)
+    return Classifier(encoder, head, CLASSES, encoder.size, temperature).eval()
+
+
+def told_apart(classifier: Classifier, pictures: list[str]) -> Classifier:
+    """With a head to which two images are opposite, as far as is good for a comparison."""
+    features_2D = outputs(classifier.encoder, pictures)
+    away_D = features_2D[0] - features_2D[1]
+    with torch.no_grad():
+        classifier.head.weight /= (classifier.head.weight @ away_D).abs().max()
+        classifier.head.bias.copy_(-classifier.head.weight @ features_2D.mean(dim=0))
+    return classifier
+
+
+def saved(folder: Path, model: Encoder | Classifier) -> Path:
     folder.mkdir(exist_ok=True)
-    save_encoder(encoder, folder / "encoder.safetensors")
-    return folder / "encoder.safetensors"
+    if isinstance(model, Encoder):
+        save_encoder(model, folder / "encoder.safetensors")
+        return folder / "encoder.safetensors"
+    save_classifier(model, folder / "classifier-linear-mine.safetensors")
+    return folder / "classifier-linear-mine.safetensors"
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Case]]:
     """An export of every format that can be loaded here, after a fresh process loaded it."""
     root = tmp_path_factory.mktemp("exports")
-    narrow = scrambled(Encoder(normalised(NARROW), 96))
-    small = scrambled(Encoder(normalised(EncoderConfig("resnet18", stem_stride=2)), 32))
-    found = {}
-    for encoder, names in (
-        (narrow, [name for name in INSTALLED if name != "torchvision"]),
-        (small, ["torchvision"]),
+    found: dict[str, dict[str, Case]] = {kind: {} for kind in KINDS}
+    for config, size, names in (
+        (NARROW, 96, [name for name in INSTALLED if name != "torchvision"]),
+        (EncoderConfig("resnet18", stem_stride=2), 32, ["torchvision"]),
     ):
-        file = saved(root / str(encoder.size), encoder)
-        pictures = pictures_of(root / f"pictures{encoder.size}", encoder.size)
-        for name in names:
-            found[name] = Case(mast.export(file, name), encoder, pictures)
-    load_in_a_fresh_process([*found.values()], "features", root)
+        pictures = pictures_of(root / f"pictures{size}", size)
+        encoder = scrambled(Encoder(normalised(config), size))
+        for kind, model in zip(
+            KINDS, (encoder, told_apart(classifier_of(encoder), pictures)), strict=True
+        ):
+            file = saved(root / f"{kind}{size}", model)
+            for name in names:
+                found[kind][name] = Case(mast.export(file, name), model, pictures)
+    load_in_a_fresh_process([*found["encoder"].values()], "features", root)
+    load_in_a_fresh_process([*found["classifier"].values()], "probabilities", root)
     return found
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_process_without_mast_gets_the_same_features(cases: dict[str, Case], name: str) -> None:
-    if name not in cases:
+def test_a_process_without_mast_gets_the_same(
+    cases: dict[str, dict[str, Case]], name: str, kind: str
+) -> None:
+    if name not in INSTALLED:
         pytest.skip(f"{NEEDS[name]} is not installed")
-    case = cases[name]
+    case = cases[kind][name]
     expected_BC = case.ours()
     assert expected_BC.std(dim=0).max() > 0.01  # two images differ
     for count in (2, 1):
         torch.testing.assert_close(case.theirs(count), expected_BC[:count], rtol=1e-3, atol=1e-4)
+    if kind == "classifier":
+        assert case.named(2) == [CLASSES[at] for at in expected_BC.argmax(dim=1)]
     assert case.exported.difference < 1e-4
     assert "\n" not in case.exported.line
 
 
-def test_only_the_format_is_written(cases: dict[str, Case]) -> None:
-    files = {
-        "timm": {"config.json", "model.safetensors"}, "hf": {"config.json", "model.safetensors"},
-        "torchvision": {"model.safetensors"}, "pt2": {"encoder.pt2"}, "onnx": {"encoder.onnx"},
-        "torchscript": {"encoder.torchscript"},
-    }  # fmt: skip
-    assert files.keys() == FORMATS.keys()
-    for name, case in cases.items():
-        written = {file.name for file in case.exported.folder.iterdir()}
-        assert written == files[name] | {"README.md", "mast.json"}
-    for folder in {case.exported.folder.parent for case in cases.values()}:
-        assert not [file for file in folder.iterdir() if file.name.startswith(".")]
+def test_only_the_format_is_written(cases: dict[str, dict[str, Case]]) -> None:
+    for kind in KINDS:
+        for name, case in cases[kind].items():
+            files = {"model.safetensors"} if name in WEIGHTS else {f"{kind}.{name}"}
+            files |= {"config.json"} if name in ("timm", "hf") else set()
+            if kind == "classifier" and name not in ("timm", "hf"):
+                files.add("classes.json")
+            folder = case.exported.folder
+            assert {file.name for file in folder.iterdir()} == files | {"README.md", "mast.json"}
+            assert not [file for file in folder.parent.iterdir() if file.name.startswith(".")]
 
 
+def test_classes_and_preprocessing_are_in_the_folder(cases: dict[str, dict[str, Case]]) -> None:
+    for name, case in cases["classifier"].items():
+        folder = case.exported.folder
+        assert "snow|drop, Gänseblümchen" in (folder / "README.md").read_text(encoding="utf-8")
+        if name in ("timm", "hf"):
+            said = json.loads((folder / "config.json").read_text())
+            assert said["label_names"] == list(CLASSES)
+            assert said["num_classes"] == said["pretrained_cfg"]["num_classes"] == len(CLASSES)
+            continue
+        size, inside = (32, False) if name == "torchvision" else (96, True)
+        moments = {"mean": list(HALF.mean), "std": list(HALF.std)}
+        assert json.loads((folder / "classes.json").read_text()) == {
+            "classes": list(CLASSES), "size": size, "resized": size,
+            "normalization": "inside the model" if inside else moments,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["timm", "torchvision"])
-def test_what_was_exported_is_evaluated(cases: dict[str, Case], name: str) -> None:
-    case = cases[name]
-    encoder = case.module
+def test_the_encoder_in_what_was_exported_is_evaluated(
+    cases: dict[str, dict[str, Case]], name: str, kind: str
+) -> None:
+    case, encoder = cases[kind][name], cases["encoder"][name].module
     assert isinstance(encoder, Encoder)
     foreign = load_foreign(case.exported.folder / "model.safetensors")
+    assert set(foreign.left_out) == ({"fc.weight", "fc.bias"} if kind == "classifier" else set())
     assert (foreign.encoder.size, foreign.encoder.config.normalization) == (encoder.size, HALF)
     images_BCHW = torch.rand(2, 3, encoder.size, encoder.size)
     with torch.inference_mode():
@@ -110,26 +166,6 @@ def test_what_earlier_versions_exported_is_read(tmp_path: Path) -> None:
         assert torch.equal(load_foreign(file).encoder(images_BCHW), encoder(images_BCHW))
 
 
-def test_timm_prepares_images_as_they_were_measured(tmp_path: Path) -> None:
-    """Above 96 pixels a border is cut off, below none."""
-    import timm
-
-    encoder = scrambled(Encoder(normalised(NARROW), 112))
-    exported = mast.export(saved(tmp_path, encoder), "timm")
-    names: dict[str, Any] = {}
-    exec(exported.line, names)
-    settings = timm.data.resolve_model_data_config(names["model"])
-    prepare = timm.data.create_transform(**settings, is_training=False)
-    pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3)).astype(np.uint8)
-    (tmp_path / "set").mkdir()
-    Image.fromarray(pixels).resize((256, 256)).save(tmp_path / "set" / "0.png")
-    with Image.open(tmp_path / "set" / "0.png") as image, torch.inference_mode():
-        theirs = names["model"](prepare(image)[None])
-    canvases = mast.data.open_canvas(mast.data.DataConfig(str(tmp_path / "set")), 112)
-    measured = extract(encoder, canvases, 112)
-    torch.testing.assert_close(theirs, measured, rtol=0.02, atol=0.02 * measured.abs().max().item())
-
-
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
     config = EncoderConfig("timm:test_vit", {"embed_dim": 16, "num_heads": 2, "depth": 1})
     encoder = Encoder(config, 32).eval()
@@ -139,18 +175,86 @@ def test_a_vit_of_another_size(tmp_path: Path) -> None:
     assert kept["pretrained_cfg"]["input_size"] == [3, 32, 32]
 
 
-def test_what_a_library_cannot_build_is_refused(tmp_path: Path) -> None:
-    for config, size, name, message in (
-        (EncoderConfig("resnet18"), 32, "timm", "no ResNet with a 3x3 stem and no max-pooling"),
-        (EncoderConfig("resnet18"), 32, "hf", "onnx, pt2 and torchscript hold any encoder"),
-        (NARROW, 96, "torchvision", "torchvision has no model with the weights of 'timm:resnet18'"),
-        (EncoderConfig("squeezenet1_1"), 64, "torchvision", "gives other features"),
-        (EncoderConfig("squeezenet1_1"), 64, "timm", "timm has no model"),
-    ):
-        file = saved(tmp_path, Encoder(config, size))
-        with pytest.raises(UserError, match=message):
-            mast.export(file, name)
-    assert [file.name for file in tmp_path.iterdir()] == ["encoder.safetensors"]
+@pytest.mark.parametrize(
+    ("kind", "config", "size", "name", "message"),
+    [
+        ("encoder", EncoderConfig("resnet18"), 32, "timm", "no ResNet with a 3x3 stem"),
+        ("encoder", EncoderConfig("resnet18"), 32, "hf", "onnx and pt2 hold any encoder"),
+        ("classifier", NARROW, 96, "torchvision", "no model with the weights of 'timm:resnet18'"),
+        ("encoder", EncoderConfig("squeezenet1_1"), 64, "torchvision", "gives other features"),
+        ("encoder", EncoderConfig("squeezenet1_1"), 64, "timm", "timm has no model"),
+        (
+            "classifier",
+            EncoderConfig(
+                "timm:deit_tiny_distilled_patch16_224",
+                {"embed_dim": 16, "num_heads": 2, "depth": 1},
+            ),
+            32,
+            "timm",
+            "does not end in one linear layer",
+        ),
+    ],
+)
+def test_what_a_library_cannot_build_is_refused(
+    kind: str, config: EncoderConfig, size: int, name: str, message: str, tmp_path: Path
+) -> None:
+    encoder = Encoder(config, size).eval()
+    file = saved(tmp_path, encoder if kind == "encoder" else classifier_of(encoder))
+    with pytest.raises(UserError, match=message):
+        mast.export(file, name)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_classifier_that_differs_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the images of the comparison are of one class for sure, so that the others show
+    in the logarithms alone.
+    """
+    classifier = classifier_of(scrambled(Encoder(NARROW, 96)), temperature=0.5)
+    with torch.no_grad():
+        classifier.head.bias[0] += 15
+    file = saved(tmp_path, classifier)
+    with torch.inference_mode():
+        assert classifier(torch.rand(2, 3, 96, 96))[:, 1:].max() < 1e-5
+    assert mast.export(file, "timm", tmp_path / "right").difference < 1e-6
+    head = timm_folder.scores_head
+
+    def swapped(given: Classifier) -> nn.Linear:
+        layer = head(given)
+        order = [0, 2, 1, 3, 4]
+        layer.load_state_dict({"weight": layer.weight[order], "bias": layer.bias[order]})
+        return layer
+
+    monkeypatch.setattr(timm_folder, "scores_head", swapped)
+    with pytest.raises(UserError, match="as timm differ from the classifier's"):
+        mast.export(file, "timm", tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_a_classifier_that_says_nothing_of_itself_is_one_line(tmp_path: Path) -> None:
+    classifier = classifier_of(Encoder(NARROW, 96))
+    classifier.about = {"kind": "linear", "encoder": ["x"]}
+    with pytest.raises(UserError, match="does not say what it learned from"):
+        mast.export(saved(tmp_path, classifier), "pt2")
+
+
+def test_what_prepares_images_otherwise_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example that users copy is run on images of odd shapes, with their canvases between."""
+    classifier = classifier_of(scrambled(Encoder(NARROW, 112)))
+    with torch.no_grad():
+        classifier.head.weight *= 30
+    file = saved(tmp_path, classifier)
+    for name in ("timm", "pt2"):
+        exported = mast.export(file, name, tmp_path / name)
+        assert exported.prepared is not None
+        assert exported.prepared < {"timm": 0.02, "pt2": 1e-5}[name]
+    monkeypatch.setattr("mast.exports.format.resized", lambda size: size)  # the whole short side
+    with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
+        mast.export(file, "pt2", tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_the_manual_lists_every_format() -> None:

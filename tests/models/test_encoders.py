@@ -226,13 +226,10 @@ def test_images_that_an_interpolation_overshot_are_taken():
         assert encoder(torch.rand(2, 3, 32, 32).bfloat16().float()).shape == (2, 32)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
-def test_an_encoder_is_exported_and_traced_without_the_look_at_values():
+def test_an_encoder_is_exported_without_the_look_at_values():
     encoder, images = Encoder(TINY, 32).eval(), torch.rand(2, 3, 32, 32)
     exported = torch.export.export(encoder, (images,)).module()
-    traced = torch.jit.trace(encoder, images)
-    for twin in (exported, traced):
-        torch.testing.assert_close(twin(images), encoder(images))
+    torch.testing.assert_close(exported(images), encoder(images))
 
 
 # ---------------------------------------------------------------------------------- files

@@ -69,7 +69,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 def test_a_page_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.page.page.LIMIT", 20_000)
+    monkeypatch.setattr("mast.page.html.LIMIT", 20_000)
     rows = [Row("a", [Item(tiny_set(2), 0, "")] * 30)]
     with pytest.raises(UserError, match=r"page\.html would have .* MB .*name a table"):
         write_gallery(tmp_path / "page.html", "a", "b", rows)

@@ -198,7 +198,7 @@ def test_a_map_of_colours_is_painted_in_them() -> None:
     def coloring(*names: str) -> dict[str, Any]:
         shown = Map(("all",), np.zeros((1, 3, 2)), ("a", "b", "c"), labels, {"class": names},
                     np.zeros((3, 8, 8, 3), np.uint8))  # fmt: skip
-        (one,) = json.loads(plane(shown, 8).points)["colorings"]
+        (one,) = json.loads(plane(shown, 8)["points"])["colorings"]
         return dict(one)
 
     colors = coloring("Blue", "white", "black")
@@ -303,7 +303,7 @@ def test_what_is_not_finite_is_null(run: RunFolder) -> None:
 def test_a_page_too_large_has_smaller_images_or_is_refused(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = import_module("mast.page.page")
+    page = import_module("mast.page.html")
     look_into(run, ("subspaces",), count=24)
     monkeypatch.setattr(page, "SIDES", (16, 4))
     whole = report(run.path).stat().st_size
