@@ -35,22 +35,19 @@ class Inquiry(NamedTuple):
     beside: str | None = None
 
 
-_TWO = {"seeds": (0, 1), "epochs": 3}
 INQUIRIES = {
     "cifar_mast5": Inquiry(
         LABELLED,
         tuple(ANALYSES),
         {
             "leave_one_out": {"seeds": (0, 1, 2), "epochs": 3},
-            "growth": _TWO,
-            "sensitivity": _TWO,
-            "epochs": _TWO,
+            "epochs": {"seeds": (0, 1), "epochs": 3},
         },
         "cifar_vicreg5",
     ),
     "cifar_exempt": Inquiry(LABELLED, tuple(ANALYSES), {}, "cifar_vicreg5"),
     "factors_mast5": Inquiry("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
-    "factors_small": Inquiry("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
+    "factors_small": Inquiry("factors", (), {"epochs": {}}),
 }
 
 

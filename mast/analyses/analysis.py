@@ -153,8 +153,6 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where there are no images or the method predicts none.
         scores: What was measured of it.
-        coefficients: Of the objective's terms, as they act (0 where a term does nothing), by the
-            configuration's dotted names; empty for a method without masks.
         trials: Finished runs of its studies.
         beside: Other runs to show beside this one, on the same images.
     """
@@ -172,7 +170,6 @@ class Subject:
     pairs: Callable[[], Pairs] | None = None
     uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
     scores: tuple[Score, ...] = ()
-    coefficients: Mapping[str, float] = field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     beside: tuple[Subject, ...] = ()
 

@@ -78,10 +78,10 @@ def study(
 ) -> StudyResult:
     """Retrain variants of a run to answer a question, and measure them.
 
-    Studies are leave_one_out, growth, sensitivity and epochs. All variants have the run's encoder,
-    optimizer, data, batch size and number of epochs, and so see as many images, but for what the
-    study varies; the run itself is trained again as `base`, with each seed. They are in
-    `studies/<trial>-seed<k>` of the run folder; studies share the runs that they have in common.
+    Studies are leave_one_out and epochs. All variants have the run's encoder, optimizer, data,
+    batch size and number of epochs, and so see as many images, but for what the study varies; the
+    run itself is trained again as `base`, with each seed. They are in `studies/<trial>-seed<k>` of
+    the run folder; studies share the runs that they have in common.
 
     The same command continues a run that was killed and leaves finished ones alone.
 

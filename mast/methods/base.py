@@ -73,14 +73,6 @@ class MethodConfig:
         """
         return set(sizes)
 
-    def coefficients(self) -> dict[str, float]:
-        """Weights of the objective's terms as they act (0 where one does nothing).
-
-        Returns:
-            By the field's dotted name in a run's configuration; empty where none is worth varying.
-        """
-        return {}
-
 
 def check_above_zero(config: MethodConfig, *names: str) -> None:
     """Refuse values of an objective that are not above 0 and finite.

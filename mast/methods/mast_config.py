@@ -194,13 +194,3 @@ class MastConfig(MethodConfig):
         """See `MethodConfig.without_switches`."""
         undecided: dict[str, Any] = dict.fromkeys((field.name for field in fields(Mode)), None)
         return replace(self, **undecided)
-
-    def coefficients(self) -> dict[str, float]:
-        """See `MethodConfig.coefficients`: lambda, lambda_1, lambda_2 of Eq. 7, the prediction."""
-        mode = self.resolved()
-        return {
-            "objective.masked_weight": mode.masked_weight,
-            "objective.sparsity_weight": mode.sparsity_weight * (mode.masks == "learned"),
-            "objective.kl_weight": mode.kl_weight * mode.uncertainty,
-            "objective.prediction.weight": self.prediction.weight * (mode.predict_from != "none"),
-        }
