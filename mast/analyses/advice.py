@@ -47,7 +47,6 @@ class Advice(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if not measures_by_task(subject, PROTOCOL):
             return (
                 "No labelled set was probed where operators act: mast advise RUN --data SET, "
@@ -56,7 +55,6 @@ class Advice(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         tasks = measures_by_task(subject, PROTOCOL)
         names = list(
             dict.fromkeys(
@@ -87,7 +85,7 @@ class Advice(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: the loss of each task by operator; gray where nothing is known."""
+        """The loss of each task by operator; gray where nothing is known."""
         tasks, operators = arrays["tasks"], [figure.words(name) for name in arrays["operators"]]
         drawn = figure.empty(1.9 + 0.34 * len(tasks))
         axis = drawn.subplots()
@@ -118,7 +116,6 @@ class Advice(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         parts, unharmed, unknown = [], [], []
         for row, task in enumerate(arrays["tasks"]):
             needs = [
@@ -150,7 +147,7 @@ class Advice(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: by task, first what was not asked, the greatest loss last."""
+        """By task, first what was not asked, the greatest loss last."""
         rows = [
             (
                 str(task), figure.words(arrays["operators"][at]), float(arrays["change"][row, at]),

@@ -50,7 +50,6 @@ class Invariance(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.embed is None:
             return "There are no images to look at: give data."
         if subject.mask_DK is None:
@@ -60,7 +59,6 @@ class Invariance(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.mask_DK is not None
         names = _graded(subject)
         whole_D1 = torch.ones(len(subject.mask_DK), 1)
@@ -91,7 +89,7 @@ class Invariance(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: above each operator's own subspace, below it all subspaces."""
+        """Above each operator's own subspace, below it all subspaces."""
         operators, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
         columns = min(3, len(operators))
         blocks = -(-len(operators) // columns)
@@ -156,7 +154,6 @@ class Invariance(Analysis):
             )
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         subspaces = list(arrays["subspaces"])
         strongest_OX = arrays["similarity"][:, :, -1]
         changed_O = strongest_OX.min(axis=1) <= UNSEEN
@@ -183,7 +180,7 @@ class Invariance(Analysis):
         return text
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the cosines at the strongest magnitude."""
+        """The cosines at the strongest magnitude."""
         names = [*arrays["subspaces"], *arrays["beside"]]
         cosine_OX = np.concatenate(
             [arrays["similarity"][:, :, -1], arrays["similarity_beside"][:, :, -1].T], axis=1

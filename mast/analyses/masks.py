@@ -39,7 +39,6 @@ class Masks(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not bool(subject.mask_DK.isfinite().all()):
@@ -47,7 +46,6 @@ class Masks(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.mask_DK is not None
         mask_KD = subject.mask_DK.detach().cpu().double().numpy().T
         energy_KD = mask_KD**2 / np.maximum((mask_KD**2).sum(axis=1, keepdims=True), 1e-12)
@@ -67,7 +65,7 @@ class Masks(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: the mask matrix, below it the dendrogram beside the correlation."""
+        """The mask matrix, below it the dendrogram beside the correlation."""
         operators = [figure.words(name) for name in arrays["operators"]]
         count = len(operators)
         heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
@@ -108,7 +106,6 @@ class Masks(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         live_K = (arrays["masks"] != 0).sum(axis=1) > 0
         names = [figure.words(name) for name in arrays["operators"]]
         live = [name for name, is_live in zip(names, live_K, strict=True) if is_live]
@@ -129,7 +126,7 @@ class Masks(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`; a mask that is all zero uses no dimension and has no cosine."""
+        """A mask that is all zero uses no dimension and has no cosine."""
         energy_KD = arrays["masks"].astype(float) ** 2
         live_K = energy_KD.sum(axis=1) > 0
         squared_K = np.where(live_K, (energy_KD**2).sum(axis=1), 1)

@@ -53,7 +53,6 @@ class Neighbours(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.embed is None or subject.images is None:
             return "There are no images to look at: give data."
         if len(subject.images.names) < FEWEST:
@@ -63,7 +62,6 @@ class Neighbours(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.embed is not None
         assert subject.images is not None
         images, whole_ND = subject.images, subject.embed(None).float()
@@ -107,7 +105,7 @@ class Neighbours(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: one row a space, the query first."""
+        """One row a space, the query first."""
         spaces, query = arrays["spaces"], arrays["queries"][0]
         columns = 1 + arrays["nearest"].shape[2]
         drawn, axes = figure.panels(len(spaces) * columns, columns, 1.25)
@@ -122,7 +120,6 @@ class Neighbours(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         count = len(arrays["pictures"])
         nearest = min(COUNTED, count - 1)
         shown = (
@@ -153,7 +150,7 @@ class Neighbours(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: neighbours in the whole embedding, what they share in each."""
+        """Neighbours in the whole embedding, what they share in each."""
         tasks = [str(task) for task in arrays["tasks"]]
         galleries = (_gallery(arrays),)
         if not tasks:

@@ -43,7 +43,6 @@ class Predictions(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not _tasks(subject):
@@ -54,7 +53,6 @@ class Predictions(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         tasks = _tasks(subject)
         arrays: Arrays = {
             "tasks": np.array(list(tasks)),
@@ -74,7 +72,7 @@ class Predictions(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: bars of each task."""
+        """Bars of each task."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
         for task, axis in enumerate(axes):
@@ -99,7 +97,6 @@ class Predictions(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = []
@@ -118,7 +115,7 @@ class Predictions(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: task by task, the subspace that keeps most first."""
+        """Task by task, the subspace that keeps most first."""
         rows = [
             (
                 str(title), figure.words(arrays["operators"][at]),

@@ -51,7 +51,6 @@ class Subspaces(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.embed is None or subject.images is None:
             return "There are no images to look at: give data."
         if len(subject.images.names) < FEWEST:
@@ -61,7 +60,6 @@ class Subspaces(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.embed is not None
         assert subject.images is not None
         images, whole_ND = subject.images, subject.embed(None)
@@ -89,7 +87,7 @@ class Subspaces(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a map a subspace, coloured by the task that the embedding knows."""
+        """A map a subspace, coloured by the task that the embedding knows."""
         drawn, axes = figure.panels(len(arrays["subspaces"]), 3, 2.6)
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
@@ -110,7 +108,6 @@ class Subspaces(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         count = arrays["points"].shape[1]
         text = f"t-SNE of {count} images"
         nearest = min(NEIGHBOURS, count - 1)
@@ -145,7 +142,7 @@ class Subspaces(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the map, and the agreement of neighbours as a table."""
+        """The map, and the agreement of neighbours as a table."""
         tasks = [str(task) for task in arrays["tasks"]]
         best = _best_task(arrays)
         first = sorted(range(len(tasks)), key=lambda at: at != best)  # what the figure shows

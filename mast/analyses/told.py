@@ -62,7 +62,6 @@ class Told(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.images is None or subject.embed is None:
             return "There are no images to look at: give data."
         if subject.pairs is None:
@@ -74,7 +73,6 @@ class Told(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.pairs is not None
         pairs = subject.pairs()
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
@@ -113,7 +111,7 @@ class Told(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: what is told; below, by the size of the change."""
+        """What is told; below, by the size of the change."""
         operators = [figure.words(str(name)) for name in arrays["operators"]]
         graded = [
             row for row in range(len(operators)) if np.isfinite(arrays["direction"][row]).any()
@@ -155,7 +153,7 @@ class Told(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`: of each block its own operators, then the others."""
+        """Of each block its own operators, then the others."""
         told_OS, block_O = arrays["told"], arrays["block"]
         names = [figure.words(str(name)) for name in arrays["operators"]]
         asked_O: np.ndarray = np.isfinite(told_OS[:, 0])
@@ -185,7 +183,7 @@ class Told(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: what each space tells of each operator."""
+        """What each space tells of each operator."""
         titles = [
             f"{space} ({width})"
             for space, width in zip(arrays["spaces"], arrays["widths"], strict=True)

@@ -55,7 +55,6 @@ class Uncertainty(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.images is None:
             return "There are no images to look at: give data."
         if subject.uncertainty is None:
@@ -68,7 +67,6 @@ class Uncertainty(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.uncertainty is not None
         assert subject.images is not None
         images = subject.images
@@ -102,7 +100,7 @@ class Uncertainty(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: against magnitude, against accuracy, and the extreme images."""
+        """Against magnitude, against accuracy, and the extreme images."""
         known = np.isfinite(arrays["class_accuracy"])
         drawn = figure.empty(5.9)
         parts: Any = drawn.subfigures(2, 1, height_ratios=(3, 2.4))
@@ -162,7 +160,6 @@ class Uncertainty(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         if np.ptp(arrays["trace"]) == 0:
             return "The predicted uncertainty is the same for every image: it says nothing."
         correlations = [
@@ -194,7 +191,7 @@ class Uncertainty(Analysis):
         return text.strip() or "None of the operators has a magnitude; see the images."
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: galleries of the extremes, correlations and classes."""
+        """Galleries of the extremes, correlations and classes."""
         order_N = arrays["score"].argsort(kind="stable")
         galleries = tuple(
             Gallery(

@@ -27,7 +27,6 @@ class BarlowTwinsConfig(PairConfig):
     scale: float = 0.024
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "redundancy_weight", "scale")
 
@@ -53,7 +52,7 @@ class BarlowTwins(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; "invariance" and "redundancy"."""
+        """The terms "invariance" and "redundancy"."""
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
         parts, config = redundancy(first_BD, second_BD), self.config
         terms = {

@@ -282,7 +282,7 @@ class Method(nn.Module, ABC):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """See `nn.Module.train`; an encoder that is frozen stays in evaluation mode."""
+        """An encoder that is frozen stays in evaluation mode."""
         super().train(mode)
         if self._frozen:
             for module in self.modules():  # a teacher's, too

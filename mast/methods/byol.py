@@ -43,7 +43,7 @@ class BYOL(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "distance", of unit vectors (Eq. 2 and 3)."""
+        """One term, "distance", of unit vectors (Eq. 2 and 3)."""
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
         target_BD, other_BD = (self.teacher(images_BCHW) for images_BCHW in images)
         cosines = negative_cosine(first_BD, other_BD) + negative_cosine(second_BD, target_BD)

@@ -48,13 +48,11 @@ class CLSAConfig(TaughtConfig, ProjectedConfig):
     strong_weight: float = 1.0
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature", "strong_weight")
         check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         if len(preset.views) != VIEWS:
             raise UserError(
                 "CLSA needs three views, a weak query, a weak key and a strong query, and these "
@@ -90,7 +88,7 @@ class CLSA(TaughtMethod, ProjectedMethod):
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; two terms, "contrast" and "strong"."""
+        """Two terms, "contrast" and "strong"."""
         query, key, strong = images
         config = self.config
         newest_GD = gather(F.normalize(self.teacher(key), dim=1))

@@ -57,7 +57,6 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
     frozen: float = 0.01
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
         check_shares(self, "warmup", "center_momentum", "frozen")
@@ -109,16 +108,16 @@ class DINO(TaughtMethod, ProjectedMethod):
         return F.normalize(projector(self.kept(images_BCHW)), dim=1)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: the teacher's temperature."""
+        """The teacher's temperature."""
         temperature = self.teacher_temperature(progress)
         return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """See `Method.frozen`: the prototypes, at first."""
+        """The prototypes, at first."""
         return self.prototypes.parameters() if progress < self.config.frozen else ()
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "distillation"."""
+        """One term, "distillation"."""
         config = self.config
         seen_NP = together(self.teacher, images[:TAUGHT])
         target_NP = ((seen_NP - self.center_P) / given["temperature"]).softmax(dim=1)

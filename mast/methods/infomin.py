@@ -51,19 +51,16 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
     jigsaw: float = 0.5
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature")
         check_shares(self, "jigsaw")
         check_at_least(self, queue=1)
 
     def sides(self, sizes: Sequence[int]) -> set[int]:
-        """See `MethodConfig.sides`."""
         *others, whole = sizes
         return {*others, side_of_piece(whole)}
 
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         if len(preset.views) != VIEWS:
             raise UserError(
                 "InfoMin needs three views, a query, its key and one to cut into pieces, and these "
@@ -104,11 +101,11 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         self.queue = Queue(config.queue, dim, seed)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: where the pieces lie, and their order."""
+        """Where the pieces lie, and their order."""
         return {"noise_BN": self.drawn(len(views.images[0]), 3 * PIECES, 0, progress)}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; two terms, "contrast" and "jigsaw"."""
+        """Two terms, "contrast" and "jigsaw"."""
         query, key, whole = images
         key_BD = F.normalize(self.teacher(key), dim=1)
         key_ND = self.queue.key_ND.clone()  # a push changes the queue

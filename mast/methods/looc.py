@@ -46,14 +46,12 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
     queue: int = 65536
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_properties(self.kept)
         check_above_zero(self, "temperature")
         check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         shared = [view.shares for view in preset.views[2:]]
         wanted = [destroyers(preset.operators, (name,)) for name in self.kept]
         if len(preset.views) < 2 or shared != wanted or () in wanted:
@@ -96,7 +94,7 @@ class LooC(TaughtMethod, ProjectedMethod):
         )
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; a term a head: "invariant", and "keeps_<property>"."""
+        """A term a head: "invariant", and "keeps_<property>"."""
         names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
         query, *keys = images
         query_BHD = self.projector(self.encoder(query))

@@ -45,7 +45,6 @@ class MAEConfig(MethodConfig):
     standardize: bool = True
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         check_at_least(self, dim=4, depth=1, heads=1)
         check_at_most(self, depth=1000)
         check_hidden(self.hidden)
@@ -97,7 +96,7 @@ class MAE(DrawingMethod):
             part.apply(_start)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: by which patches of each view are hidden."""
+        """By which patches of each view are hidden."""
         count, patches = len(views.images[0]), self.shown.grid**2
         return {
             f"noise_{view}": self.drawn(count, patches, view, progress)
@@ -105,7 +104,7 @@ class MAE(DrawingMethod):
         }
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "pixels"."""
+        """One term, "pixels"."""
         losses = [
             self._loss(images_BCHW, given[f"noise_{view}"])
             for view, images_BCHW in enumerate(images)

@@ -100,7 +100,7 @@ class Mast(Method):
             encoder.freeze_behind_features()
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: which subspaces are trained, and what the heads are asked for."""
+        """Which subspaces are trained, and what the heads are asked for."""
         given = {"active_BK": views.active_BK}
         if self.predictions:  # all sources are asked for the same
             first = next(iter(self.predictions.values()))
@@ -108,7 +108,7 @@ class Mast(Method):
         return given
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms are those of `objective`, and the predictions."""
+        """The terms are those of `objective`, and the predictions."""
         encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
         first, second = (self._gaussian(encoding) for encoding in encodings)
         mask_DK = self.masks()
@@ -235,7 +235,7 @@ class Mast(Method):
         return Subspaces(self.operators, self.masks())
 
     def readings(self) -> dict[str, Tensor]:
-        """See `Method.readings`; heads that see the block alone read the embedding."""
+        """Heads that see the block alone read the embedding."""
         if "representation" not in self.predictions:
             return {}
         return cast(OperatorPrediction, self.predictions["representation"]).readings()

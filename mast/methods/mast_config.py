@@ -170,7 +170,6 @@ class MastConfig(MethodConfig):
         )
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.exempt)
@@ -191,6 +190,5 @@ class MastConfig(MethodConfig):
             )
 
     def without_switches(self) -> "MastConfig":
-        """See `MethodConfig.without_switches`."""
         undecided: dict[str, Any] = dict.fromkeys((field.name for field in fields(Mode)), None)
         return replace(self, **undecided)

@@ -38,7 +38,6 @@ class MoCoConfig(TaughtConfig, PairConfig):
     hardness: float = 0.0
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature")
         check_at_least(self, queue=1)
@@ -76,7 +75,7 @@ class MoCo(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast"."""
+        """One term, "contrast"."""
         query_BD = F.normalize(self.projector(representations[0]), dim=1)
         key_BD = F.normalize(self.teacher(images[1]), dim=1)
         positive_B = (query_BD * key_BD).sum(dim=1)

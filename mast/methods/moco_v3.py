@@ -36,7 +36,6 @@ class MoCoV3Config(TaughtConfig, PairConfig):
     temperature: float = 1.0
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature")
         check_at_least(self, projector_layers=2)
@@ -69,7 +68,7 @@ class MoCoV3(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast", the sum of both directions."""
+        """One term, "contrast", the sum of both directions."""
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
         target_ND, other_ND = (gather(self.teacher(images_BCHW)) for images_BCHW in images)
         loss = self._contrast(first_BD, other_ND) + self._contrast(second_BD, target_ND)

@@ -49,7 +49,6 @@ class OBoWConfig(TaughtConfig):
     scale: float = 8.0
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_at_least(self, words=2)
         check_above_zero(self, "sharpness", "scale")
@@ -94,7 +93,7 @@ class OBoW(TaughtMethod):
         return nn.Identity()
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "bags"."""
+        """One term, "bags"."""
         taught, *told = images
         word_WC = self.words.key_ND.clone()  # a push changes the queue
         weight_WD = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)

@@ -39,7 +39,6 @@ class PairConfig(ProjectedConfig):
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         self.prediction.check()
         check_properties(self.told)
@@ -70,11 +69,11 @@ class PairMethod(ProjectedMethod):
         self.prediction = OperatorPrediction(config.prediction, encoder.dim, told) if told else None
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: what the heads are asked for."""
+        """What the heads are asked for."""
         return {} if self.prediction is None else self.prediction.asked(views)
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms are those of `compare`, and the prediction."""
+        """The terms are those of `compare`, and the prediction."""
         first_BCHW, second_BCHW = images
         count = self.encoded if self.prediction is None else len(images)
         representations = [self.encoder(images_BCHW) for images_BCHW in images[:count]]
@@ -100,7 +99,6 @@ class PairMethod(ProjectedMethod):
         """
 
     def readings(self) -> dict[str, Tensor]:
-        """See `Method.readings`."""
         return {} if self.prediction is None else self.prediction.readings()
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:

@@ -40,7 +40,6 @@ class PrCLConfig(MoCoConfig):
     standardize: bool = True
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_hidden(self.hidden)
         check_above_zero(self, "pixels_weight")
@@ -82,12 +81,12 @@ class PrCL(DrawingMethod, MoCo):
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: by which patches are hidden."""
+        """By which patches are hidden."""
         noise_BL = self.drawn(len(views.images[0]), self.encoder.locations, 0, progress)
         return {**super().given(views, progress), "noise_BL": noise_BL}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms of MoCo, and "pixels"."""
+        """The terms of MoCo, and "pixels"."""
         output = super().step(images, given, phase)
         pixels = self.config.pixels_weight * self._error(images[0], given["noise_BL"])
         return {**output, "loss": output["loss"] + pixels, "term/pixels": pixels.detach()}

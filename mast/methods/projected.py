@@ -26,7 +26,6 @@ class ProjectedConfig(MethodConfig):
     projector: MLPConfig = field(default_factory=MLPConfig)
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_sizes(self.projector)
 

@@ -24,7 +24,6 @@ class SimCLRConfig(PairConfig):
     temperature: float = 0.1
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature")
 
@@ -51,7 +50,7 @@ class SimCLR(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast"."""
+        """One term, "contrast"."""
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
         loss = nt_xent(first_BD, second_BD, self.config.temperature)
         return output_of({"contrast": loss}, spread=spread(first_BD))

@@ -28,7 +28,6 @@ class SimSiamConfig(PairConfig):
     steady_predictor: bool = True
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_at_least(self, projector_layers=2, bottleneck=1)
         check_at_most(self, projector_layers=1000)
@@ -58,7 +57,7 @@ class SimSiam(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "cosine"."""
+        """One term, "cosine"."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         first_told = negative_cosine(self.predictor(second_BD), first_BD.detach())
         second_told = negative_cosine(self.predictor(first_BD), second_BD.detach())

@@ -36,7 +36,6 @@ class SupervisedConfig(MethodConfig):
     label_smoothing: float = 0.0
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         check_shares(self, "label_smoothing")
         check_at_least(self, classes=2)
 
@@ -61,12 +60,12 @@ class Supervised(Method):
         self.classifier = nn.Linear(encoder.dim, config.classes)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: the labels."""
+        """The labels."""
         assert views.label_B is not None, "a method that is `labelled` is given labels"
         return {"label_B": views.label_B}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "cross_entropy"."""
+        """One term, "cross_entropy"."""
         label_B = given["label_B"]
         logits = [self.embed(images_BCHW) for images_BCHW in images]
         losses = [

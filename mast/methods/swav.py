@@ -56,7 +56,6 @@ class SwAVConfig(ProjectedConfig):
     queue_from: float = 0.15
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature", "epsilon")
         check_shares(self, "frozen", "queue_from")
@@ -92,15 +91,15 @@ class SwAV(ProjectedMethod):
         )
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """See `Method.frozen`: the prototypes, at first."""
+        """The prototypes, at first."""
         return self.prototypes.parameters() if progress < self.config.frozen else ()
 
     def phase(self, progress: float) -> bool:
-        """See `Method.phase`: whether the queue is assigned."""
+        """Whether the queue is assigned."""
         return bool(self.queues) and progress >= self.config.queue_from
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "assignment"."""
+        """One term, "assignment"."""
         encoded = together(self.encoder, images)
         embeddings = F.normalize(self.projector(encoded), dim=1).chunk(len(images))
         scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]

@@ -20,7 +20,6 @@ class TaughtConfig(MethodConfig):
     momentum: float = 0.99
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_shares(self, "momentum")
 

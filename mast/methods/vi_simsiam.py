@@ -47,7 +47,7 @@ class VISimSiam(SimSiam):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "likelihood"."""
+        """One term, "likelihood"."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         first_told, kappa_B = self._surprise(second_BD, first_BD)
         second_told, _ = self._surprise(first_BD, second_BD)

@@ -55,7 +55,7 @@ class VICReg(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; the terms are those of `objective`."""
+        """The terms are those of `objective`."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         return self.objective(first_BD, second_BD)
 

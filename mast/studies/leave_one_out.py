@@ -50,7 +50,6 @@ class LeaveOneOut(Study):
     name: ClassVar[str] = "leave_one_out"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        """See `Study.plan`."""
         operators = subject.trained_with
         if len(operators) < 2:
             raise UserError("This run has one operator: without it there is nothing to learn from.")
@@ -63,7 +62,6 @@ class LeaveOneOut(Study):
         return {BASE: {}, **without}
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         measured = collect(subject, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
@@ -80,7 +78,7 @@ class LeaveOneOut(Study):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: bars of each task, a dot for each seed."""
+        """Bars of each task, a dot for each seed."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.8 + 0.24 * len(names), sharey=True)
         for task, axis in enumerate(axes):
@@ -103,7 +101,7 @@ class LeaveOneOut(Study):
         return drawn
 
     def finding(self, arrays: Arrays) -> str:
-        """See `Study.finding`: what matters most to each task, either way."""
+        """What matters most to each task, either way."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             verdicts = [
@@ -117,7 +115,6 @@ class LeaveOneOut(Study):
         )
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         text = self.headline(arrays)
         compared = int(np.isfinite(arrays["change_low"]).sum())
         tasks = range(len(arrays["tasks"]))
@@ -130,7 +127,7 @@ class LeaveOneOut(Study):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the most needed operator of a task first."""
+        """The most needed operator of a task first."""
         rows: list[tuple[str | float, ...]] = [
             (
                 str(title), figure.words(arrays["operators"][at]),
