@@ -56,19 +56,12 @@ class Advice(Analysis):
 
     def compute(self, subject: Subject) -> Arrays:
         tasks = measures_by_task(subject, PROTOCOL)
-        names = list(
-            dict.fromkeys(
-                name.removeprefix("change_")
-                for measures in tasks.values()
-                for name in measures
-                if name.startswith("change_")
-            )
-        )
+        measured = dict.fromkeys(name for measures in tasks.values() for name in measures)
+        names = [name[len("change_") :] for name in measured if name.startswith("change_")]
         change_TO3 = np.full((len(tasks), len(names), 3), np.nan)
         for row, measures in enumerate(tasks.values()):
             for column, name in enumerate(names):
-                score = measures.get(f"change_{name}")
-                if score is not None:
+                if score := measures.get(f"change_{name}"):
                     change_TO3[row, column] = score.value, score.low, score.high
         top1 = [measures["top1"] for measures in tasks.values()]
         chance_T = np.array([measures["chance"].value for measures in tasks.values()])

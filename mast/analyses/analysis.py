@@ -174,6 +174,17 @@ class Subject:
     beside: tuple[Subject, ...] = ()
 
 
+def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
+    """Why the embeddings of the images cannot be looked at; None where they can."""
+    if subject.images is None or subject.embed is None:
+        return "There are no images to look at: give data."
+    if (count := len(subject.images.names)) < fewest:
+        return f"It needs {fewest} images or more, here are {count}."
+    if not bool(subject.embed(None).isfinite().all()):
+        return "The embedding is not finite: the run diverged."
+    return None
+
+
 def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Names for tasks, given as (set, target): only as long as tells them apart.
 

@@ -74,7 +74,7 @@ class Curves(Analysis):
                 value_T = arrays[name][known]
                 (line,) = axis.plot(
                     arrays["epoch"][known], value_T,
-                    figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)],
+                    figure.line_style(at),
                     color=figure.color(at), label=label,
                     marker="o" if known.sum() < 12 else None, markersize=3,
                 )  # fmt: skip

@@ -134,12 +134,8 @@ class Invariance(Analysis):
             # In the legend each operator's own subspace has the name and colour that it has below.
             in_legend = None if label == "its own subspace" else label
             figure.curve(
-                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, legend_label=in_legend
+                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S
             )
-            axis.fill_between(
-                arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
-                color=ink, alpha=0.2, linewidth=0,
-            )  # fmt: skip
         axis.set_title(figure.words(arrays["operators"][row]))
 
     def _specialise(self, axis: Any, arrays: Arrays, row: int) -> None:
@@ -147,11 +143,10 @@ class Invariance(Analysis):
         for at, subspace in enumerate(arrays["subspaces"][:-1]):
             width = 2.5 if subspace == arrays["operators"][row] else 1.0
             label = figure.words(subspace)
-            style = figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)]
-            mean_S = arrays["similarity"][row, at]
             figure.curve(
-                axis, arrays["magnitudes"], mean_S, label, figure.color(at), style, width, label
-            )
+                axis, arrays["magnitudes"], arrays["similarity"][row, at], label,
+                figure.color(at), figure.line_style(at), width, label,
+            )  # fmt: skip
 
     def caption(self, arrays: Arrays) -> str:
         subspaces = list(arrays["subspaces"])

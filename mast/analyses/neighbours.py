@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject, lacking_images
 from mast.analyses.interval import mean_and_margin
 from mast.analyses.spaces import spaces_of
 from mast.data import groups_of
@@ -53,13 +53,7 @@ class Neighbours(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        if subject.embed is None or subject.images is None:
-            return "There are no images to look at: give data."
-        if len(subject.images.names) < FEWEST:
-            return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if not bool(subject.embed(None).isfinite().all()):
-            return "The embedding is not finite: the run diverged."
-        return None
+        return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
         assert subject.embed is not None
@@ -171,8 +165,7 @@ def _gallery(arrays: Arrays) -> Gallery:
     found_QJ = arrays["nearest"][:, whole]
     at_QJ = np.column_stack([arrays["queries"], found_QJ])
     names = ["query", *(f"nearest {rank}" for rank in range(1, at_QJ.shape[1]))] * len(at_QJ)
-    # Files of earlier versions have no labels.
-    if len(arrays["tasks"]) and "labels" in arrays:
+    if len(arrays["tasks"]):
         labels = arrays["labels"][0, at_QJ.ravel()]
         names = [
             f"query: {label}" if name == "query" else str(label)

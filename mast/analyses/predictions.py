@@ -78,19 +78,14 @@ class Predictions(Analysis):
         for task, axis in enumerate(axes):
             value_K = arrays["prediction"][task]
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
-            for at, name in enumerate(names):
-                (bar,) = axis.barh(at, value_K[at], color=figure.color(at), height=0.7)
-                verdict = _verdict(arrays, task, at)
-                figure.tip(
-                    bar,
-                    f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], {verdict}",
-                )
-            axis.errorbar(
-                value_K, range(len(names)), xerr=[value_K - low_K, high_K - value_K], fmt="none",
-                ecolor="black", elinewidth=1, capsize=2,
-            )  # fmt: skip
+            tips = [
+                f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], "
+                f"{_verdict(arrays, task, at)}"
+                for at, name in enumerate(names)
+            ]
+            error = [value_K - low_K, high_K - value_K]
+            figure.bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
             axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
-            axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
             axis.set_xlabel("probability of the true class (%), dotted: mean")
         axes[0].invert_yaxis()

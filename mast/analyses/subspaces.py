@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
 from mast.measure.threads import one_thread
 
 if TYPE_CHECKING:
@@ -51,13 +51,7 @@ class Subspaces(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        if subject.embed is None or subject.images is None:
-            return "There are no images to look at: give data."
-        if len(subject.images.names) < FEWEST:
-            return f"A map needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if not bool(subject.embed(None).isfinite().all()):
-            return "The embedding is not finite: the run diverged."
-        return None
+        return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
         assert subject.embed is not None

@@ -107,15 +107,10 @@ class Uncertainty(Analysis):
         above, below = parts
         strength, classes = above.subplots(1, 2)
         for at, name in enumerate(arrays["operators"]):
-            style = figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)]
             label = figure.words(name)
-            mean_S, margin_S = arrays["score_changed"][at], arrays["margin_changed"][at]
             figure.curve(
-                strength, arrays["magnitudes"], mean_S, label, figure.color(at), style, 1.5, label
-            )
-            strength.fill_between(
-                arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
-                color=figure.color(at), alpha=0.15, linewidth=0,
+                strength, arrays["magnitudes"], arrays["score_changed"][at], label,
+                figure.color(at), figure.line_style(at), 1.5, label, arrays["margin_changed"][at],
             )  # fmt: skip
         strength.set_xlabel("magnitude of the operator")
         strength.set_ylabel("mean uncertainty, 0 to 1")
@@ -271,11 +266,9 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
 
 def _error_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
     """Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half."""
-    from scipy.stats import rankdata
+    from scipy.stats import mannwhitneyu
 
     wrong, right = score_N[hit_N == 0], score_N[hit_N == 1]
     if len(wrong) == 0 or len(right) == 0:
         return float("nan")
-    rank_N = rankdata(np.concatenate([wrong, right]))
-    above = rank_N[: len(wrong)].sum() - len(wrong) * (len(wrong) + 1) / 2
-    return float(100 * above / (len(wrong) * len(right)))
+    return float(100 * mannwhitneyu(wrong, right).statistic / (len(wrong) * len(right)))

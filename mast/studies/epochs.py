@@ -75,9 +75,7 @@ class Epochs(Study):
             for at, method in enumerate(arrays["methods"]):
                 mean_N, margin_N = mean_and_margin(arrays["accuracy"][at][:, task])
                 ink, style, name = figure.color(at), figure.STYLES[at], str(method)
-                figure.curve(axis, arrays["epochs"], mean_N, name, ink, style, legend_label=name)
-                ends = mean_N - margin_N, mean_N + margin_N
-                axis.fill_between(arrays["epochs"], *ends, color=ink, alpha=0.15, linewidth=0)
+                figure.curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")

@@ -82,19 +82,16 @@ class LeaveOneOut(Study):
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.8 + 0.24 * len(names), sharey=True)
         for task, axis in enumerate(axes):
-            for at in np.flatnonzero(np.isfinite(arrays["change"][task])).tolist():
-                change = arrays["change"][task, at]
-                (bar,) = axis.barh(at, change, color=figure.color(int(change > 0)), height=0.7)
-                text = f"{_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
-                figure.tip(bar, f"without {names[at]}: {text}")
-                by_seed_S = arrays["change_by_seed"][:, task, at]
-                axis.plot(by_seed_S, np.full(len(by_seed_S), at), ".", color="black", markersize=4)
-            axis.errorbar(
-                arrays["change"][task], range(len(names)), xerr=_margin(arrays)[task], fmt="none",
-                ecolor="black", elinewidth=1, capsize=2,
-            )  # fmt: skip
+            tips = [
+                f"without {name}: {_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
+                for at, name in enumerate(names)
+            ]
+            change_K, by_seed_SK = arrays["change"][task], arrays["change_by_seed"][:, task]
+            inks = [figure.color(int(change > 0)) for change in change_K]
+            figure.bars(axis, names, change_K, _margin(arrays)[task], inks, tips)
+            at_SK = np.broadcast_to(range(len(names)), by_seed_SK.shape)
+            axis.plot(by_seed_SK.ravel(), at_SK.ravel(), ".", color="black", markersize=4)
             axis.axvline(0, color="black", linewidth=1)
-            axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{arrays['tasks'][task]} (base {arrays['base'][task]:.1f} %)")
             axis.set_xlabel("change of top-1 without it (points)")
         axes[0].invert_yaxis()
