@@ -32,14 +32,7 @@ class BarlowTwinsConfig(PairConfig):
 
 
 class BarlowTwins(PairMethod):
-    """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021).
-
-    Args:
-        config: Weights and sizes.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021)."""
 
     config: BarlowTwinsConfig
 

@@ -21,14 +21,7 @@ class BYOLConfig(TaughtConfig, PairConfig):
 
 
 class BYOL(TaughtMethod, PairMethod):
-    """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020).
-
-    Args:
-        config: Sizes and momentum.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020)."""
 
     config: BYOLConfig
 

@@ -67,12 +67,6 @@ class CLSA(TaughtMethod, ProjectedMethod):
     official code the keys of the other images of the batch are negatives beside the queue, and the
     distribution is over all of them; in the paper it is over one key and the queue. Here it is as
     in the code. BatchNorm is synchronised as in MoCo v2.
-
-    Args:
-        config: Both terms.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: CLSAConfig

@@ -70,12 +70,6 @@ class DINO(TaughtMethod, ProjectedMethod):
     one size are encoded together. Prototypes are brought back to
     unit length after a step, where the official code parametrises them so
     (`norm_last_layer=True`). What is kept is the teacher, which that code evaluates.
-
-    Args:
-        config: Sizes and temperatures.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
     config: DINOConfig

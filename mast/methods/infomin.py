@@ -76,12 +76,6 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
     quarters of its side is encoded, and a layer over the nine in a random order gives one
     embedding. As in the official code (HobbitLong/PyContrast), where pieces are of 64 pixels of an
     image of 255.
-
-    Args:
-        config: Both contrasts.
-        encoder: The encoder to train, which takes images of the size of a piece.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start, and of the pieces.
     """
 
     config: InfoMinConfig

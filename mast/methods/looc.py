@@ -69,12 +69,6 @@ class LooC(TaughtMethod, ProjectedMethod):
     is the query; the second is drawn independently, and each further one shares with the query the
     decisions of the operators that destroy one property. To the head of that property only this
     view is positive, and the other views of the image are negative.
-
-    Args:
-        config: Heads and contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queues at the start.
     """
 
     config: LooCConfig

@@ -63,12 +63,6 @@ class MAE(DrawingMethod):
     be the representation, as in the recipes. It starts as in the official code; the encoder starts
     as timm has it, and its positions are learned.
 
-    Args:
-        config: Masking and decoder.
-        encoder: The encoder to train, a ViT.
-        operators: Names of the augmentations.
-        seed: Of what is hidden.
-
     Raises:
         UserError: The encoder is no ViT, or has too few patches to hide that share.
     """

@@ -23,19 +23,14 @@ from mast.methods.base import (
     Given,
     Images,
     Method,
-    Subspaces,
-    Vital,
     compile_objective,
-    embedding_vital,
     output_of,
-    variance_collapse,
 )
 from mast.methods.mast_config import MastConfig
-from mast.methods.prediction import OperatorPrediction, destroyers, silent_heads
+from mast.methods.prediction import OperatorPrediction, destroyers
 from mast.methods.vicreg import shared_covariance
 from mast.models import (
     Encoder,
-    Encoding,
     ExemptBlocks,
     Gaussian,
     GaussianProjector,
@@ -53,14 +48,7 @@ SOURCES = {  # of the predictions, by `MastConfig.predict_from`
 
 
 class Mast(Method):
-    """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023).
-
-    Args:
-        config: The objective.
-        encoder: The encoder to train.
-        operators: Names of the K augmentations; column k of the masks belongs to the k-th.
-        seed: Seed of the masks' start.
-    """
+    """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023)."""
 
     config: MastConfig
     gates = ("masks.logits_DK", "masks.logits_DG", "pools.mean.power", "pools.covariance.power")
@@ -110,7 +98,7 @@ class Mast(Method):
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """The terms are those of `objective`, and the predictions."""
         encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
-        first, second = (self._gaussian(encoding) for encoding in encodings)
+        first, second = (self.projector(encoding) for encoding in encodings)
         mask_DK = self.masks()
         output = self.objective(first, second, given["active_BK"], mask_DK)
         for source, module in self.predictions.items():
@@ -228,11 +216,13 @@ class Mast(Method):
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""
-        return self._gaussian(self.encoder.encode(images_BCHW)).mean_BD
+        mean_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).mean_BD
+        return mean_BD
 
-    def subspaces(self) -> Subspaces:
+    def subspaces(self) -> Tensor:
         """One mask an operator, whether learned or fixed."""
-        return Subspaces(self.operators, self.masks())
+        mask_DK: Tensor = self.masks()
+        return mask_DK
 
     def readings(self) -> dict[str, Tensor]:
         """Heads that see the block alone read the embedding."""
@@ -244,13 +234,8 @@ class Mast(Method):
         """The trace of the Gaussian's covariance."""
         if not self.mode.uncertainty:
             return None
-        covariance_BD = self._gaussian(self.encoder.encode(images_BCHW)).covariance_BD
-        assert covariance_BD is not None
+        covariance_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).covariance_BD
         return covariance_BD.sum(dim=1)
-
-    def _gaussian(self, encoding: Encoding) -> Gaussian:
-        gaussian: Gaussian = self.projector(encoding)
-        return gaussian
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
@@ -306,13 +291,7 @@ class Mast(Method):
                 f"{metrics['stat/block_std']:.2f} (the variance term wants 1), so they hold "
                 "nothing that could be told. Raise objective.variance_weight."
             )
-        yield from silent_heads(metrics)
-        yield from variance_collapse(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from embedding_vital(metrics)
+        yield from super().warnings(metrics)
 
 
 def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:

@@ -15,80 +15,42 @@ Source = Literal["none", "block", "representation", "both"]
 
 @dataclass(frozen=True)
 class Mode:
-    """The switches in which the modes differ; `MastConfig` documents each.
+    """The switches in which the modes differ, by default those of exempt; see `MastConfig`.
 
     A field of `MastConfig` that is None takes its value from the mode.
     """
 
-    masked_weight: float
-    plain_weight: float
-    kl_weight: float
-    sparsity_weight: float
-    composition: Literal["sum", "product"]
-    count: Literal["active", "all"]
-    masks: Literal[BlockKind, MaskKind]
-    predict_from: Source
-    mask_start: MaskStart
-    normalize_masks: MaskNorm
-    mask_gradient: Literal["distance", "relative"]
-    uncertainty: bool
-    normalize_uncertainty: bool
-    standardize: bool
+    masked_weight: float = 10.0
+    plain_weight: float = 0.0
+    kl_weight: float = 0.0
+    sparsity_weight: float = 0.0
+    composition: Literal["sum", "product"] = "product"
+    count: Literal["active", "all"] = "active"
+    masks: Literal[BlockKind, MaskKind] = "exempt"
+    predict_from: Source = "both"
+    mask_start: MaskStart = "leave_one_out"
+    normalize_masks: MaskNorm = "none"
+    mask_gradient: Literal["distance", "relative"] = "distance"
+    uncertainty: bool = False
+    normalize_uncertainty: bool = True
+    standardize: bool = False
 
 
 # docs/method.md has all three. "exempt": fixed blocks that must tell what the operators did, and by
 # which the invariance is chosen when images are compared. "guarded": Eq. 7 with what keeps its
 # learned masks from collapsing. "paper": Eq. 7 as printed, which collapses.
 MODES: dict[str, Mode] = {
-    "exempt": Mode(
-        masked_weight=10.0,
-        plain_weight=0.0,
-        kl_weight=0.0,
-        sparsity_weight=0.0,
-        composition="product",
-        count="active",
-        masks="exempt",
-        predict_from="both",
-        mask_start="leave_one_out",
-        normalize_masks="none",
-        mask_gradient="distance",
-        uncertainty=False,
-        normalize_uncertainty=True,
-        standardize=False,
-    ),
+    "exempt": Mode(),
     "paper": Mode(
-        masked_weight=25.0,
-        plain_weight=0.0,
-        kl_weight=25.0,
-        sparsity_weight=600.0,
-        composition="sum",
-        count="all",
-        masks="learned",
-        predict_from="none",
-        mask_start="block",
-        normalize_masks="none",
-        mask_gradient="distance",
-        uncertainty=True,
+        masked_weight=25.0, kl_weight=25.0, sparsity_weight=600.0, composition="sum", count="all",
+        masks="learned", predict_from="none", mask_start="block", uncertainty=True,
         normalize_uncertainty=False,
-        standardize=False,
     ),
     "guarded": Mode(
-        masked_weight=10.0,
-        plain_weight=0.0,
-        kl_weight=0.0,
-        sparsity_weight=-2.0,
-        composition="product",
-        count="active",
-        masks="learned",
-        predict_from="none",
-        mask_start="leave_one_out",
-        normalize_masks="l2",
+        sparsity_weight=-2.0, masks="learned", predict_from="none", normalize_masks="l2",
         mask_gradient="relative",
-        uncertainty=False,
-        normalize_uncertainty=True,
-        standardize=False,
     ),
-}
+}  # fmt: skip
 
 
 @dataclass

@@ -51,12 +51,6 @@ class MoCo(TaughtMethod, PairMethod):
     Only the first view is encoded with a gradient, as in the official code. BatchNorm is
     synchronised between processes, where that code shuffles the images of each so that a query and
     its key do not share statistics.
-
-    Args:
-        config: The contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: MoCoConfig

@@ -43,14 +43,7 @@ class MoCoV3Config(TaughtConfig, PairConfig):
 
 
 class MoCoV3(TaughtMethod, PairMethod):
-    """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021).
-
-    Args:
-        config: The contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021)."""
 
     config: MoCoV3Config
     needs_whole_batch = "its negatives are the other images of the batch"

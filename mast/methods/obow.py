@@ -63,12 +63,6 @@ class OBoW(TaughtMethod):
     As there, the border of the map is cut off and a new word is the mean of 3 x 3 locations, but
     only where that leaves any, in maps of 5 x 5 and more. The location of a new word goes round
     from image to image, where that code draws it.
-
-    Args:
-        config: The words.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of the first words.
     """
 
     config: OBoWConfig

@@ -4,7 +4,7 @@ Shapes: B images, D dimensions of the embedding.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from mast.methods.prediction import (
     PredictionConfig,
     check_properties,
     destroyers,
-    silent_heads,
 )
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.models import Encoder
@@ -46,12 +45,6 @@ class PairConfig(ProjectedConfig):
 
 class PairMethod(ProjectedMethod):
     """A method of two views, over the representations of both.
-
-    Args:
-        config: What is told, and all that the method has itself.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: See `Method`.
 
     Attributes:
         encoded: How many of the two views the student encodes where nothing is told.
@@ -100,8 +93,3 @@ class PairMethod(ProjectedMethod):
 
     def readings(self) -> dict[str, Tensor]:
         return {} if self.prediction is None else self.prediction.readings()
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way, and heads that say nothing."""
-        yield from silent_heads(metrics)
-        yield from super().warnings(metrics)

@@ -53,12 +53,6 @@ class PrCL(DrawingMethod, MoCo):
     patches of the first view are replaced by the mean colour, the encoder sees the view once more,
     and two layers at every location of its map tell the hidden pixels, as MAE has it.
 
-    Args:
-        config: The contrast, and what is told.
-        encoder: The encoder to train, whose map is a square.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start, and of what is hidden.
-
     Raises:
         UserError: The encoder has no square map, or its locations do not divide the image.
     """

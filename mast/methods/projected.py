@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.methods.base import DirectionalMethod, Images, MethodConfig
+from mast.methods.base import Images, Method, MethodConfig
 from mast.models import MLPConfig, check_sizes
 
 
@@ -30,7 +30,7 @@ class ProjectedConfig(MethodConfig):
         check_sizes(self.projector)
 
 
-class ProjectedMethod(DirectionalMethod):
+class ProjectedMethod(Method):
     """A method with a projector behind the encoder.
 
     Attributes:

@@ -29,14 +29,7 @@ class SimCLRConfig(PairConfig):
 
 
 class SimCLR(PairMethod):
-    """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020).
-
-    Args:
-        config: Temperature and sizes.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020)."""
 
     config: SimCLRConfig
     needs_whole_batch = "its negatives are the other images of the batch"

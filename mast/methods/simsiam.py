@@ -34,14 +34,7 @@ class SimSiamConfig(PairConfig):
 
 
 class SimSiam(PairMethod):
-    """Chen, He: Exploring Simple Siamese Representation Learning (CVPR 2021).
-
-    Args:
-        config: Sizes, and the predictor's rate.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, He: Exploring Simple Siamese Representation Learning (CVPR 2021)."""
 
     config: SimSiamConfig
 

@@ -41,14 +41,7 @@ class SupervisedConfig(MethodConfig):
 
 
 class Supervised(Method):
-    """Cross-entropy of a linear layer over the representation, the mean over all views.
-
-    Args:
-        config: The classifier.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Cross-entropy of a linear layer over the representation, the mean over all views."""
 
     config: SupervisedConfig
     labelled = True

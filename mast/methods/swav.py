@@ -68,12 +68,6 @@ class SwAV(ProjectedMethod):
 
     The first two views are assigned, each is predicted from all other views. As in the official
     code, views of one size are encoded together, and all views projected together.
-
-    Args:
-        config: Sizes and assignments.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: SwAVConfig

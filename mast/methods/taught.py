@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mast.methods.base import DirectionalMethod, MethodConfig, check_shares
+from mast.methods.base import Method, MethodConfig, check_shares
 from mast.models import Teacher, rising
 
 
@@ -24,7 +24,7 @@ class TaughtConfig(MethodConfig):
         check_shares(self, "momentum")
 
 
-class TaughtMethod(DirectionalMethod):
+class TaughtMethod(Method):
     """A method with a teacher, the moving average of the encoder and what stands behind it.
 
     The teacher follows after every optimizer step.

@@ -27,12 +27,6 @@ class VISimSiam(SimSiam):
     The predictor gives a direction and its concentration, of a power spherical distribution under
     which the other view's embedding is to be likely. There is no official code; the concentration
     is a softplus here, and the loss is divided by D so that its size does not depend on it.
-
-    Args:
-        config: Sizes, and the predictor's rate.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
     config: VISimSiamConfig

@@ -64,7 +64,7 @@ def standing(
         log: Lines of `metrics.jsonl`.
     """
     provenance = folder.read_provenance()
-    found = health(config.method, log, provenance.get("representation"))
+    found = health(log, provenance.get("representation"))
     warnings = [f"{line['warning']} (step {line['step']:,})" for line in log if "warning" in line]
     complete = folder.encoder.is_file()
     state, training = _state(folder)

@@ -210,7 +210,7 @@ def _page(
         verdict=measured.verdict if measured is not None else None,
         neighbours=strip,
         curves=curves,
-        health=health(config.method, log, provenance.get("representation")),
+        health=health(log, provenance.get("representation")),
         trained=training_summary(config, provenance, "trained")
         + ("" if folder.encoder.is_file() else " It is not finished."),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),

@@ -242,7 +242,6 @@ def test_what_a_method_does_not_have() -> None:
     method = build().eval()
     assert method.subspaces() is None
     assert method.uncertainty(views(0).images[0]) is None
-    assert list(method.vitals({"stat/embedding_std": 0.0})) == []
     assert MomentumConfig().resolved() == MomentumConfig()
     embedding = Embedding(method)
     images_BCHW = views(0).images[0]

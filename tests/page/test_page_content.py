@@ -250,7 +250,7 @@ def test_warnings_and_losses_that_are_not_finite(run: RunFolder) -> None:
     ],
 )
 def test_health(log: list[dict[str, object]], good: bool | None, said: str) -> None:
-    found = health("mast", log, 16)
+    found = health(log, 16)
     assert found.good is good
     assert found.verdict.startswith(said)
 
