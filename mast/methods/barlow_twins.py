@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import redundancy
-from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.base import ABOVE_ZERO, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -22,13 +22,10 @@ class BarlowTwinsConfig(PairConfig):
             had it first, does to biases what it does today with a rate of their own.
     """
 
+    limits = limited(redundancy_weight=ABOVE_ZERO, scale=ABOVE_ZERO)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
     redundancy_weight: float = 0.0051
     scale: float = 0.024
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "redundancy_weight", "scale")
 
 
 class BarlowTwins(PairMethod):

@@ -4,15 +4,15 @@ All state is parameters or buffers, so that resuming is `load_state_dict`: a fro
 parameters that require no gradient, a queue is a buffer.
 
 Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
-units of a head.
+units of a head. Progress is the share of the run that is done, from 0 to 1.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -33,15 +33,45 @@ ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
 
 
+class Limit(NamedTuple):
+    """What a number may be, in words and as a test that NaN fails."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+ABOVE_ZERO = Limit("above 0 and finite", lambda value: 0 < value < math.inf)
+NOT_NEGATIVE = Limit("0 or more and finite", lambda value: 0 <= value < math.inf)
+SHARE = Limit("in [0, 1]", lambda value: 0 <= value <= 1)
+PART = Limit("in (0, 1)", lambda value: 0 < value < 1)
+
+
+def at_least(least: int) -> Limit:
+    """A number that may be as large as one likes."""
+    return Limit(f"{least} or more", lambda value: value >= least)
+
+
+def bounded(least: int) -> Limit:
+    """A number of layers or rounds, of which a model or a step has so many at most."""
+    return Limit(f"{least} to 1000", lambda value: least <= value <= 1000)
+
+
+def limited(**limits: Limit) -> Mapping[str, Limit]:
+    """Limits of fields, by name."""
+    return MappingProxyType(limits)
+
+
 @dataclass
 class MethodConfig:
     """What the configurations of all methods share; each is defined beside its method.
 
     Attributes:
         takes: From how many views of an image the method learns.
+        limits: What the fields of this class may be; a base class has its own.
     """
 
     takes: ClassVar[ViewCount] = (1, math.inf)
+    limits: ClassVar[Mapping[str, Limit]] = limited()
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""
@@ -51,8 +81,12 @@ class MethodConfig:
         """This configuration with what a mode decides left to the mode; itself without modes."""
         return self
 
-    def check(self) -> None:  # most have nothing to check
+    def check(self) -> None:
         """Refuse values that cannot be."""
+        for owner in reversed(type(self).__mro__):
+            for name, limit in vars(owner).get("limits", {}).items():
+                if not limit.holds(value := getattr(self, name)):
+                    raise UserError(f"objective.{name} must be {limit.words}, got {value}")
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
@@ -60,34 +94,6 @@ class MethodConfig:
     def sides(self, sizes: Sequence[int]) -> set[int]:
         """Sides of the images that the encoder sees, in pixels, from those of the views."""
         return set(sizes)
-
-
-def check_above_zero(config: MethodConfig, *names: str) -> None:
-    """Refuse values of an objective that are not above 0 and finite."""
-    for name in names:
-        if not 0 < (value := getattr(config, name)) < math.inf:
-            raise UserError(f"objective.{name} must be above 0 and finite, got {value}")
-
-
-def check_shares(config: MethodConfig, *names: str) -> None:
-    """Refuse values of an objective that are not in [0, 1]."""
-    for name in names:
-        if not 0 <= (value := getattr(config, name)) <= 1:
-            raise UserError(f"objective.{name} must be in [0, 1], got {value}")
-
-
-def check_at_least(config: MethodConfig, **least: int) -> None:
-    """Refuse numbers of an objective that are too small."""
-    for name, bound in least.items():
-        if (value := getattr(config, name)) < bound:
-            raise UserError(f"objective.{name} must be {bound} or more, got {value}")
-
-
-def check_at_most(config: MethodConfig, **most: int) -> None:
-    """Refuse numbers of layers or rounds of an objective that would never be built or done."""
-    for name, bound in most.items():
-        if (value := getattr(config, name)) > bound:
-            raise UserError(f"objective.{name} must be {bound} or less, got {value}")
 
 
 class Method(nn.Module, ABC):
@@ -131,34 +137,17 @@ class Method(nn.Module, ABC):
 
     # --------------------------------------------------------------------------- training
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Compute the loss of one batch; what the host says goes to the device in one copy.
-
-        Args:
-            views: Of this process's images.
-            progress: Share of the run that is done, in [0, 1).
-
-        Returns:
-            As `step`.
-        """
+        """As `step`, of views of this process's images; host inputs are copied at once."""
         row_N, layout = packed(self.given(views, progress))
         given = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
         return self.step(views.images, given, self.phase(progress))
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """What `step` takes from the host beside the images, on the CPU: of the same shapes ever.
-
-        Args:
-            views: Of this process's images.
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What `step` takes from the host beside the images, on the CPU, always of one shape."""
         return {}
 
     def phase(self, progress: float) -> Hashable:
-        """What of the run `step` depends on beside its tensors; it changes a few times in a run.
-
-        Args:
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What of the run `step` depends on beside its tensors; it changes a few times in a run."""
         return None
 
     @abstractmethod
@@ -179,22 +168,14 @@ class Method(nn.Module, ABC):
         """
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """What the next step leaves as it is: no gradient, no moments, no weight decay.
-
-        Args:
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What the next step leaves as it is: no gradient, no moments, no weight decay."""
         return ()
 
     def begin(self) -> None:
         """Called once before the first step of a run, when the encoder has its first weights."""
 
     def after_step(self, progress: float) -> None:
-        """Called after every optimizer step: projections, moving averages.
-
-        Args:
-            progress: Share of the run that is done with the step, in (0, 1].
-        """
+        """Called after every optimizer step: projections, moving averages."""
 
     def parameter_groups(self, shares: Mapping[str, float] = ONE_RATE) -> list[dict[str, Any]]:
         """What is trained, in groups named "weights", "vectors" (biases, norms) and "gates".

@@ -16,14 +16,7 @@ from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
@@ -41,16 +34,12 @@ class CLSAConfig(TaughtConfig, ProjectedConfig):
         strong_weight: Weight of what the strong view is told, beside the contrast.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, strong_weight=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
     strong_weight: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature", "strong_weight")
-        check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
         if len(preset.views) != VIEWS:

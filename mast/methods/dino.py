@@ -15,12 +15,13 @@ from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import told_by_others
 from mast.methods.base import (
+    ABOVE_ZERO,
+    SHARE,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
-    check_shares,
+    at_least,
+    limited,
     output_of,
     spread,
 )
@@ -46,6 +47,10 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(
+        temperature=ABOVE_ZERO, teacher_temperature=ABOVE_ZERO, prototypes=at_least(2),
+        first_teacher_temperature=ABOVE_ZERO, warmup=SHARE, center_momentum=SHARE, frozen=SHARE,
+    )  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
     prototypes: int = 65536
     temperature: float = 0.1
@@ -55,12 +60,6 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
     center_momentum: float = 0.9
     momentum: float = 0.996
     frozen: float = 0.01
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
-        check_shares(self, "warmup", "center_momentum", "frozen")
-        check_at_least(self, prototypes=2)
 
 
 class DINO(TaughtMethod, ProjectedMethod):

@@ -51,12 +51,6 @@ class DrawingMethod(Method):
         self._seed = int(state)
 
 
-def check_hidden(hidden: float) -> None:
-    """Refuse a share of hidden patches that leaves nothing to see, or nothing to tell."""
-    if not 0 < hidden < 1:
-        raise UserError(f"objective.hidden must be in (0, 1), got {hidden}")
-
-
 def count_shown(hidden: float, patches: int) -> int:
     """How many patches are shown where this share is hidden."""
     shown = int(patches * (1 - hidden))

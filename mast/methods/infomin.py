@@ -16,15 +16,7 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    check_shares,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, SHARE, Given, Images, at_least, limited, output_of, spread
 from mast.methods.drawing import DrawingMethod
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -44,17 +36,12 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
         jigsaw: Share of the loss that is the jigsaw's.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, jigsaw=SHARE, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
     momentum: float = 0.999
     queue: int = 65536
     jigsaw: float = 0.5
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature")
-        check_shares(self, "jigsaw")
-        check_at_least(self, queue=1)
 
     def sides(self, sizes: Sequence[int]) -> set[int]:
         *others, whole = sizes

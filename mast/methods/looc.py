@@ -14,14 +14,7 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
 from mast.methods.prediction import check_properties, destroyers
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -39,6 +32,7 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
         queue: N, of each head.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     kept: tuple[str, ...] = ("color", "orientation")
     temperature: float = 0.2
@@ -48,8 +42,6 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
     def check(self) -> None:
         super().check()
         check_properties(self.kept)
-        check_above_zero(self, "temperature")
-        check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
         shared = [view.shares for view in preset.views[2:]]

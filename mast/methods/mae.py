@@ -14,14 +14,16 @@ from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
 from mast.methods.base import (
+    PART,
     Given,
     Images,
     MethodConfig,
-    check_at_least,
-    check_at_most,
+    at_least,
+    bounded,
+    limited,
     output_of,
 )
-from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
+from mast.methods.drawing import DrawingMethod, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 
@@ -38,6 +40,7 @@ class MAEConfig(MethodConfig):
             their mean.
     """
 
+    limits = limited(hidden=PART, dim=at_least(4), depth=bounded(1), heads=at_least(1))
     hidden: float = 0.75
     dim: int = 512
     depth: int = 8
@@ -45,9 +48,7 @@ class MAEConfig(MethodConfig):
     standardize: bool = True
 
     def check(self) -> None:
-        check_at_least(self, dim=4, depth=1, heads=1)
-        check_at_most(self, depth=1000)
-        check_hidden(self.hidden)
+        super().check()
         if self.dim % (4 * self.heads):
             raise UserError(
                 f"objective.dim must be a multiple of four times heads, got {self.dim} and "

@@ -1,11 +1,10 @@
 """The configuration of MAST: its modes, and every switch around them."""
 
-import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mast.core.errors import UserError
-from mast.methods.base import TWO, MethodConfig, check_shares
+from mast.methods.base import ABOVE_ZERO, PART, SHARE, TWO, MethodConfig, limited
 from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
@@ -100,6 +99,7 @@ class MastConfig(MethodConfig):
     """
 
     takes = TWO
+    limits = limited(mask_common=SHARE, exempt_share=PART, exempt_temperature=ABOVE_ZERO)
     mode: Literal["exempt", "guarded", "paper"] = "exempt"
     projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
@@ -132,17 +132,10 @@ class MastConfig(MethodConfig):
         )
 
     def check(self) -> None:
+        super().check()
         check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.exempt)
-        check_shares(self, "mask_common")
-        if not 0.0 < self.exempt_share < 1.0:
-            raise UserError(f"objective.exempt_share must be in (0, 1), got {self.exempt_share}")
-        if not 0.0 < self.exempt_temperature < math.inf:
-            raise UserError(
-                "objective.exempt_temperature must be above 0 and finite, got "
-                f"{self.exempt_temperature}"
-            )
         mode = self.resolved()
         blocks = mode.masks in ("exempt", "budgeted")
         if mode.predict_from in ("block", "both") and not blocks:

@@ -3,7 +3,6 @@
 Shapes: B images of this process, N keys of the queue, D dimensions of the embedding.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,10 +10,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.collectives import gather
-from mast.core.errors import UserError
 from mast.losses import hardened_contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, check_at_least, output_of, spread
+from mast.methods.base import ABOVE_ZERO, NOT_NEGATIVE, at_least, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
@@ -31,18 +29,12 @@ class MoCoConfig(TaughtConfig, PairConfig):
             loss of the same weight; 0 is MoCo v2 itself.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, queue=at_least(1), hardness=NOT_NEGATIVE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
     hardness: float = 0.0
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature")
-        check_at_least(self, queue=1)
-        if not 0 <= self.hardness < math.inf:
-            raise UserError(f"objective.hardness must be 0 or more, got {self.hardness}")
 
 
 class MoCo(TaughtMethod, PairMethod):

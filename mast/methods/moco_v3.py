@@ -13,7 +13,7 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, check_at_least, check_at_most, output_of, spread
+from mast.methods.base import ABOVE_ZERO, bounded, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Teacher
@@ -30,16 +30,11 @@ class MoCoV3Config(TaughtConfig, PairConfig):
         temperature: By which cosines are divided.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
     projector_layers: int = 2
     predictor_norm: bool = False
     temperature: float = 1.0
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature")
-        check_at_least(self, projector_layers=2)
-        check_at_most(self, projector_layers=1000)
 
 
 class MoCoV3(TaughtMethod, PairMethod):

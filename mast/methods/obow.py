@@ -17,11 +17,12 @@ from mast.core.collectives import gather, global_mean, rank
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
+    ABOVE_ZERO,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
+    at_least,
+    limited,
     output_of,
     spread,
 )
@@ -44,14 +45,10 @@ class OBoWConfig(TaughtConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(words=at_least(2), sharpness=ABOVE_ZERO, scale=ABOVE_ZERO)
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0
-
-    def check(self) -> None:
-        super().check()
-        check_at_least(self, words=2)
-        check_above_zero(self, "sharpness", "scale")
 
 
 class OBoW(TaughtMethod):

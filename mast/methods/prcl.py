@@ -13,12 +13,8 @@ from torch import Tensor
 from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-)
-from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
+from mast.methods.base import ABOVE_ZERO, PART, Given, Images, limited
+from mast.methods.drawing import DrawingMethod, count_shown
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
 
@@ -35,14 +31,10 @@ class PrCLConfig(MoCoConfig):
             mean.
     """
 
+    limits = limited(hidden=PART, pixels_weight=ABOVE_ZERO)
     hidden: float = 0.5
     pixels_weight: float = 1.0
     standardize: bool = True
-
-    def check(self) -> None:
-        super().check()
-        check_hidden(self.hidden)
-        check_above_zero(self, "pixels_weight")
 
 
 class PrCL(DrawingMethod, MoCo):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import nt_xent
-from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.base import ABOVE_ZERO, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -20,12 +20,9 @@ class SimCLRConfig(PairConfig):
         temperature: By which cosines are divided.
     """
 
+    limits = limited(temperature=ABOVE_ZERO)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.1
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature")
 
 
 class SimCLR(PairMethod):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import check_at_least, check_at_most, output_of, spread
+from mast.methods.base import at_least, bounded, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -22,15 +22,11 @@ class SimSiamConfig(PairConfig):
         steady_predictor: Whether the predictor's rate stays at its peak.
     """
 
+    limits = limited(projector_layers=bounded(2), bottleneck=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 2048))
     projector_layers: int = 3
     bottleneck: int = 512
     steady_predictor: bool = True
-
-    def check(self) -> None:
-        super().check()
-        check_at_least(self, projector_layers=2, bottleneck=1)
-        check_at_most(self, projector_layers=1000)
 
 
 class SimSiam(PairMethod):

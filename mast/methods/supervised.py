@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.methods.base import (
+    SHARE,
     Given,
     Images,
     Method,
     MethodConfig,
-    check_at_least,
-    check_shares,
+    at_least,
+    limited,
     output_of,
 )
 from mast.models import Encoder
@@ -32,12 +33,9 @@ class SupervisedConfig(MethodConfig):
         label_smoothing: Share of a label that all classes get alike.
     """
 
+    limits = limited(classes=at_least(2), label_smoothing=SHARE)
     classes: int = 1000
     label_smoothing: float = 0.0
-
-    def check(self) -> None:
-        check_shares(self, "label_smoothing")
-        check_at_least(self, classes=2)
 
 
 class Supervised(Method):

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from mast.core.collectives import gather, rank
 from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
+    ABOVE_ZERO,
+    SHARE,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
-    check_at_most,
-    check_shares,
+    at_least,
+    bounded,
+    limited,
     output_of,
     spread,
 )
@@ -46,6 +47,10 @@ class SwAVConfig(ProjectedConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(
+        temperature=ABOVE_ZERO, epsilon=ABOVE_ZERO, frozen=SHARE, queue_from=SHARE,
+        prototypes=at_least(2), iterations=bounded(1), queue=at_least(0),
+    )  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     prototypes: int = 3000
     temperature: float = 0.1
@@ -54,13 +59,6 @@ class SwAVConfig(ProjectedConfig):
     frozen: float = 0.0025
     queue: int = 0
     queue_from: float = 0.15
-
-    def check(self) -> None:
-        super().check()
-        check_above_zero(self, "temperature", "epsilon")
-        check_shares(self, "frozen", "queue_from")
-        check_at_least(self, prototypes=2, iterations=1, queue=0)
-        check_at_most(self, iterations=1000)
 
 
 class SwAV(ProjectedMethod):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mast.methods.base import Method, MethodConfig, check_shares
+from mast.methods.base import SHARE, Method, MethodConfig, limited
 from mast.models import Teacher, rising
 
 
@@ -17,11 +17,8 @@ class TaughtConfig(MethodConfig):
             at the start.
     """
 
+    limits = limited(momentum=SHARE)
     momentum: float = 0.99
-
-    def check(self) -> None:
-        super().check()
-        check_shares(self, "momentum")
 
 
 class TaughtMethod(Method):
