@@ -269,7 +269,11 @@ def test_parameter_groups(variant: str) -> None:
         ("mast5_small", {"exempt_temperature": 0.0}, "exempt_temperature must be above 0"),
         ("simclr_small", {"temperature": 0.0}, "temperature must be above 0 and finite, got 0"),
         ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
-        ("moco_v2_small", {"hardness": -0.1}, "objective.hardness must be 0 or more and finite, got -0.1"),
+        (
+            "moco_v2_small",
+            {"hardness": -0.1},
+            "hardness must be 0 or more and finite, got -0.1",
+        ),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         ("swav_small", {"prototypes": 1}, "objective.prototypes must be 2 or more, got 1"),
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
