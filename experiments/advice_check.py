@@ -43,14 +43,13 @@ class AdviceCheck(Experiment):
     )
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [
             StudyRun(f"advice-{name}", {"recipe": run.recipe}, run.configure(name, workplace))
             for name, run in self.runs.items()
         ]
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: of each task the ranking of the operators and the truth."""
+        """Of each task the ranking of the operators and the truth."""
         assert run.config is not None
         rows = mast.advise(run.folder.path, "factors", device=workplace.device).rows
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
@@ -65,7 +64,7 @@ class AdviceCheck(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: of each task the operators by what they cost it."""
+        """Of each task the operators by what they cost it."""
         rows = []
         for result in measured.values():
             for name, task in result["tasks"].items():

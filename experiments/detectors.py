@@ -70,16 +70,13 @@ class Detectors(Experiment):
     networks: Mapping[str, ObjectProtocol] = field(default_factory=lambda: NETWORKS)
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [StudyRun(name, {}, trained=False) for name in ("overfit", "losses", "truth")]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         for part in (TRAIN, TEST):
             self._open(workplace, part)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`."""
         train, test = (self._open(workplace, part) for part in (TRAIN, TEST))
         if run.name == "truth":
             return {"sets": {TRAIN: _truth(train), TEST: _truth(test)}}
@@ -96,11 +93,11 @@ class Detectors(Experiment):
             return {**learned, "objects": sum(len(few.objects(at)) for at in range(len(few)))}
 
     def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
-        """See `Experiment.conclude`: the three checks in one file."""
+        """The three checks in one file."""
         return dict(measured)
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: the mean of each loss at either end, a row a network."""
+        """The mean of each loss at either end, a row a network."""
         networks = measured["losses"]["networks"] if "losses" in measured else {}
         terms = [name for row in list(networks.values())[:1] for name in row["first"]]
         rows = tuple(

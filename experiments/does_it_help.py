@@ -74,7 +74,6 @@ class DoesItHelp(Experiment):
     precision: Precision = "32-true"  # bf16 is slow on a CPU without instructions for it
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         runs = [
             self._run(workplace, name, weight, seed)
             for seed in seeds
@@ -112,7 +111,6 @@ class DoesItHelp(Experiment):
         return StudyRun(trial, changes, config, seed, variant.trained)
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         for images in {variant.images for variant in self.variants.values()}:
             link_cifar(workplace, images or self.images, _set(images))
         for name in ("cifar10/test", "flowers17/train", "flowers17/val", "flowers17/test",
@@ -120,7 +118,6 @@ class DoesItHelp(Experiment):
             workplace.open(name, SIZE)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`."""
         frozen, metrics = workplace.frozen(run), last_metrics(run.folder)
         started = time.monotonic()
         score = run.name.partition("/")[0]
@@ -174,7 +171,7 @@ class DoesItHelp(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: one row a variant and weight, best mean first, by score."""
+        """One row a variant and weight, best mean first, by score."""
         groups: dict[tuple[str, str, float], list[Measured]] = defaultdict(list)
         for name, result in measured.items():
             score = name.rpartition("/")[0]

@@ -35,22 +35,19 @@ class Inquiry(NamedTuple):
     beside: str | None = None
 
 
-_TWO = {"seeds": (0, 1), "epochs": 3}
 INQUIRIES = {
     "cifar_mast5": Inquiry(
         LABELLED,
         tuple(ANALYSES),
         {
             "leave_one_out": {"seeds": (0, 1, 2), "epochs": 3},
-            "growth": _TWO,
-            "sensitivity": _TWO,
-            "epochs": _TWO,
+            "epochs": {"seeds": (0, 1), "epochs": 3},
         },
         "cifar_vicreg5",
     ),
     "cifar_exempt": Inquiry(LABELLED, tuple(ANALYSES), {}, "cifar_vicreg5"),
     "factors_mast5": Inquiry("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
-    "factors_small": Inquiry("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
+    "factors_small": Inquiry("factors", (), {"epochs": {}}),
 }
 
 
@@ -70,7 +67,6 @@ class Findings(Experiment):
     test: int = 4_000
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [
             StudyRun(
                 f"findings-{name}",
@@ -81,7 +77,6 @@ class Findings(Experiment):
         ]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         if any(inquiry.data == LABELLED for inquiry in self.inquiries.values()):
             link_cifar(workplace, self.train)
             for part, count in (("train", self.train), ("test", self.test)):
@@ -91,7 +86,7 @@ class Findings(Experiment):
                 link(images, root, drawn_positions(len(images), count), target, flat=False)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: the analyses and studies are made, then read."""
+        """The analyses and studies are made, then read."""
         assert run.config is not None
         name, path = run.folder.path.name, run.folder.path
         inquiry = self.inquiries[name]
@@ -110,7 +105,7 @@ class Findings(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: what was found, in words."""
+        """What was found, in words."""
         rows = tuple(
             (result["run"]["name"], answer["title"], answer["caption"])
             for result in measured.values()

@@ -31,7 +31,6 @@ class Flowers(Experiment):
     changes: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 30, "batch_size": 64})
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         data = workplace.sets / "flowers17" / "train"
         config = workplace.configure("flowers", self.recipe, data, **self.changes)
         return [
@@ -40,11 +39,10 @@ class Flowers(Experiment):
         ]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         self._data(workplace, 64)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: top-1 and its interval by protocol."""
+        """Top-1 and its interval by protocol."""
         assert run.config is not None
         results = evaluate_encoder(
             workplace.encoder(run), self._data(workplace, run.config.size), PROTOCOLS
@@ -67,7 +65,7 @@ class Flowers(Experiment):
         return measured
 
     def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
-        """See `Experiment.conclude`: both encoders, and what the run took."""
+        """Both encoders, and what the run took."""
         trained = measured[self.recipe]
         return {
             "commands": trained["commands"],
@@ -77,7 +75,7 @@ class Flowers(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: one row an encoder and protocol."""
+        """One row an encoder and protocol."""
         rows = tuple(
             (
                 each["encoder"], protocol, f"{values['top1']:.1f}",

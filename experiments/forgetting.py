@@ -95,7 +95,6 @@ class Forgetting(Experiment):
     settings: EvaluationSettings | None = None
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [
             self._run(workplace, factor, name, seed)
             for seed in seeds
@@ -132,7 +131,7 @@ class Forgetting(Experiment):
         return StudyRun(f"{factor}/{name}-{seed}", changes, config, seed, contender.trained)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: by task, linear accuracy and precision in every space."""
+        """By task, linear accuracy and precision in every space."""
         sets = probed(self.images)
         if run.trained:
             protocols = {} if self.settings is None else self.settings.protocols
@@ -159,7 +158,7 @@ class Forgetting(Experiment):
         return self.epochs * LONGER.get(factor, 1)
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: linear accuracy, one row per factor destroyed and method."""
+        """Linear accuracy, one row per factor destroyed and method."""
         rows = tuple(
             (
                 factor, method, str(len(results)),

@@ -46,7 +46,6 @@ class Protocols(Experiment):
     )
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         configs = {
             f"{recipe}-cifar10": workplace.configure(
                 f"{recipe}-cifar10",
@@ -63,12 +62,11 @@ class Protocols(Experiment):
         return [StudyRun(RANDOM, {"trained": "no"}, trained=False), *runs]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         link_cifar(workplace, self.images)
         workplace.open("cifar10/test", SIZE)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: the result files of the encoder are beside its result."""
+        """The result files of the encoder are beside its result."""
         encoder = _random_resnet18() if run.name == RANDOM else workplace.encoder(run)
         train, test = (workplace.open(f"cifar10/{part}", SIZE) for part in ("train", "test"))
         data = EvaluationData(train, None, test, SIZE)
@@ -91,7 +89,7 @@ class Protocols(Experiment):
         return measured
 
     def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
-        """See `Experiment.conclude`: the encoders compared, all with the first."""
+        """The encoders compared, all with the first."""
         compared = compare([self._folder(name, workplace) for name in measured])
         (agreement,) = filter(
             None, (each.get("agreement with scikit-learn") for each in measured.values())
@@ -113,7 +111,7 @@ class Protocols(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: top-1, one row an encoder."""
+        """Top-1, one row an encoder."""
         rows = tuple(
             (name, *(f"{each['top1'][protocol]:.1f}" for protocol in PROTOCOLS))
             for name, each in measured.items()

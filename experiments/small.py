@@ -158,7 +158,6 @@ class Small(TableExperiment):
     about: tuple[str, ...] = ABOUT
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         trials = {
             name: [self._run(workplace, name, rate, 0, "validation") for rate in row.rates]
             for name, row in self.rows.items()
@@ -211,19 +210,15 @@ class Small(TableExperiment):
         )  # fmt: skip
 
     def called(self, run: StudyRun) -> str:
-        """See `TableExperiment.called`."""
         return self.rows[run.changes["row"]].title
 
     def images(self, run: StudyRun) -> int:
-        """See `TableExperiment.images`."""
         return self.count
 
     def measures(self, run: StudyRun) -> Any:
-        """See `TableExperiment.measures`."""
         return [PROTOCOLS[run.name.partition("/")[0]], plain(self.settings)]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         link_cifar(workplace, self.count)
         link_cifar(workplace, self.count, LABELLED, flat=False)
         self._sets().prepare(workplace)
@@ -232,7 +227,6 @@ class Small(TableExperiment):
         return DoesItHelp(images=self.count, variants={})
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`."""
         assert run.config is not None
         score = run.name.partition("/")[0]
         probed = probe(
@@ -256,12 +250,11 @@ class Small(TableExperiment):
         }
 
     def diverged(self, run: StudyRun, reason: str) -> Measured:
-        """See `Experiment.diverged`: a rate at which a method cannot be trained is no choice."""
+        """A rate at which a method cannot be trained is no choice."""
         own = {"seed": run.seed, "fingerprint": self.fingerprint(run), "diverged": reason}
         return {**run.changes, **own, "scores": {}, "each": {}}
 
     def grids(self, measured: Mapping[str, Measured]) -> dict[str, Grid]:
-        """See `TableExperiment.grids`."""
         by_row: dict[str, dict[str, list[Measured]]] = {name: {} for name in self.rows}
         for name, result in measured.items():
             if result["row"] in by_row:
@@ -347,7 +340,6 @@ class Small(TableExperiment):
         return Grid(columns, rows)
 
     def notes(self) -> tuple[str, ...]:
-        """See `TableExperiment.notes`."""
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all see "
             "the same views (LooC four of them), and each has the best of as many rates.",

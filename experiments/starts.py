@@ -77,7 +77,7 @@ class Starts(Experiment):
     settings: EvaluationSettings | None = None
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`; all start from one source, which has to be trained before."""
+        """All start from one source, which has to be trained before."""
         source = self._configure(workplace, SOURCE, "mast5_small", workplace.derived(CIFAR))
         runs = [StudyRun(SOURCE, {"set": "cifar10", "start": "random"}, source)]
         for seed in seeds:
@@ -115,14 +115,12 @@ class Starts(Experiment):
         )
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         link_cifar(workplace, self.images)
         for name in (*PARTS.values(), "cifar10/test", "flowers17/val", "flowers17/test",
                      "dtd10/test"):  # fmt: skip
             workplace.open(name, SIZE)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`."""
         assert run.config is not None
         sets = self.sets(workplace, run.name.partition("/")[0])
         probed = probe(workplace.frozen(run), sets, PROTOCOLS, self.settings)
@@ -141,7 +139,7 @@ class Starts(Experiment):
         return DoesItHelp(images=self.images).sets(workplace, score)
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: one row a set and start, by score."""
+        """One row a set and start, by score."""
         groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
         for name, result in measured.items():
             groups[name.partition("/")[0], result["set"], result["start"]].append(result)

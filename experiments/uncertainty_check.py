@@ -84,7 +84,6 @@ class UncertaintyCheck(Experiment):
     images: int = 2000
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [
             StudyRun(
                 f"uncertain-{name}",
@@ -95,13 +94,12 @@ class UncertaintyCheck(Experiment):
         ]
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         link_cifar(workplace, self.trained_on)
         for run, _ in self.runs.values():
             workplace.open(DATA, run.changes["size"])
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: percent of copies above their originals, ties one half."""
+        """Percent of copies above their originals, ties one half."""
         assert run.config is not None
         size = run.config.size
         canvases = workplace.open(DATA, size)
@@ -140,7 +138,7 @@ class UncertaintyCheck(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: a row a kind of damage, a column a run."""
+        """A row a kind of damage, a column a run."""
         results = list(measured.values())
         columns = (
             f"{result.get('by', 'prediction')}: {result['run']['views']}, "

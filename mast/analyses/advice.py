@@ -47,7 +47,6 @@ class Advice(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if not measures_by_task(subject, PROTOCOL):
             return (
                 "No labelled set was probed where operators act: mast advise RUN --data SET, "
@@ -56,21 +55,13 @@ class Advice(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         tasks = measures_by_task(subject, PROTOCOL)
-        names = list(
-            dict.fromkeys(
-                name.removeprefix("change_")
-                for measures in tasks.values()
-                for name in measures
-                if name.startswith("change_")
-            )
-        )
+        measured = dict.fromkeys(name for measures in tasks.values() for name in measures)
+        names = [name[len("change_") :] for name in measured if name.startswith("change_")]
         change_TO3 = np.full((len(tasks), len(names), 3), np.nan)
         for row, measures in enumerate(tasks.values()):
             for column, name in enumerate(names):
-                score = measures.get(f"change_{name}")
-                if score is not None:
+                if score := measures.get(f"change_{name}"):
                     change_TO3[row, column] = score.value, score.low, score.high
         top1 = [measures["top1"] for measures in tasks.values()]
         chance_T = np.array([measures["chance"].value for measures in tasks.values()])
@@ -87,7 +78,7 @@ class Advice(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: the loss of each task by operator; gray where nothing is known."""
+        """The loss of each task by operator; gray where nothing is known."""
         tasks, operators = arrays["tasks"], [figure.words(name) for name in arrays["operators"]]
         drawn = figure.empty(1.9 + 0.34 * len(tasks))
         axis = drawn.subplots()
@@ -118,7 +109,6 @@ class Advice(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         parts, unharmed, unknown = [], [], []
         for row, task in enumerate(arrays["tasks"]):
             needs = [
@@ -150,7 +140,7 @@ class Advice(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: by task, first what was not asked, the greatest loss last."""
+        """By task, first what was not asked, the greatest loss last."""
         rows = [
             (
                 str(task), figure.words(arrays["operators"][at]), float(arrays["change"][row, at]),

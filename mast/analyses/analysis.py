@@ -153,8 +153,6 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where there are no images or the method predicts none.
         scores: What was measured of it.
-        coefficients: Of the objective's terms, as they act (0 where a term does nothing), by the
-            configuration's dotted names; empty for a method without masks.
         trials: Finished runs of its studies.
         beside: Other runs to show beside this one, on the same images.
     """
@@ -172,9 +170,19 @@ class Subject:
     pairs: Callable[[], Pairs] | None = None
     uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
     scores: tuple[Score, ...] = ()
-    coefficients: Mapping[str, float] = field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     beside: tuple[Subject, ...] = ()
+
+
+def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
+    """Why the embeddings of the images cannot be looked at; None where they can."""
+    if subject.images is None or subject.embed is None:
+        return "There are no images to look at: give data."
+    if (count := len(subject.images.names)) < fewest:
+        return f"It needs {fewest} images or more, here are {count}."
+    if not bool(subject.embed(None).isfinite().all()):
+        return "The embedding is not finite: the run diverged."
+    return None
 
 
 def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -41,11 +41,9 @@ class Curves(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         return None if any("loss" in line for line in subject.log) else "Nothing was logged."
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         lines = [line for line in subject.log if "epoch" in line]
         others = {"step", "epoch", "stages", "stage_epochs", "file", "allow_pickle"}  # NumPy's two
         names = sorted({name for line in lines for name in line} - others)
@@ -60,7 +58,7 @@ class Curves(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a panel for each group of metrics that was logged."""
+        """A panel for each group of metrics that was logged."""
         groups = {
             heading: (unit, sorted(name for name in arrays if name.startswith(beginnings)))
             for heading, (unit, beginnings) in PANELS.items()
@@ -76,7 +74,7 @@ class Curves(Analysis):
                 value_T = arrays[name][known]
                 (line,) = axis.plot(
                     arrays["epoch"][known], value_T,
-                    figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)],
+                    figure.line_style(at),
                     color=figure.color(at), label=label,
                     marker="o" if known.sum() < 12 else None, markersize=3,
                 )  # fmt: skip
@@ -93,7 +91,6 @@ class Curves(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         loss_T = arrays["loss"][np.isfinite(arrays["loss"])]
         if len(loss_T) == 0:
             return "The loss was never finite: the run diverged."

@@ -10,6 +10,7 @@ import functools
 import io
 import os
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
@@ -112,6 +113,11 @@ def color(index: int) -> str:
     return COLORS[index % len(COLORS)]
 
 
+def line_style(index: int) -> str:
+    """The style of a line with a number, which changes where the colours repeat."""
+    return STYLES[index // len(COLORS) % len(STYLES)]
+
+
 def palette(count: int) -> tuple[str, ...]:
     """Colours for a number of classes: the eight colours, lighter and darker ones, or a scale."""
     from matplotlib import colormaps
@@ -180,6 +186,7 @@ def curve(
     style: str = "-",
     width: float = 1.5,
     legend_label: str | None = None,
+    margin_S: np.ndarray | None = None,
 ) -> None:
     """A line whose points have their values as tips.
 
@@ -192,12 +199,34 @@ def curve(
         style: Of the line.
         width: Of the line in points.
         legend_label: Label in the legend, if it has one.
+        margin_S: Half of the width of a band around it, if it has one.
     """
     axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=legend_label)
     for x, y in zip(x_S, y_S, strict=True):
         if np.isfinite(y):
             (point,) = axis.plot([x], [y], "o", color=ink, markersize=2 + width)
             tip(point, f"{label}: {y:.3g} at {x:g}")
+    if margin_S is not None:
+        ends = y_S - margin_S, y_S + margin_S
+        axis.fill_between(x_S, *ends, color=ink, alpha=0.15, linewidth=0)
+
+
+def bars(
+    axis: Any,
+    names: Sequence[str],
+    value_K: np.ndarray,
+    error: Any,
+    inks: Sequence[str],
+    tips: Sequence[str],
+) -> None:
+    """Horizontal bars with their intervals; one whose length is not finite is left out."""
+    for at in np.flatnonzero(np.isfinite(value_K)).tolist():
+        (bar,) = axis.barh(at, value_K[at], color=inks[at], height=0.7)
+        tip(bar, tips[at])
+    axis.errorbar(
+        value_K, range(len(names)), xerr=error, fmt="none", ecolor="black", elinewidth=1, capsize=2
+    )
+    axis.set_yticks(range(len(names)), names)
 
 
 def legend(figure: Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
@@ -349,7 +378,7 @@ def views_grid(
         texts = ("image", *captions[row])
         for axis, image_CHW, text in zip(axes[row], images, texts, strict=True):
             axis.imshow(image_CHW.float().permute(1, 2, 0).numpy(), interpolation="nearest")
-            axis.set_title(_wrap(text), fontsize=8)
+            axis.set_title(textwrap.fill(text, 38), fontsize=8)
             axis.set_axis_off()
     write_atomically(
         path,
@@ -364,9 +393,3 @@ def is_views_grid(path: Path) -> bool:
             return OF_VIEWS.items() <= image.info.items()
     except Exception:  # Pillow raises OSError, SyntaxError, ValueError, DecompressionBombError, …
         return False
-
-
-def _wrap(text: str, width: int = 38) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width))

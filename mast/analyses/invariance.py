@@ -50,7 +50,6 @@ class Invariance(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.embed is None:
             return "There are no images to look at: give data."
         if subject.mask_DK is None:
@@ -60,7 +59,6 @@ class Invariance(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.mask_DK is not None
         names = _graded(subject)
         whole_D1 = torch.ones(len(subject.mask_DK), 1)
@@ -91,7 +89,7 @@ class Invariance(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: above each operator's own subspace, below it all subspaces."""
+        """Above each operator's own subspace, below it all subspaces."""
         operators, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
         columns = min(3, len(operators))
         blocks = -(-len(operators) // columns)
@@ -136,12 +134,8 @@ class Invariance(Analysis):
             # In the legend each operator's own subspace has the name and colour that it has below.
             in_legend = None if label == "its own subspace" else label
             figure.curve(
-                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, legend_label=in_legend
+                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S
             )
-            axis.fill_between(
-                arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
-                color=ink, alpha=0.2, linewidth=0,
-            )  # fmt: skip
         axis.set_title(figure.words(arrays["operators"][row]))
 
     def _specialise(self, axis: Any, arrays: Arrays, row: int) -> None:
@@ -149,14 +143,12 @@ class Invariance(Analysis):
         for at, subspace in enumerate(arrays["subspaces"][:-1]):
             width = 2.5 if subspace == arrays["operators"][row] else 1.0
             label = figure.words(subspace)
-            style = figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)]
-            mean_S = arrays["similarity"][row, at]
             figure.curve(
-                axis, arrays["magnitudes"], mean_S, label, figure.color(at), style, width, label
-            )
+                axis, arrays["magnitudes"], arrays["similarity"][row, at], label,
+                figure.color(at), figure.line_style(at), width, label,
+            )  # fmt: skip
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         subspaces = list(arrays["subspaces"])
         strongest_OX = arrays["similarity"][:, :, -1]
         changed_O = strongest_OX.min(axis=1) <= UNSEEN
@@ -183,7 +175,7 @@ class Invariance(Analysis):
         return text
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the cosines at the strongest magnitude."""
+        """The cosines at the strongest magnitude."""
         names = [*arrays["subspaces"], *arrays["beside"]]
         cosine_OX = np.concatenate(
             [arrays["similarity"][:, :, -1], arrays["similarity_beside"][:, :, -1].T], axis=1

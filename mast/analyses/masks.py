@@ -39,7 +39,6 @@ class Masks(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not bool(subject.mask_DK.isfinite().all()):
@@ -47,12 +46,11 @@ class Masks(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.mask_DK is not None
         mask_KD = subject.mask_DK.detach().cpu().double().numpy().T
         energy_KD = mask_KD**2 / np.maximum((mask_KD**2).sum(axis=1, keepdims=True), 1e-12)
         claim_KD = energy_KD / np.maximum(energy_KD.sum(axis=0), 1e-12)
-        correlation_KK = cosines(mask_KD)
+        correlation_KK = _cosines(mask_KD)
         linkage, order_K = _cluster(correlation_KK)
         holder_D = claim_KD.argmax(axis=0)
         return {
@@ -67,7 +65,7 @@ class Masks(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: the mask matrix, below it the dendrogram beside the correlation."""
+        """The mask matrix, below it the dendrogram beside the correlation."""
         operators = [figure.words(name) for name in arrays["operators"]]
         count = len(operators)
         heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
@@ -88,7 +86,13 @@ class Masks(Analysis):
         above.colorbar(image, ax=axis, label="mask")
         tree, matrix = below.subplots(1, 2, width_ratios=(1, 3))
         if count > 1:
-            _dendrogram(tree, arrays["linkage"])
+            from scipy.cluster.hierarchy import dendrogram
+
+            dendrogram(
+                arrays["linkage"], ax=tree, orientation="left", no_labels=True,
+                link_color_func=lambda _: figure.GRAY,
+            )  # fmt: skip
+            tree.invert_yaxis()
         tree.set_axis_off()
         order_K = arrays["order"]
         ordered_KK = arrays["correlation"][np.ix_(order_K, order_K)]
@@ -108,7 +112,6 @@ class Masks(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         live_K = (arrays["masks"] != 0).sum(axis=1) > 0
         names = [figure.words(name) for name in arrays["operators"]]
         live = [name for name, is_live in zip(names, live_K, strict=True) if is_live]
@@ -129,13 +132,13 @@ class Masks(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`; a mask that is all zero uses no dimension and has no cosine."""
+        """A mask that is all zero uses no dimension and has no cosine."""
         energy_KD = arrays["masks"].astype(float) ** 2
         live_K = energy_KD.sum(axis=1) > 0
         squared_K = np.where(live_K, (energy_KD**2).sum(axis=1), 1)
         used_K = energy_KD.sum(axis=1) ** 2 / squared_K / energy_KD.shape[1]
         mean_K = np.full(len(live_K), np.nan)
-        mean_K[live_K] = mean_cosine_to_others(arrays["correlation"][np.ix_(live_K, live_K)])
+        mean_K[live_K] = _mean_cosine_to_others(arrays["correlation"][np.ix_(live_K, live_K)])
         own_K = np.where(live_K, arrays["own_share"], np.nan)
         rows = tuple(
             (figure.words(name), 100 * own, 100 * (1 - own), 100 * used, mean)
@@ -178,7 +181,7 @@ def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> s
     pairs = [(row, column) for row in range(len(names)) for column in range(row)]
     closest = max(pairs, key=lambda pair: correlation_KK[pair])
     alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
-    mean_K = mean_cosine_to_others(correlation_KK)
+    mean_K = _mean_cosine_to_others(correlation_KK)
     newest = int(mean_K.argmin())
     if len(names) == 2:
         text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
@@ -205,36 +208,16 @@ def _and(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def dead_masks(subject: Subject) -> list[str]:
-    """The operators whose mask is all zero."""
-    assert subject.mask_DK is not None
-    live_K = subject.mask_DK.any(dim=0).tolist()
-    return [name for name, live in zip(subject.operators, live_K, strict=True) if not live]
-
-
-def cosines(mask_KD: np.ndarray) -> np.ndarray:
+def _cosines(mask_KD: np.ndarray) -> np.ndarray:
     """Cosine of every two masks, (K, K), from 0 to 1; 0 where one is all zero."""
     unit_KD = mask_KD / np.maximum(np.linalg.norm(mask_KD, axis=1, keepdims=True), 1e-12)
     return np.clip(unit_KD @ unit_KD.T, 0, 1)
 
 
-def mean_cosine_to_others(correlation_KK: np.ndarray) -> np.ndarray:
+def _mean_cosine_to_others(correlation_KK: np.ndarray) -> np.ndarray:
     """Mean of each mask's cosines with the others, (K,); 0 for a mask that is alone."""
     total_K = correlation_KK.sum(axis=1) - np.diag(correlation_KK)
     return np.asarray(total_K / max(len(correlation_KK) - 1, 1))
-
-
-def _dendrogram(axis: Any, linkage: np.ndarray) -> None:
-    from scipy.cluster.hierarchy import dendrogram
-
-    dendrogram(
-        linkage,
-        ax=axis,
-        orientation="left",
-        no_labels=True,
-        link_color_func=lambda _: figure.GRAY,
-    )
-    axis.invert_yaxis()
 
 
 def _cluster(correlation_KK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject, lacking_images
 from mast.analyses.interval import mean_and_margin
 from mast.analyses.spaces import spaces_of
 from mast.data import groups_of
@@ -53,17 +53,9 @@ class Neighbours(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        if subject.embed is None or subject.images is None:
-            return "There are no images to look at: give data."
-        if len(subject.images.names) < FEWEST:
-            return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if not bool(subject.embed(None).isfinite().all()):
-            return "The embedding is not finite: the run diverged."
-        return None
+        return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.embed is not None
         assert subject.images is not None
         images, whole_ND = subject.images, subject.embed(None).float()
@@ -107,7 +99,7 @@ class Neighbours(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: one row a space, the query first."""
+        """One row a space, the query first."""
         spaces, query = arrays["spaces"], arrays["queries"][0]
         columns = 1 + arrays["nearest"].shape[2]
         drawn, axes = figure.panels(len(spaces) * columns, columns, 1.25)
@@ -122,7 +114,6 @@ class Neighbours(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         count = len(arrays["pictures"])
         nearest = min(COUNTED, count - 1)
         shown = (
@@ -153,7 +144,7 @@ class Neighbours(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: neighbours in the whole embedding, what they share in each."""
+        """Neighbours in the whole embedding, what they share in each."""
         tasks = [str(task) for task in arrays["tasks"]]
         galleries = (_gallery(arrays),)
         if not tasks:
@@ -174,8 +165,7 @@ def _gallery(arrays: Arrays) -> Gallery:
     found_QJ = arrays["nearest"][:, whole]
     at_QJ = np.column_stack([arrays["queries"], found_QJ])
     names = ["query", *(f"nearest {rank}" for rank in range(1, at_QJ.shape[1]))] * len(at_QJ)
-    # Files of earlier versions have no labels.
-    if len(arrays["tasks"]) and "labels" in arrays:
+    if len(arrays["tasks"]):
         labels = arrays["labels"][0, at_QJ.ravel()]
         names = [
             f"query: {label}" if name == "query" else str(label)

@@ -43,7 +43,6 @@ class Predictions(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not _tasks(subject):
@@ -54,7 +53,6 @@ class Predictions(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         tasks = _tasks(subject)
         arrays: Arrays = {
             "tasks": np.array(list(tasks)),
@@ -74,32 +72,26 @@ class Predictions(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: bars of each task."""
+        """Bars of each task."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
         for task, axis in enumerate(axes):
             value_K = arrays["prediction"][task]
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
-            for at, name in enumerate(names):
-                (bar,) = axis.barh(at, value_K[at], color=figure.color(at), height=0.7)
-                verdict = _verdict(arrays, task, at)
-                figure.tip(
-                    bar,
-                    f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], {verdict}",
-                )
-            axis.errorbar(
-                value_K, range(len(names)), xerr=[value_K - low_K, high_K - value_K], fmt="none",
-                ecolor="black", elinewidth=1, capsize=2,
-            )  # fmt: skip
+            tips = [
+                f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], "
+                f"{_verdict(arrays, task, at)}"
+                for at, name in enumerate(names)
+            ]
+            error = [value_K - low_K, high_K - value_K]
+            figure.bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
             axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
-            axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
             axis.set_xlabel("probability of the true class (%), dotted: mean")
         axes[0].invert_yaxis()
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = []
@@ -118,7 +110,7 @@ class Predictions(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: task by task, the subspace that keeps most first."""
+        """Task by task, the subspace that keeps most first."""
         rows = [
             (
                 str(title), figure.words(arrays["operators"][at]),

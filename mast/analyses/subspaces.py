@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
 from mast.measure.threads import one_thread
 
 if TYPE_CHECKING:
@@ -51,17 +51,9 @@ class Subspaces(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        if subject.embed is None or subject.images is None:
-            return "There are no images to look at: give data."
-        if len(subject.images.names) < FEWEST:
-            return f"A map needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if not bool(subject.embed(None).isfinite().all()):
-            return "The embedding is not finite: the run diverged."
-        return None
+        return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.embed is not None
         assert subject.images is not None
         images, whole_ND = subject.images, subject.embed(None)
@@ -89,7 +81,7 @@ class Subspaces(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a map a subspace, coloured by the task that the embedding knows."""
+        """A map a subspace, coloured by the task that the embedding knows."""
         drawn, axes = figure.panels(len(arrays["subspaces"]), 3, 2.6)
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
@@ -110,7 +102,6 @@ class Subspaces(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         count = arrays["points"].shape[1]
         text = f"t-SNE of {count} images"
         nearest = min(NEIGHBOURS, count - 1)
@@ -145,7 +136,7 @@ class Subspaces(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the map, and the agreement of neighbours as a table."""
+        """The map, and the agreement of neighbours as a table."""
         tasks = [str(task) for task in arrays["tasks"]]
         best = _best_task(arrays)
         first = sorted(range(len(tasks)), key=lambda at: at != best)  # what the figure shows

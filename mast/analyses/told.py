@@ -1,19 +1,19 @@
 """How much of what an operator did can be told from two views, in each space that a run has.
 
-P pairs of views, Q of them fitted, N images, D dimensions of a space, F features, T numbers of an
+P pairs of views, N images, D dimensions of a space, F features, T numbers of an
 operator, U patterns of what is asked, O operators, S spaces, M thirds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, lacking_images
 from mast.analyses.interval import mean_and_margin, with_margin
 from mast.analyses.spaces import spaces_of
 from mast.core.errors import UserError
@@ -62,19 +62,11 @@ class Told(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        if subject.images is None or subject.embed is None:
-            return "There are no images to look at: give data."
-        if subject.pairs is None:
+        if subject.images is not None and subject.pairs is None:
             return "It compares two views of an image: this run has another number of views."
-        if len(subject.images.names) < FEWEST:
-            return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if not bool(subject.embed(None).isfinite().all()):
-            return "The embedding is not finite: the run diverged."
-        return None
+        return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.pairs is not None
         pairs = subject.pairs()
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
@@ -113,7 +105,7 @@ class Told(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: what is told; below, by the size of the change."""
+        """What is told; below, by the size of the change."""
         operators = [figure.words(str(name)) for name in arrays["operators"]]
         graded = [
             row for row in range(len(operators)) if np.isfinite(arrays["direction"][row]).any()
@@ -155,7 +147,7 @@ class Told(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`: of each block its own operators, then the others."""
+        """Of each block its own operators, then the others."""
         told_OS, block_O = arrays["told"], arrays["block"]
         names = [figure.words(str(name)) for name in arrays["operators"]]
         asked_O: np.ndarray = np.isfinite(told_OS[:, 0])
@@ -185,7 +177,7 @@ class Told(Analysis):
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: what each space tells of each operator."""
+        """What each space tells of each operator."""
         titles = [
             f"{space} ({width})"
             for space, width in zip(arrays["spaces"], arrays["widths"], strict=True)
@@ -271,6 +263,10 @@ def _predicted(
     features: Sequence[np.ndarray], score_PT: np.ndarray, image_P: np.ndarray
 ) -> np.ndarray:
     """Of every pair by a regression of the other half of the images; the mean where none fits."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     predicted_PT = np.zeros_like(score_PT)
     # Numbers that are asked of the same pairs are learned together.
     patterns_PU, pattern_U = np.unique(~np.isnan(score_PT), axis=1, return_inverse=True)
@@ -279,17 +275,10 @@ def _predicted(
         for half, feature_PF in enumerate(features):
             fit_P, rest_P = asked_P & (image_P % 2 == half), image_P % 2 != half
             if fit_P.sum() > 1:
-                predict = _regression(feature_PF[fit_P], score_PT[np.ix_(fit_P, of_T)])
-                predicted_PT[np.ix_(rest_P, of_T)] = predict(feature_PF[rest_P])
+                penalties = RidgeCV([share * int(fit_P.sum()) for share in PENALTIES])
+                ridge = make_pipeline(StandardScaler(), penalties)  # validated by leave-one-out
+                ridge.fit(feature_PF[fit_P], score_PT[np.ix_(fit_P, of_T)])
+                predicted_PT[np.ix_(rest_P, of_T)] = ridge.predict(feature_PF[rest_P]).reshape(
+                    -1, len(of_T)
+                )
     return predicted_PT
-
-
-def _regression(feature_QF: np.ndarray, score_QT: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A ridge regression over standardised features, its penalty by leave-one-out validation."""
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    penalties = [share * len(feature_QF) for share in PENALTIES]
-    fitted = make_pipeline(StandardScaler(), RidgeCV(penalties)).fit(feature_QF, score_QT)
-    return lambda feature_PF: fitted.predict(feature_PF).reshape(len(feature_PF), -1)

@@ -55,7 +55,6 @@ class Uncertainty(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
         if subject.images is None:
             return "There are no images to look at: give data."
         if subject.uncertainty is None:
@@ -68,7 +67,6 @@ class Uncertainty(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         assert subject.uncertainty is not None
         assert subject.images is not None
         images = subject.images
@@ -102,22 +100,17 @@ class Uncertainty(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: against magnitude, against accuracy, and the extreme images."""
+        """Against magnitude, against accuracy, and the extreme images."""
         known = np.isfinite(arrays["class_accuracy"])
         drawn = figure.empty(5.9)
         parts: Any = drawn.subfigures(2, 1, height_ratios=(3, 2.4))
         above, below = parts
         strength, classes = above.subplots(1, 2)
         for at, name in enumerate(arrays["operators"]):
-            style = figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)]
             label = figure.words(name)
-            mean_S, margin_S = arrays["score_changed"][at], arrays["margin_changed"][at]
             figure.curve(
-                strength, arrays["magnitudes"], mean_S, label, figure.color(at), style, 1.5, label
-            )
-            strength.fill_between(
-                arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
-                color=figure.color(at), alpha=0.15, linewidth=0,
+                strength, arrays["magnitudes"], arrays["score_changed"][at], label,
+                figure.color(at), figure.line_style(at), 1.5, label, arrays["margin_changed"][at],
             )  # fmt: skip
         strength.set_xlabel("magnitude of the operator")
         strength.set_ylabel("mean uncertainty, 0 to 1")
@@ -162,7 +155,6 @@ class Uncertainty(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         if np.ptp(arrays["trace"]) == 0:
             return "The predicted uncertainty is the same for every image: it says nothing."
         correlations = [
@@ -194,7 +186,7 @@ class Uncertainty(Analysis):
         return text.strip() or "None of the operators has a magnitude; see the images."
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: galleries of the extremes, correlations and classes."""
+        """Galleries of the extremes, correlations and classes."""
         order_N = arrays["score"].argsort(kind="stable")
         galleries = tuple(
             Gallery(
@@ -274,11 +266,9 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
 
 def _error_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
     """Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half."""
-    from scipy.stats import rankdata
+    from scipy.stats import mannwhitneyu
 
     wrong, right = score_N[hit_N == 0], score_N[hit_N == 1]
     if len(wrong) == 0 or len(right) == 0:
         return float("nan")
-    rank_N = rankdata(np.concatenate([wrong, right]))
-    above = rank_N[: len(wrong)].sum() - len(wrong) * (len(wrong) + 1) / 2
-    return float(100 * above / (len(wrong) * len(right)))
+    return float(100 * mannwhitneyu(wrong, right).statistic / (len(wrong) * len(right)))

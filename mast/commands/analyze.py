@@ -75,7 +75,7 @@ def analyze(
             Without any, the analyses that need none are made.
         analyses: Which: curves, masks, subspaces, neighbours, told, invariance, advice,
             predictions, uncertainty; and the studies of which runs are finished: leave_one_out,
-            growth, sensitivity, epochs.
+            epochs.
         beside: Other run folders to show beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,

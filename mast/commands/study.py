@@ -17,7 +17,7 @@ from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
 from mast.protocols.run import protocol_class
-from mast.runs.scores import LabelledSet, labelled, unmeasured
+from mast.runs.scores import labelled, unmeasured
 from mast.runs.subject import subject_of
 from mast.studies import STUDIES
 from mast.studies.engine import (
@@ -78,10 +78,10 @@ def study(
 ) -> StudyResult:
     """Retrain variants of a run to answer a question, and measure them.
 
-    Studies are leave_one_out, growth, sensitivity and epochs. All variants have the run's encoder,
-    optimizer, data, batch size and number of epochs, and so see as many images, but for what the
-    study varies; the run itself is trained again as `base`, with each seed. They are in
-    `studies/<trial>-seed<k>` of the run folder; studies share the runs that they have in common.
+    Studies are leave_one_out and epochs. All variants have the run's encoder, optimizer, data,
+    batch size and number of epochs, and so see as many images, but for what the study varies; the
+    run itself is trained again as `base`, with each seed. They are in `studies/<trial>-seed<k>` of
+    the run folder; studies share the runs that they have in common.
 
     The same command continues a run that was killed and leaves finished ones alone.
 
@@ -123,7 +123,10 @@ def study(
     runs = vary(change(config, operational), plan, chosen, folder.studies)
 
     def state(run: StudyRun) -> str:
-        return _state(run, target_set, measures)
+        if not run.folder.config.is_file():
+            return TO_DO
+        missing = unmeasured(run.folder, target_set, run.seed, measures)
+        return FINISHED if run.folder.encoder.is_file() and not missing else BEGUN
 
     def work(run: StudyRun) -> None:
         assert run.config is not None
@@ -148,10 +151,3 @@ def seeds_of(seeds: Sequence[int] | int) -> list[int]:
     if not chosen or min(chosen) < 0:
         raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
     return chosen
-
-
-def _state(run: StudyRun, target_set: LabelledSet, protocols: Sequence[str]) -> str:
-    if not run.folder.config.is_file():
-        return TO_DO
-    missing = unmeasured(run.folder, target_set, run.seed, protocols)
-    return FINISHED if run.folder.encoder.is_file() and not missing else BEGUN

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 from mast.core.errors import UserError
 from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
-from mast.methods.base import ENCODER, Given, Images, Method, MethodConfig, Subspaces, Vital
+from mast.methods.base import ENCODER, Given, Images, Method, MethodConfig
 from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.clsa import CLSA, CLSAConfig
+from mast.methods.collapse import collapse_checks
 from mast.methods.dino import DINO, DINOConfig
 from mast.methods.infomin import InfoMin, InfoMinConfig
 from mast.methods.looc import LooC, LooCConfig
@@ -119,7 +120,6 @@ __all__ = [
     "SimSiam",
     "SimSiamConfig",
     "StepNeeds",
-    "Subspaces",
     "Supervised",
     "SupervisedConfig",
     "SwAV",
@@ -128,7 +128,7 @@ __all__ = [
     "VICRegConfig",
     "VISimSiam",
     "VISimSiamConfig",
-    "Vital",
+    "collapse_checks",
     "method_of",
     "predicts_uncertainty",
     "save_embedding",

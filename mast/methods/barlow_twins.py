@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import redundancy
-from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.base import ABOVE_ZERO, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -22,25 +22,14 @@ class BarlowTwinsConfig(PairConfig):
             had it first, does to biases what it does today with a rate of their own.
     """
 
+    limits = limited(redundancy_weight=ABOVE_ZERO, scale=ABOVE_ZERO)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
     redundancy_weight: float = 0.0051
     scale: float = 0.024
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "redundancy_weight", "scale")
-
 
 class BarlowTwins(PairMethod):
-    """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021).
-
-    Args:
-        config: Weights and sizes.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021)."""
 
     config: BarlowTwinsConfig
 
@@ -53,7 +42,7 @@ class BarlowTwins(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; "invariance" and "redundancy"."""
+        """The terms "invariance" and "redundancy"."""
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
         parts, config = redundancy(first_BD, second_BD), self.config
         terms = {

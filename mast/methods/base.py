@@ -4,12 +4,12 @@ All state is parameters or buffers, so that resuming is `load_state_dict`: a fro
 parameters that require no gradient, a queue is a buffer.
 
 Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
-units of a head.
+units of a head. Progress is the share of the run that is done, from 0 to 1.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from mast.augment import Preset, Views
 from mast.core.errors import UserError
 from mast.core.transfer import packed, to_device, unpacked
+from mast.methods.collapse import collapse_warnings
 from mast.models import Encoder, Encoding
 
 Images = tuple[Tensor, ...]  # of every view, images_BCHW
@@ -30,7 +31,34 @@ TWO: ViewCount = (2, 2)
 TWO_OR_MORE: ViewCount = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
-COLLAPSED = 0.1  # a spread below this
+
+
+class Limit(NamedTuple):
+    """What a number may be, in words and as a test that NaN fails."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+ABOVE_ZERO = Limit("above 0 and finite", lambda value: 0 < value < math.inf)
+NOT_NEGATIVE = Limit("0 or more and finite", lambda value: 0 <= value < math.inf)
+SHARE = Limit("in [0, 1]", lambda value: 0 <= value <= 1)
+PART = Limit("in (0, 1)", lambda value: 0 < value < 1)
+
+
+def at_least(least: int) -> Limit:
+    """A number that may be as large as one likes."""
+    return Limit(f"{least} or more", lambda value: value >= least)
+
+
+def bounded(least: int) -> Limit:
+    """A number of layers or rounds, of which a model or a step has so many at most."""
+    return Limit(f"{least} to 1000", lambda value: least <= value <= 1000)
+
+
+def limited(**limits: Limit) -> Mapping[str, Limit]:
+    """Limits of fields, by name."""
+    return MappingProxyType(limits)
 
 
 @dataclass
@@ -39,9 +67,11 @@ class MethodConfig:
 
     Attributes:
         takes: From how many views of an image the method learns.
+        limits: What the fields of this class may be; a base class has its own.
     """
 
     takes: ClassVar[ViewCount] = (1, math.inf)
+    limits: ClassVar[Mapping[str, Limit]] = limited()
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""
@@ -51,103 +81,19 @@ class MethodConfig:
         """This configuration with what a mode decides left to the mode; itself without modes."""
         return self
 
-    def check(self) -> None:  # most have nothing to check
-        """Refuse values that cannot be.
-
-        Raises:
-            UserError: Naming the field, what it is and what it may be.
-        """
+    def check(self) -> None:
+        """Refuse values that cannot be."""
+        for owner in reversed(type(self).__mro__):
+            for name, limit in vars(owner).get("limits", {}).items():
+                if not limit.holds(value := getattr(self, name)):
+                    raise UserError(f"objective.{name} must be {limit.words}, got {value}")
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
-        """Refuse views from which the method cannot learn, of the number that it takes.
-
-        Raises:
-            UserError: Saying what they lack.
-        """
+        """Refuse views from which the method cannot learn, of the number that it takes."""
 
     def sides(self, sizes: Sequence[int]) -> set[int]:
-        """Of the images that the encoder sees, in pixels.
-
-        Args:
-            sizes: Those of the views.
-        """
+        """Sides of the images that the encoder sees, in pixels, from those of the views."""
         return set(sizes)
-
-    def coefficients(self) -> dict[str, float]:
-        """Weights of the objective's terms as they act (0 where one does nothing).
-
-        Returns:
-            By the field's dotted name in a run's configuration; empty where none is worth varying.
-        """
-        return {}
-
-
-def check_above_zero(config: MethodConfig, *names: str) -> None:
-    """Refuse values of an objective that are not above 0 and finite.
-
-    Raises:
-        UserError: Naming the field and what it is.
-    """
-    for name in names:
-        if not 0 < (value := getattr(config, name)) < math.inf:
-            raise UserError(f"objective.{name} must be above 0 and finite, got {value}")
-
-
-def check_shares(config: MethodConfig, *names: str) -> None:
-    """Refuse values of an objective that are not in [0, 1].
-
-    Raises:
-        UserError: Naming the field and what it is.
-    """
-    for name in names:
-        if not 0 <= (value := getattr(config, name)) <= 1:
-            raise UserError(f"objective.{name} must be in [0, 1], got {value}")
-
-
-def check_at_least(config: MethodConfig, **least: int) -> None:
-    """Refuse numbers of an objective that are too small.
-
-    Raises:
-        UserError: Naming the field, the least that it may be and what it is.
-    """
-    for name, bound in least.items():
-        if (value := getattr(config, name)) < bound:
-            raise UserError(f"objective.{name} must be {bound} or more, got {value}")
-
-
-def check_at_most(config: MethodConfig, **most: int) -> None:
-    """Refuse numbers of layers or rounds of an objective that would never be built or done.
-
-    Raises:
-        UserError: Naming the field, the most that it may be and what it is.
-    """
-    for name, bound in most.items():
-        if (value := getattr(config, name)) > bound:
-            raise UserError(f"objective.{name} must be {bound} or less, got {value}")
-
-
-class Subspaces(NamedTuple):
-    """The masked subspaces of an embedding.
-
-    Attributes:
-        operators: Names of the K operators, one a mask.
-        mask_DK: The masks as the distance uses them.
-    """
-
-    operators: tuple[str, ...]
-    mask_DK: Tensor
-
-
-class Vital(NamedTuple):
-    """What the log says of one thing that can collapse.
-
-    Attributes:
-        evidence: The number, in words that continue a list; empty where there is none to quote.
-        sign: A sentence that names the collapse; None where it did not happen.
-    """
-
-    evidence: str
-    sign: str | None
 
 
 class Method(nn.Module, ABC):
@@ -191,34 +137,17 @@ class Method(nn.Module, ABC):
 
     # --------------------------------------------------------------------------- training
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Compute the loss of one batch; what the host says goes to the device in one copy.
-
-        Args:
-            views: Of this process's images.
-            progress: Share of the run that is done, in [0, 1).
-
-        Returns:
-            As `step`.
-        """
+        """As `step`, of views of this process's images; host inputs are copied at once."""
         row_N, layout = packed(self.given(views, progress))
         given = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
         return self.step(views.images, given, self.phase(progress))
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """What `step` takes from the host beside the images, on the CPU: of the same shapes ever.
-
-        Args:
-            views: Of this process's images.
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What `step` takes from the host beside the images, on the CPU, always of one shape."""
         return {}
 
     def phase(self, progress: float) -> Hashable:
-        """What of the run `step` depends on beside its tensors; it changes a few times in a run.
-
-        Args:
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What of the run `step` depends on beside its tensors; it changes a few times in a run."""
         return None
 
     @abstractmethod
@@ -239,22 +168,14 @@ class Method(nn.Module, ABC):
         """
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """What the next step leaves as it is: no gradient, no moments, no weight decay.
-
-        Args:
-            progress: Share of the run that is done, in [0, 1).
-        """
+        """What the next step leaves as it is: no gradient, no moments, no weight decay."""
         return ()
 
     def begin(self) -> None:
         """Called once before the first step of a run, when the encoder has its first weights."""
 
     def after_step(self, progress: float) -> None:
-        """Called after every optimizer step: projections, moving averages.
-
-        Args:
-            progress: Share of the run that is done with the step, in (0, 1].
-        """
+        """Called after every optimizer step: projections, moving averages."""
 
     def parameter_groups(self, shares: Mapping[str, float] = ONE_RATE) -> list[dict[str, Any]]:
         """What is trained, in groups named "weights", "vectors" (biases, norms) and "gates".
@@ -290,7 +211,7 @@ class Method(nn.Module, ABC):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """See `nn.Module.train`; an encoder that is frozen stays in evaluation mode."""
+        """An encoder that is frozen stays in evaluation mode."""
         super().train(mode)
         if self._frozen:
             for module in self.modules():  # a teacher's, too
@@ -321,15 +242,7 @@ class Method(nn.Module, ABC):
         Args:
             metrics: What was logged of a step, and "progress", the share of the run that is done.
         """
-        yield from ()
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """What the last values of the log show of a collapse of this method.
-
-        Losses and the representation's effective rank are looked at for every method.
-        """
-        yield from ()
+        yield from collapse_warnings(metrics)
 
     # ------------------------------------------------------------------ what it learned
     @property
@@ -341,8 +254,8 @@ class Method(nn.Module, ABC):
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
 
-    def subspaces(self) -> Subspaces | None:
-        """The masked subspaces of the embedding; None without masks."""
+    def subspaces(self) -> Tensor | None:
+        """The masks of the K operators as the distance uses them, mask_DK; None without masks."""
         return None
 
     def ensemble(self, images_BCHW: Tensor) -> Tensor | None:
@@ -350,11 +263,11 @@ class Method(nn.Module, ABC):
 
         By default the parts are the K masked embeddings, (B, K D).
         """
-        subspaces = self.subspaces()
-        if subspaces is None:
+        mask_DK = self.subspaces()
+        if mask_DK is None:
             return None
         embedding_BD = self.embed(images_BCHW).float()
-        return torch.cat([embedding_BD * mask_D for mask_D in subspaces.mask_DK.unbind(1)], dim=1)
+        return torch.cat([embedding_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
 
     def readings(self) -> dict[str, Tensor]:
         """By operator that a head tells from the representation, what this head reads of it.
@@ -406,58 +319,3 @@ def spread(embedding_BD: Tensor) -> Tensor:
     """
     unit_BD = F.normalize(embedding_BD.detach(), dim=1)
     return unit_BD.std(dim=0).mean() * unit_BD.shape[1] ** 0.5
-
-
-class DirectionalMethod(Method):
-    """A method in whose loss embeddings have unit length; it logs their `spread`."""
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way."""
-        value = metrics.get("stat/spread", 1.0)
-        if value < COLLAPSED:
-            yield (
-                f"collapse: the embeddings of all images point the same way, their spread is "
-                f"{value:.3f} (1 for directions at random). Lower the rate or, where there is a "
-                "teacher, raise its momentum."
-            )
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        value = metrics.get("stat/spread")
-        if value is None:
-            return
-        if not math.isfinite(value):
-            yield Vital("", "The embedding is not finite.")
-            return
-        yield Vital(
-            f"the embedding's spread is {value:.2f} (1 for directions at random, 0 is a collapse)",
-            "The embedding collapsed." if value < COLLAPSED else None,
-        )
-
-
-def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:
-    """The warning that all methods with a variance term share."""
-    deviation = metrics.get("stat/embedding_std", 1.0)
-    if deviation < 0.3:
-        yield (
-            f"variance collapse: the embedding's mean standard deviation is {deviation:.2f} "
-            "(the variance term wants 1). The views are pulled together harder than the "
-            "variance term pushes apart; lower the weights of the invariance terms or raise "
-            "the variance weight."
-        )
-
-
-def embedding_vital(metrics: Mapping[str, float]) -> Iterator[Vital]:
-    """The vital that all methods with a variance term share."""
-    deviation = metrics.get("stat/embedding_std")
-    if deviation is None:
-        return
-    if not math.isfinite(deviation):
-        yield Vital("", "The embedding is not finite.")
-        return
-    collapsed = any(variance_collapse(metrics))
-    yield Vital(
-        f"the embedding's standard deviation is {deviation:.2f} (0 is a collapse)",
-        "The embedding collapsed." if collapsed else None,
-    )

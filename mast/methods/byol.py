@@ -21,14 +21,7 @@ class BYOLConfig(TaughtConfig, PairConfig):
 
 
 class BYOL(TaughtMethod, PairMethod):
-    """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020).
-
-    Args:
-        config: Sizes and momentum.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020)."""
 
     config: BYOLConfig
 
@@ -43,7 +36,7 @@ class BYOL(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "distance", of unit vectors (Eq. 2 and 3)."""
+        """One term, "distance", of unit vectors (Eq. 2 and 3)."""
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
         target_BD, other_BD = (self.teacher(images_BCHW) for images_BCHW in images)
         cosines = negative_cosine(first_BD, other_BD) + negative_cosine(second_BD, target_BD)

@@ -16,14 +16,7 @@ from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
@@ -41,20 +34,14 @@ class CLSAConfig(TaughtConfig, ProjectedConfig):
         strong_weight: Weight of what the strong view is told, beside the contrast.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, strong_weight=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
     strong_weight: float = 1.0
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature", "strong_weight")
-        check_at_least(self, queue=1)
-
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         if len(preset.views) != VIEWS:
             raise UserError(
                 "CLSA needs three views, a weak query, a weak key and a strong query, and these "
@@ -69,12 +56,6 @@ class CLSA(TaughtMethod, ProjectedMethod):
     official code the keys of the other images of the batch are negatives beside the queue, and the
     distribution is over all of them; in the paper it is over one key and the queue. Here it is as
     in the code. BatchNorm is synchronised as in MoCo v2.
-
-    Args:
-        config: Both terms.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: CLSAConfig
@@ -90,7 +71,7 @@ class CLSA(TaughtMethod, ProjectedMethod):
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; two terms, "contrast" and "strong"."""
+        """Two terms, "contrast" and "strong"."""
         query, key, strong = images
         config = self.config
         newest_GD = gather(F.normalize(self.teacher(key), dim=1))

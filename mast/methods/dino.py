@@ -15,12 +15,13 @@ from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import told_by_others
 from mast.methods.base import (
+    ABOVE_ZERO,
+    SHARE,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
-    check_shares,
+    at_least,
+    limited,
     output_of,
     spread,
 )
@@ -46,6 +47,10 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(
+        temperature=ABOVE_ZERO, teacher_temperature=ABOVE_ZERO, prototypes=at_least(2),
+        first_teacher_temperature=ABOVE_ZERO, warmup=SHARE, center_momentum=SHARE, frozen=SHARE,
+    )  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
     prototypes: int = 65536
     temperature: float = 0.1
@@ -56,13 +61,6 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
     momentum: float = 0.996
     frozen: float = 0.01
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
-        check_shares(self, "warmup", "center_momentum", "frozen")
-        check_at_least(self, prototypes=2)
-
 
 class DINO(TaughtMethod, ProjectedMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
@@ -71,12 +69,6 @@ class DINO(TaughtMethod, ProjectedMethod):
     one size are encoded together. Prototypes are brought back to
     unit length after a step, where the official code parametrises them so
     (`norm_last_layer=True`). What is kept is the teacher, which that code evaluates.
-
-    Args:
-        config: Sizes and temperatures.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
     config: DINOConfig
@@ -109,16 +101,16 @@ class DINO(TaughtMethod, ProjectedMethod):
         return F.normalize(projector(self.kept(images_BCHW)), dim=1)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: the teacher's temperature."""
+        """The teacher's temperature."""
         temperature = self.teacher_temperature(progress)
         return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """See `Method.frozen`: the prototypes, at first."""
+        """The prototypes, at first."""
         return self.prototypes.parameters() if progress < self.config.frozen else ()
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "distillation"."""
+        """One term, "distillation"."""
         config = self.config
         seen_NP = together(self.teacher, images[:TAUGHT])
         target_NP = ((seen_NP - self.center_P) / given["temperature"]).softmax(dim=1)

@@ -19,12 +19,6 @@ class DrawingMethod(Method):
     """A method that draws numbers, which follow from its seed and the progress of the run.
 
     So several processes draw what one would, and all parts of a batch the same.
-
-    Args:
-        config: Of the method.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what it draws.
     """
 
     def __init__(
@@ -57,22 +51,8 @@ class DrawingMethod(Method):
         self._seed = int(state)
 
 
-def check_hidden(hidden: float) -> None:
-    """Refuse a share of hidden patches that leaves nothing to see, or nothing to tell.
-
-    Raises:
-        UserError: Saying what it is.
-    """
-    if not 0 < hidden < 1:
-        raise UserError(f"objective.hidden must be in (0, 1), got {hidden}")
-
-
 def count_shown(hidden: float, patches: int) -> int:
-    """How many patches are shown where this share is hidden.
-
-    Raises:
-        UserError: None, or all of them.
-    """
+    """How many patches are shown where this share is hidden."""
     shown = int(patches * (1 - hidden))
     if not 0 < shown < patches:
         raise UserError(f"objective.hidden {hidden} hides {patches - shown} of {patches} patches")

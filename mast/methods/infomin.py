@@ -16,15 +16,7 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    check_shares,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, SHARE, Given, Images, at_least, limited, output_of, spread
 from mast.methods.drawing import DrawingMethod
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -44,26 +36,18 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
         jigsaw: Share of the loss that is the jigsaw's.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, jigsaw=SHARE, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
     momentum: float = 0.999
     queue: int = 65536
     jigsaw: float = 0.5
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature")
-        check_shares(self, "jigsaw")
-        check_at_least(self, queue=1)
-
     def sides(self, sizes: Sequence[int]) -> set[int]:
-        """See `MethodConfig.sides`."""
         *others, whole = sizes
         return {*others, side_of_piece(whole)}
 
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         if len(preset.views) != VIEWS:
             raise UserError(
                 "InfoMin needs three views, a query, its key and one to cut into pieces, and these "
@@ -79,12 +63,6 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
     quarters of its side is encoded, and a layer over the nine in a random order gives one
     embedding. As in the official code (HobbitLong/PyContrast), where pieces are of 64 pixels of an
     image of 255.
-
-    Args:
-        config: Both contrasts.
-        encoder: The encoder to train, which takes images of the size of a piece.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start, and of the pieces.
     """
 
     config: InfoMinConfig
@@ -104,11 +82,11 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         self.queue = Queue(config.queue, dim, seed)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: where the pieces lie, and their order."""
+        """Where the pieces lie, and their order."""
         return {"noise_BN": self.drawn(len(views.images[0]), 3 * PIECES, 0, progress)}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; two terms, "contrast" and "jigsaw"."""
+        """Two terms, "contrast" and "jigsaw"."""
         query, key, whole = images
         key_BD = F.normalize(self.teacher(key), dim=1)
         key_ND = self.queue.key_ND.clone()  # a push changes the queue

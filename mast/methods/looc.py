@@ -14,14 +14,7 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-    check_at_least,
-    output_of,
-    spread,
-)
+from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
 from mast.methods.prediction import check_properties, destroyers
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -39,6 +32,7 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
         queue: N, of each head.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     kept: tuple[str, ...] = ("color", "orientation")
     temperature: float = 0.2
@@ -46,14 +40,10 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
     queue: int = 65536
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_properties(self.kept)
-        check_above_zero(self, "temperature")
-        check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
         shared = [view.shares for view in preset.views[2:]]
         wanted = [destroyers(preset.operators, (name,)) for name in self.kept]
         if len(preset.views) < 2 or shared != wanted or () in wanted:
@@ -71,12 +61,6 @@ class LooC(TaughtMethod, ProjectedMethod):
     is the query; the second is drawn independently, and each further one shares with the query the
     decisions of the operators that destroy one property. To the head of that property only this
     view is positive, and the other views of the image are negative.
-
-    Args:
-        config: Heads and contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queues at the start.
     """
 
     config: LooCConfig
@@ -96,7 +80,7 @@ class LooC(TaughtMethod, ProjectedMethod):
         )
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; a term a head: "invariant", and "keeps_<property>"."""
+        """A term a head: "invariant", and "keeps_<property>"."""
         names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
         query, *keys = images
         query_BHD = self.projector(self.encoder(query))

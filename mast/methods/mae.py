@@ -14,14 +14,16 @@ from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
 from mast.methods.base import (
+    PART,
     Given,
     Images,
     MethodConfig,
-    check_at_least,
-    check_at_most,
+    at_least,
+    bounded,
+    limited,
     output_of,
 )
-from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
+from mast.methods.drawing import DrawingMethod, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 
@@ -38,6 +40,7 @@ class MAEConfig(MethodConfig):
             their mean.
     """
 
+    limits = limited(hidden=PART, dim=at_least(4), depth=bounded(1), heads=at_least(1))
     hidden: float = 0.75
     dim: int = 512
     depth: int = 8
@@ -45,10 +48,7 @@ class MAEConfig(MethodConfig):
     standardize: bool = True
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
-        check_at_least(self, dim=4, depth=1, heads=1)
-        check_at_most(self, depth=1000)
-        check_hidden(self.hidden)
+        super().check()
         if self.dim % (4 * self.heads):
             raise UserError(
                 f"objective.dim must be a multiple of four times heads, got {self.dim} and "
@@ -63,12 +63,6 @@ class MAE(DrawingMethod):
     does without the class token, which the official one has, so that the mean of the patches should
     be the representation, as in the recipes. It starts as in the official code; the encoder starts
     as timm has it, and its positions are learned.
-
-    Args:
-        config: Masking and decoder.
-        encoder: The encoder to train, a ViT.
-        operators: Names of the augmentations.
-        seed: Of what is hidden.
 
     Raises:
         UserError: The encoder is no ViT, or has too few patches to hide that share.
@@ -97,7 +91,7 @@ class MAE(DrawingMethod):
             part.apply(_start)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: by which patches of each view are hidden."""
+        """By which patches of each view are hidden."""
         count, patches = len(views.images[0]), self.shown.grid**2
         return {
             f"noise_{view}": self.drawn(count, patches, view, progress)
@@ -105,7 +99,7 @@ class MAE(DrawingMethod):
         }
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "pixels"."""
+        """One term, "pixels"."""
         losses = [
             self._loss(images_BCHW, given[f"noise_{view}"])
             for view, images_BCHW in enumerate(images)

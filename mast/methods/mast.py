@@ -23,19 +23,14 @@ from mast.methods.base import (
     Given,
     Images,
     Method,
-    Subspaces,
-    Vital,
     compile_objective,
-    embedding_vital,
     output_of,
-    variance_collapse,
 )
 from mast.methods.mast_config import MastConfig
-from mast.methods.prediction import OperatorPrediction, destroyers, silent_heads
+from mast.methods.prediction import OperatorPrediction, destroyers
 from mast.methods.vicreg import shared_covariance
 from mast.models import (
     Encoder,
-    Encoding,
     ExemptBlocks,
     Gaussian,
     GaussianProjector,
@@ -53,14 +48,7 @@ SOURCES = {  # of the predictions, by `MastConfig.predict_from`
 
 
 class Mast(Method):
-    """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023).
-
-    Args:
-        config: The objective.
-        encoder: The encoder to train.
-        operators: Names of the K augmentations; column k of the masks belongs to the k-th.
-        seed: Seed of the masks' start.
-    """
+    """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023)."""
 
     config: MastConfig
     gates = ("masks.logits_DK", "masks.logits_DG", "pools.mean.power", "pools.covariance.power")
@@ -100,7 +88,7 @@ class Mast(Method):
             encoder.freeze_behind_features()
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: which subspaces are trained, and what the heads are asked for."""
+        """Which subspaces are trained, and what the heads are asked for."""
         given = {"active_BK": views.active_BK}
         if self.predictions:  # all sources are asked for the same
             first = next(iter(self.predictions.values()))
@@ -108,9 +96,9 @@ class Mast(Method):
         return given
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms are those of `objective`, and the predictions."""
+        """The terms are those of `objective`, and the predictions."""
         encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
-        first, second = (self._gaussian(encoding) for encoding in encodings)
+        first, second = (self.projector(encoding) for encoding in encodings)
         mask_DK = self.masks()
         output = self.objective(first, second, given["active_BK"], mask_DK)
         for source, module in self.predictions.items():
@@ -228,14 +216,16 @@ class Mast(Method):
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""
-        return self._gaussian(self.encoder.encode(images_BCHW)).mean_BD
+        mean_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).mean_BD
+        return mean_BD
 
-    def subspaces(self) -> Subspaces:
+    def subspaces(self) -> Tensor:
         """One mask an operator, whether learned or fixed."""
-        return Subspaces(self.operators, self.masks())
+        mask_DK: Tensor = self.masks()
+        return mask_DK
 
     def readings(self) -> dict[str, Tensor]:
-        """See `Method.readings`; heads that see the block alone read the embedding."""
+        """Heads that see the block alone read the embedding."""
         if "representation" not in self.predictions:
             return {}
         return cast(OperatorPrediction, self.predictions["representation"]).readings()
@@ -244,13 +234,8 @@ class Mast(Method):
         """The trace of the Gaussian's covariance."""
         if not self.mode.uncertainty:
             return None
-        covariance_BD = self._gaussian(self.encoder.encode(images_BCHW)).covariance_BD
-        assert covariance_BD is not None
+        covariance_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).covariance_BD
         return covariance_BD.sum(dim=1)
-
-    def _gaussian(self, encoding: Encoding) -> Gaussian:
-        gaussian: Gaussian = self.projector(encoding)
-        return gaussian
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
@@ -306,13 +291,7 @@ class Mast(Method):
                 f"{metrics['stat/block_std']:.2f} (the variance term wants 1), so they hold "
                 "nothing that could be told. Raise objective.variance_weight."
             )
-        yield from silent_heads(metrics)
-        yield from variance_collapse(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from embedding_vital(metrics)
+        yield from super().warnings(metrics)
 
 
 def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:

@@ -1,11 +1,10 @@
 """The configuration of MAST: its modes, and every switch around them."""
 
-import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mast.core.errors import UserError
-from mast.methods.base import TWO, MethodConfig, check_shares
+from mast.methods.base import ABOVE_ZERO, PART, SHARE, TWO, MethodConfig, limited
 from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
@@ -15,80 +14,42 @@ Source = Literal["none", "block", "representation", "both"]
 
 @dataclass(frozen=True)
 class Mode:
-    """The switches in which the modes differ; `MastConfig` documents each.
+    """The switches in which the modes differ, by default those of exempt; see `MastConfig`.
 
     A field of `MastConfig` that is None takes its value from the mode.
     """
 
-    masked_weight: float
-    plain_weight: float
-    kl_weight: float
-    sparsity_weight: float
-    composition: Literal["sum", "product"]
-    count: Literal["active", "all"]
-    masks: Literal[BlockKind, MaskKind]
-    predict_from: Source
-    mask_start: MaskStart
-    normalize_masks: MaskNorm
-    mask_gradient: Literal["distance", "relative"]
-    uncertainty: bool
-    normalize_uncertainty: bool
-    standardize: bool
+    masked_weight: float = 10.0
+    plain_weight: float = 0.0
+    kl_weight: float = 0.0
+    sparsity_weight: float = 0.0
+    composition: Literal["sum", "product"] = "product"
+    count: Literal["active", "all"] = "active"
+    masks: Literal[BlockKind, MaskKind] = "exempt"
+    predict_from: Source = "both"
+    mask_start: MaskStart = "leave_one_out"
+    normalize_masks: MaskNorm = "none"
+    mask_gradient: Literal["distance", "relative"] = "distance"
+    uncertainty: bool = False
+    normalize_uncertainty: bool = True
+    standardize: bool = False
 
 
 # docs/method.md has all three. "exempt": fixed blocks that must tell what the operators did, and by
 # which the invariance is chosen when images are compared. "guarded": Eq. 7 with what keeps its
 # learned masks from collapsing. "paper": Eq. 7 as printed, which collapses.
 MODES: dict[str, Mode] = {
-    "exempt": Mode(
-        masked_weight=10.0,
-        plain_weight=0.0,
-        kl_weight=0.0,
-        sparsity_weight=0.0,
-        composition="product",
-        count="active",
-        masks="exempt",
-        predict_from="both",
-        mask_start="leave_one_out",
-        normalize_masks="none",
-        mask_gradient="distance",
-        uncertainty=False,
-        normalize_uncertainty=True,
-        standardize=False,
-    ),
+    "exempt": Mode(),
     "paper": Mode(
-        masked_weight=25.0,
-        plain_weight=0.0,
-        kl_weight=25.0,
-        sparsity_weight=600.0,
-        composition="sum",
-        count="all",
-        masks="learned",
-        predict_from="none",
-        mask_start="block",
-        normalize_masks="none",
-        mask_gradient="distance",
-        uncertainty=True,
+        masked_weight=25.0, kl_weight=25.0, sparsity_weight=600.0, composition="sum", count="all",
+        masks="learned", predict_from="none", mask_start="block", uncertainty=True,
         normalize_uncertainty=False,
-        standardize=False,
     ),
     "guarded": Mode(
-        masked_weight=10.0,
-        plain_weight=0.0,
-        kl_weight=0.0,
-        sparsity_weight=-2.0,
-        composition="product",
-        count="active",
-        masks="learned",
-        predict_from="none",
-        mask_start="leave_one_out",
-        normalize_masks="l2",
+        sparsity_weight=-2.0, masks="learned", predict_from="none", normalize_masks="l2",
         mask_gradient="relative",
-        uncertainty=False,
-        normalize_uncertainty=True,
-        standardize=False,
     ),
-}
+}  # fmt: skip
 
 
 @dataclass
@@ -138,6 +99,7 @@ class MastConfig(MethodConfig):
     """
 
     takes = TWO
+    limits = limited(mask_common=SHARE, exempt_share=PART, exempt_temperature=ABOVE_ZERO)
     mode: Literal["exempt", "guarded", "paper"] = "exempt"
     projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
@@ -170,18 +132,10 @@ class MastConfig(MethodConfig):
         )
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
+        super().check()
         check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.exempt)
-        check_shares(self, "mask_common")
-        if not 0.0 < self.exempt_share < 1.0:
-            raise UserError(f"objective.exempt_share must be in (0, 1), got {self.exempt_share}")
-        if not 0.0 < self.exempt_temperature < math.inf:
-            raise UserError(
-                "objective.exempt_temperature must be above 0 and finite, got "
-                f"{self.exempt_temperature}"
-            )
         mode = self.resolved()
         blocks = mode.masks in ("exempt", "budgeted")
         if mode.predict_from in ("block", "both") and not blocks:
@@ -191,16 +145,5 @@ class MastConfig(MethodConfig):
             )
 
     def without_switches(self) -> "MastConfig":
-        """See `MethodConfig.without_switches`."""
         undecided: dict[str, Any] = dict.fromkeys((field.name for field in fields(Mode)), None)
         return replace(self, **undecided)
-
-    def coefficients(self) -> dict[str, float]:
-        """See `MethodConfig.coefficients`: lambda, lambda_1, lambda_2 of Eq. 7, the prediction."""
-        mode = self.resolved()
-        return {
-            "objective.masked_weight": mode.masked_weight,
-            "objective.sparsity_weight": mode.sparsity_weight * (mode.masks == "learned"),
-            "objective.kl_weight": mode.kl_weight * mode.uncertainty,
-            "objective.prediction.weight": self.prediction.weight * (mode.predict_from != "none"),
-        }

@@ -3,7 +3,6 @@
 Shapes: B images of this process, N keys of the queue, D dimensions of the embedding.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,10 +10,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.collectives import gather
-from mast.core.errors import UserError
 from mast.losses import hardened_contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, check_at_least, output_of, spread
+from mast.methods.base import ABOVE_ZERO, NOT_NEGATIVE, at_least, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
@@ -31,19 +29,12 @@ class MoCoConfig(TaughtConfig, PairConfig):
             loss of the same weight; 0 is MoCo v2 itself.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, queue=at_least(1), hardness=NOT_NEGATIVE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
     hardness: float = 0.0
-
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature")
-        check_at_least(self, queue=1)
-        if not 0 <= self.hardness < math.inf:
-            raise UserError(f"objective.hardness must be 0 or more, got {self.hardness}")
 
 
 class MoCo(TaughtMethod, PairMethod):
@@ -52,12 +43,6 @@ class MoCo(TaughtMethod, PairMethod):
     Only the first view is encoded with a gradient, as in the official code. BatchNorm is
     synchronised between processes, where that code shuffles the images of each so that a query and
     its key do not share statistics.
-
-    Args:
-        config: The contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: MoCoConfig
@@ -76,7 +61,7 @@ class MoCo(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast"."""
+        """One term, "contrast"."""
         query_BD = F.normalize(self.projector(representations[0]), dim=1)
         key_BD = F.normalize(self.teacher(images[1]), dim=1)
         positive_B = (query_BD * key_BD).sum(dim=1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, check_at_least, check_at_most, output_of, spread
+from mast.methods.base import ABOVE_ZERO, bounded, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Teacher
@@ -30,28 +30,15 @@ class MoCoV3Config(TaughtConfig, PairConfig):
         temperature: By which cosines are divided.
     """
 
+    limits = limited(temperature=ABOVE_ZERO, projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
     projector_layers: int = 2
     predictor_norm: bool = False
     temperature: float = 1.0
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature")
-        check_at_least(self, projector_layers=2)
-        check_at_most(self, projector_layers=1000)
-
 
 class MoCoV3(TaughtMethod, PairMethod):
-    """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021).
-
-    Args:
-        config: The contrast.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021)."""
 
     config: MoCoV3Config
     needs_whole_batch = "its negatives are the other images of the batch"
@@ -69,7 +56,7 @@ class MoCoV3(TaughtMethod, PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast", the sum of both directions."""
+        """One term, "contrast", the sum of both directions."""
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
         target_ND, other_ND = (gather(self.teacher(images_BCHW)) for images_BCHW in images)
         loss = self._contrast(first_BD, other_ND) + self._contrast(second_BD, target_ND)

@@ -17,11 +17,12 @@ from mast.core.collectives import gather, global_mean, rank
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
+    ABOVE_ZERO,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
+    at_least,
+    limited,
     output_of,
     spread,
 )
@@ -44,15 +45,10 @@ class OBoWConfig(TaughtConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(words=at_least(2), sharpness=ABOVE_ZERO, scale=ABOVE_ZERO)
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0
-
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_at_least(self, words=2)
-        check_above_zero(self, "sharpness", "scale")
 
 
 class OBoW(TaughtMethod):
@@ -64,12 +60,6 @@ class OBoW(TaughtMethod):
     As there, the border of the map is cut off and a new word is the mean of 3 x 3 locations, but
     only where that leaves any, in maps of 5 x 5 and more. The location of a new word goes round
     from image to image, where that code draws it.
-
-    Args:
-        config: The words.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of the first words.
     """
 
     config: OBoWConfig
@@ -94,7 +84,7 @@ class OBoW(TaughtMethod):
         return nn.Identity()
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "bags"."""
+        """One term, "bags"."""
         taught, *told = images
         word_WC = self.words.key_ND.clone()  # a push changes the queue
         weight_WD = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)

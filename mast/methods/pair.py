@@ -4,7 +4,7 @@ Shapes: B images, D dimensions of the embedding.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from mast.methods.prediction import (
     PredictionConfig,
     check_properties,
     destroyers,
-    silent_heads,
 )
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.models import Encoder
@@ -39,7 +38,6 @@ class PairConfig(ProjectedConfig):
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         self.prediction.check()
         check_properties(self.told)
@@ -47,12 +45,6 @@ class PairConfig(ProjectedConfig):
 
 class PairMethod(ProjectedMethod):
     """A method of two views, over the representations of both.
-
-    Args:
-        config: What is told, and all that the method has itself.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: See `Method`.
 
     Attributes:
         encoded: How many of the two views the student encodes where nothing is told.
@@ -70,11 +62,11 @@ class PairMethod(ProjectedMethod):
         self.prediction = OperatorPrediction(config.prediction, encoder.dim, told) if told else None
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: what the heads are asked for."""
+        """What the heads are asked for."""
         return {} if self.prediction is None else self.prediction.asked(views)
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms are those of `compare`, and the prediction."""
+        """The terms are those of `compare`, and the prediction."""
         first_BCHW, second_BCHW = images
         count = self.encoded if self.prediction is None else len(images)
         representations = [self.encoder(images_BCHW) for images_BCHW in images[:count]]
@@ -100,10 +92,4 @@ class PairMethod(ProjectedMethod):
         """
 
     def readings(self) -> dict[str, Tensor]:
-        """See `Method.readings`."""
         return {} if self.prediction is None else self.prediction.readings()
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way, and heads that say nothing."""
-        yield from silent_heads(metrics)
-        yield from super().warnings(metrics)

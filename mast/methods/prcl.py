@@ -13,12 +13,8 @@ from torch import Tensor
 from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
-from mast.methods.base import (
-    Given,
-    Images,
-    check_above_zero,
-)
-from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
+from mast.methods.base import ABOVE_ZERO, PART, Given, Images, limited
+from mast.methods.drawing import DrawingMethod, count_shown
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
 
@@ -35,15 +31,10 @@ class PrCLConfig(MoCoConfig):
             mean.
     """
 
+    limits = limited(hidden=PART, pixels_weight=ABOVE_ZERO)
     hidden: float = 0.5
     pixels_weight: float = 1.0
     standardize: bool = True
-
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_hidden(self.hidden)
-        check_above_zero(self, "pixels_weight")
 
 
 class PrCL(DrawingMethod, MoCo):
@@ -53,12 +44,6 @@ class PrCL(DrawingMethod, MoCo):
     for. No code was found, and what is not in the paper that MAST compares with is chosen here:
     patches of the first view are replaced by the mean colour, the encoder sees the view once more,
     and two layers at every location of its map tell the hidden pixels, as MAE has it.
-
-    Args:
-        config: The contrast, and what is told.
-        encoder: The encoder to train, whose map is a square.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start, and of what is hidden.
 
     Raises:
         UserError: The encoder has no square map, or its locations do not divide the image.
@@ -82,12 +67,12 @@ class PrCL(DrawingMethod, MoCo):
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: by which patches are hidden."""
+        """By which patches are hidden."""
         noise_BL = self.drawn(len(views.images[0]), self.encoder.locations, 0, progress)
         return {**super().given(views, progress), "noise_BL": noise_BL}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; the terms of MoCo, and "pixels"."""
+        """The terms of MoCo, and "pixels"."""
         output = super().step(images, given, phase)
         pixels = self.config.pixels_weight * self._error(images[0], given["noise_BL"])
         return {**output, "loss": output["loss"] + pixels, "term/pixels": pixels.detach()}

@@ -8,7 +8,7 @@ H hidden units of a head.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,10 +19,10 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError, unknown
 from mast.losses import unexplained
 from mast.methods.base import Given
+from mast.methods.collapse import PREDICTED
 from mast.models import pair_head
 
 ASKED = "difference_of_"  # how what a head is to tell is called
-TOLD = "stat/told_by_"  # how the log's statistics of what is told begin
 
 
 @dataclass
@@ -38,11 +38,7 @@ class PredictionConfig:
     hidden: int = 128
 
     def check(self) -> None:
-        """Refuse values that cannot be.
-
-        Raises:
-            UserError: Naming the field, what it is and what it may be.
-        """
+        """Refuse values that cannot be."""
         if not 0.0 <= self.weight < math.inf:
             raise UserError(
                 f"objective.prediction.weight must be 0 or more and finite, got {self.weight}"
@@ -120,7 +116,10 @@ class OperatorPrediction(nn.Module):
             **output,
             "loss": output["loss"] + term,
             f"term/prediction_by_{source}": term.detach(),
-            **{f"{TOLD}{source}_{name}": 1 - share.detach() for name, share in unexplained.items()},
+            **{
+                f"{PREDICTED}{source}_{name}": 1 - share.detach()
+                for name, share in unexplained.items()
+            },
         }
 
     def readings(self) -> dict[str, Tensor]:
@@ -134,40 +133,16 @@ class OperatorPrediction(nn.Module):
 
 
 def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
-    """The operators that destroy one of some properties of an image, in their own order.
-
-    Raises:
-        UserError: As `check_properties`.
-    """
+    """The operators that destroy one of some properties of an image, in their own order."""
     check_properties(properties)
     destroying = {name for destroyed in properties for name in PROPERTIES[destroyed]}
     return tuple(name for name in operators if name in destroying)
 
 
 def check_properties(properties: Sequence[str]) -> None:
-    """Refuse what no operator destroys, and what is named twice.
-
-    Raises:
-        UserError: Naming it, and the nearest property.
-    """
+    """Refuse what no operator destroys, and what is named twice."""
     for name in properties:
         if name not in PROPERTIES:
             raise unknown("property that operators destroy", name, PROPERTIES)
     if len(set(properties)) < len(properties):
         raise UserError(f"a property is named twice: {', '.join(properties)}")
-
-
-def silent_heads(metrics: Mapping[str, float]) -> Iterator[str]:
-    """The warning that a head says no more than the mean; for the second half of a run."""
-    silent = []
-    for name, value in metrics.items():
-        if name.startswith(TOLD) and value < 0.02:
-            source, _, operator = name.removeprefix(TOLD).partition("_")
-            silent.append(f"{operator.replace('_', ' ')} (from the {source})")
-    if metrics.get("progress", 1.0) > 0.5 and silent:
-        yield (
-            f"nothing told: what was drawn for {', '.join(silent)} is predicted no better than by "
-            "its mean, so nothing keeps what these operators destroy. Raise the weight of the "
-            "prediction, train longer, or leave the operator out if it changes nothing at this "
-            "size."
-        )

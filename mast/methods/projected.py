@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.methods.base import DirectionalMethod, Images, MethodConfig
+from mast.methods.base import Images, Method, MethodConfig
 from mast.models import MLPConfig, check_sizes
 
 
@@ -26,12 +26,11 @@ class ProjectedConfig(MethodConfig):
     projector: MLPConfig = field(default_factory=MLPConfig)
 
     def check(self) -> None:
-        """See `MethodConfig.check`."""
         super().check()
         check_sizes(self.projector)
 
 
-class ProjectedMethod(DirectionalMethod):
+class ProjectedMethod(Method):
     """A method with a projector behind the encoder.
 
     Attributes:

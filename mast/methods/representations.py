@@ -36,8 +36,7 @@ class Embedding(nn.Module):
     def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
-        subspaces = method.subspaces()
-        self.operators = () if subspaces is None else subspaces.operators
+        self.operators = () if method.subspaces() is None else method.operators
         self.trained_with = method.operators
         self.size = method.encoder.size
 
@@ -116,8 +115,7 @@ class Embedding(nn.Module):
 
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
-        subspaces = self.method.subspaces()
-        return None if subspaces is None else subspaces.mask_DK
+        return self.method.subspaces()
 
 
 class EncoderAndEmbedding(nn.Module):

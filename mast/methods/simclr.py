@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import nt_xent
-from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.base import ABOVE_ZERO, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -20,24 +20,13 @@ class SimCLRConfig(PairConfig):
         temperature: By which cosines are divided.
     """
 
+    limits = limited(temperature=ABOVE_ZERO)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.1
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature")
-
 
 class SimCLR(PairMethod):
-    """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020).
-
-    Args:
-        config: Temperature and sizes.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020)."""
 
     config: SimCLRConfig
     needs_whole_batch = "its negatives are the other images of the batch"
@@ -51,7 +40,7 @@ class SimCLR(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "contrast"."""
+        """One term, "contrast"."""
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
         loss = nt_xent(first_BD, second_BD, self.config.temperature)
         return output_of({"contrast": loss}, spread=spread(first_BD))

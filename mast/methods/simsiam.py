@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import check_at_least, check_at_most, output_of, spread
+from mast.methods.base import at_least, bounded, limited, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -22,27 +22,15 @@ class SimSiamConfig(PairConfig):
         steady_predictor: Whether the predictor's rate stays at its peak.
     """
 
+    limits = limited(projector_layers=bounded(2), bottleneck=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 2048))
     projector_layers: int = 3
     bottleneck: int = 512
     steady_predictor: bool = True
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_at_least(self, projector_layers=2, bottleneck=1)
-        check_at_most(self, projector_layers=1000)
-
 
 class SimSiam(PairMethod):
-    """Chen, He: Exploring Simple Siamese Representation Learning (CVPR 2021).
-
-    Args:
-        config: Sizes, and the predictor's rate.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Chen, He: Exploring Simple Siamese Representation Learning (CVPR 2021)."""
 
     config: SimSiamConfig
 
@@ -58,7 +46,7 @@ class SimSiam(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "cosine"."""
+        """One term, "cosine"."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         first_told = negative_cosine(self.predictor(second_BD), first_BD.detach())
         second_told = negative_cosine(self.predictor(first_BD), second_BD.detach())

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.methods.base import (
+    SHARE,
     Given,
     Images,
     Method,
     MethodConfig,
-    check_at_least,
-    check_shares,
+    at_least,
+    limited,
     output_of,
 )
 from mast.models import Encoder
@@ -32,24 +33,13 @@ class SupervisedConfig(MethodConfig):
         label_smoothing: Share of a label that all classes get alike.
     """
 
+    limits = limited(classes=at_least(2), label_smoothing=SHARE)
     classes: int = 1000
     label_smoothing: float = 0.0
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        check_shares(self, "label_smoothing")
-        check_at_least(self, classes=2)
-
 
 class Supervised(Method):
-    """Cross-entropy of a linear layer over the representation, the mean over all views.
-
-    Args:
-        config: The classifier.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Cross-entropy of a linear layer over the representation, the mean over all views."""
 
     config: SupervisedConfig
     labelled = True
@@ -61,12 +51,12 @@ class Supervised(Method):
         self.classifier = nn.Linear(encoder.dim, config.classes)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.given`: the labels."""
+        """The labels."""
         assert views.label_B is not None, "a method that is `labelled` is given labels"
         return {"label_B": views.label_B}
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "cross_entropy"."""
+        """One term, "cross_entropy"."""
         label_B = given["label_B"]
         logits = [self.embed(images_BCHW) for images_BCHW in images]
         losses = [

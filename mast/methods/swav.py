@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from mast.core.collectives import gather, rank
 from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
+    ABOVE_ZERO,
+    SHARE,
     TWO_OR_MORE,
     Given,
     Images,
-    check_above_zero,
-    check_at_least,
-    check_at_most,
-    check_shares,
+    at_least,
+    bounded,
+    limited,
     output_of,
     spread,
 )
@@ -46,6 +47,10 @@ class SwAVConfig(ProjectedConfig):
     """
 
     takes = TWO_OR_MORE
+    limits = limited(
+        temperature=ABOVE_ZERO, epsilon=ABOVE_ZERO, frozen=SHARE, queue_from=SHARE,
+        prototypes=at_least(2), iterations=bounded(1), queue=at_least(0),
+    )  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     prototypes: int = 3000
     temperature: float = 0.1
@@ -55,26 +60,12 @@ class SwAVConfig(ProjectedConfig):
     queue: int = 0
     queue_from: float = 0.15
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_above_zero(self, "temperature", "epsilon")
-        check_shares(self, "frozen", "queue_from")
-        check_at_least(self, prototypes=2, iterations=1, queue=0)
-        check_at_most(self, iterations=1000)
-
 
 class SwAV(ProjectedMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
     The first two views are assigned, each is predicted from all other views. As in the official
     code, views of one size are encoded together, and all views projected together.
-
-    Args:
-        config: Sizes and assignments.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Of what is in the queue at the start.
     """
 
     config: SwAVConfig
@@ -92,15 +83,15 @@ class SwAV(ProjectedMethod):
         )
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """See `Method.frozen`: the prototypes, at first."""
+        """The prototypes, at first."""
         return self.prototypes.parameters() if progress < self.config.frozen else ()
 
     def phase(self, progress: float) -> bool:
-        """See `Method.phase`: whether the queue is assigned."""
+        """Whether the queue is assigned."""
         return bool(self.queues) and progress >= self.config.queue_from
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """See `Method.step`; one term, "assignment"."""
+        """One term, "assignment"."""
         encoded = together(self.encoder, images)
         embeddings = F.normalize(self.projector(encoded), dim=1).chunk(len(images))
         scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]

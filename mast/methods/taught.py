@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mast.methods.base import DirectionalMethod, MethodConfig, check_shares
+from mast.methods.base import SHARE, Method, MethodConfig, limited
 from mast.models import Teacher, rising
 
 
@@ -17,15 +17,11 @@ class TaughtConfig(MethodConfig):
             at the start.
     """
 
+    limits = limited(momentum=SHARE)
     momentum: float = 0.99
 
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        super().check()
-        check_shares(self, "momentum")
 
-
-class TaughtMethod(DirectionalMethod):
+class TaughtMethod(Method):
     """A method with a teacher, the moving average of the encoder and what stands behind it.
 
     The teacher follows after every optimizer step.

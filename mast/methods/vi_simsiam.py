@@ -27,12 +27,6 @@ class VISimSiam(SimSiam):
     The predictor gives a direction and its concentration, of a power spherical distribution under
     which the other view's embedding is to be likely. There is no official code; the concentration
     is a softplus here, and the loss is divided by D so that its size does not depend on it.
-
-    Args:
-        config: Sizes, and the predictor's rate.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
     config: VISimSiamConfig
@@ -47,7 +41,7 @@ class VISimSiam(SimSiam):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; one term, "likelihood"."""
+        """One term, "likelihood"."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         first_told, kappa_B = self._surprise(second_BD, first_BD)
         second_told, _ = self._surprise(first_BD, second_BD)

@@ -1,6 +1,6 @@
 """VICReg: variance, invariance and covariance of the embeddings of two views."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -8,14 +8,10 @@ from torch import Tensor
 from mast.core.collectives import gather, global_sum, processes, rank
 from mast.losses import covariance, invariance, variance
 from mast.methods.base import (
-    Vital,
     compile_objective,
-    embedding_vital,
     output_of,
-    variance_collapse,
 )
 from mast.methods.pair import PairConfig, PairMethod
-from mast.methods.prediction import silent_heads
 from mast.models import MLP, Encoder
 
 
@@ -35,14 +31,7 @@ class VICRegConfig(PairConfig):
 
 
 class VICReg(PairMethod):
-    """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022).
-
-    Args:
-        config: Weights and sizes.
-        encoder: The encoder to train.
-        operators: Names of the augmentations.
-        seed: Unused, all randomness of this method is in the initialisation of its layers.
-    """
+    """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022)."""
 
     config: VICRegConfig
 
@@ -55,7 +44,7 @@ class VICReg(PairMethod):
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        """See `PairMethod.compare`; the terms are those of `objective`."""
+        """The terms are those of `objective`."""
         first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
         return self.objective(first_BD, second_BD)
 
@@ -77,16 +66,6 @@ class VICReg(PairMethod):
         """The encoder, the projector and the objective."""
         super().compile_parts()
         compile_objective(self)
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Variance collapse, and heads that say nothing."""
-        yield from silent_heads(metrics)
-        yield from variance_collapse(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from embedding_vital(metrics)
 
 
 def shared_covariance(*views: Tensor) -> Tensor:

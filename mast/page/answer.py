@@ -9,7 +9,7 @@ from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
 from mast.measure.result import Result
 from mast.measure.verdict import started_from_weights
-from mast.methods import METHODS
+from mast.methods import METHODS, collapse_checks
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
@@ -35,11 +35,10 @@ def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> s
     )
 
 
-def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
+def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
     """Whether a run collapsed or diverged.
 
     Args:
-        method: A key of `METHODS`; it adds its own signs of a collapse.
         log: Lines of `metrics.jsonl`.
         dimensions: Of the representation, where they are known.
     """
@@ -63,9 +62,9 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
-    for vital in METHODS[method].method.vitals(last):
-        evidence += [vital.evidence] if vital.evidence else []
-        signs += [vital.sign] if vital.sign is not None else []
+    for check in collapse_checks(last):
+        evidence += [check.evidence] if check.evidence else []
+        signs += [check.sign] if check.sign is not None else []
     if not lost:
         evidence.append(f"all {len(losses)} logged losses are finite")
     if warnings and not signs:

@@ -52,7 +52,7 @@ def write_page(
     )
     whole = {
         "name": folder.path.resolve().name,
-        "health": health(config.method, log, provenance.get("representation")),
+        "health": health(log, provenance.get("representation")),
         "trained": training_summary(config, provenance)
         + ("" if folder.encoder.is_file() else " It is not finished."),
         "facts": _facts(config, provenance, kinds[0], duration(log)),

@@ -55,7 +55,6 @@ def subject_of(
         stages=_stages(config),
         log=folder.read_metrics(),
         scores=tuple(scores_of(folder)),
-        coefficients=config.objective.coefficients(),
         trials=tuple(_trials(folder)),
     )
     if data is None:

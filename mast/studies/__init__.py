@@ -12,17 +12,13 @@ from mast.analyses import ANALYSES
 from mast.core.registry import Entry
 from mast.studies.epochs import Epochs
 from mast.studies.experiment import Experiment, Workplace
-from mast.studies.growth import Growth
 from mast.studies.leave_one_out import LeaveOneOut
-from mast.studies.sensitivity import Sensitivity
 from mast.studies.study import Study
 
 STUDIES: dict[str, Entry[Study]] = {
     "leave_one_out": Entry(
         "Which operators each task needs, by training without them", LeaveOneOut
     ),
-    "growth": Entry("What each further operator adds", Growth),
-    "sensitivity": Entry("How much the coefficients of the loss matter", Sensitivity),
     "epochs": Entry("What longer training adds", Epochs),
 }
 # What is added to the analyses or the studies is in here, too.
@@ -34,9 +30,7 @@ __all__ = [
     "Entry",
     "Epochs",
     "Experiment",
-    "Growth",
     "LeaveOneOut",
-    "Sensitivity",
     "Study",
     "Workplace",
 ]

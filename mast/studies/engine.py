@@ -76,26 +76,20 @@ def vary(
     for base in (name for name, changes in plan.items() if not changes):
         for path in sorted(folder.glob(f"{base}-seed*")):  # another seed's is compared with these
             _refuse_other_length(RunFolder(path), config)
-    return [
-        _varied(config, name, changes, seed, folder)
-        for seed in dict.fromkeys(seeds)
-        for name, changes in plan.items()
-    ]
-
-
-def _varied(
-    config: PretrainConfig, name: str, changes: Mapping[str, Any], seed: int, folder: Path
-) -> StudyRun:
-    fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
-    if fields.pop("method", config.method) != config.method:
-        other = rival(config)
-        assert other is not None, f"a run of {config.method} is compared with no other"
-        config = other
-    config = change(config, fields)
-    config.check_trainable()
-    run = StudyRun(name, changes, config, seed, needed=not changes)
-    _refuse_other_length(run.folder, config)
-    return run
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        for name, changes in plan.items():
+            fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
+            like = config
+            if fields.pop("method", config.method) != config.method:
+                other = rival(config)
+                assert other is not None, f"a run of {config.method} is compared with no other"
+                like = other
+            varied = change(like, fields)
+            varied.check_trainable()
+            runs.append(StudyRun(name, changes, varied, seed, needed=not changes))
+            _refuse_other_length(runs[-1].folder, varied)
+    return runs
 
 
 def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
@@ -113,12 +107,11 @@ def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
     Raises:
         UserError: No name fits a pattern.
     """
+    names = [run.name for run in runs]
     for pattern in only:
-        if not any(fnmatchcase(run.name, pattern) for run in runs):
-            raise unknown("run", pattern, [run.name for run in runs])
-    return [
-        run for run in runs if not only or any(fnmatchcase(run.name, pattern) for pattern in only)
-    ]
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise unknown("run", pattern, names)
+    return [run for run in runs if not only or any(fnmatchcase(run.name, each) for each in only)]
 
 
 @dataclass(frozen=True)
@@ -142,13 +135,12 @@ class Shard:
 
     def selects(self, runs: Sequence[StudyRun]) -> list[bool]:
         """Whether each run is this process's; those in one run folder go to one process."""
-        places = [_place(run) for run in runs]
+        places = [
+            run.together or (str(run.folder.path) if run.config is not None else run.name)
+            for run in runs
+        ]
         order = list(dict.fromkeys(places))
         return [order.index(place) % self.every == self.first for place in places]
-
-
-def _place(run: StudyRun) -> str:
-    return run.together or (str(run.folder.path) if run.config is not None else run.name)
 
 
 ALL = Shard(0, 1)
@@ -179,24 +171,20 @@ def carry_out(
     to_do = [at for at, run in enumerate(runs) if own[at] and run.state in (TO_DO, BEGUN)]
     with doing("", len(to_do), "runs") as shown:
         for at in to_do:
-            with doing(runs[at].name):
-                outcomes[at] = _carried_out(runs[at], work, state)
+            run = runs[at]
+            try:
+                with doing(run.name):
+                    work(run)
+                reached = state(run)
+            except UserError as error:  # a loss or features that are not finite: the others go on
+                if run.needed:
+                    raise
+                place = run.name if run.config is None else run.folder.path
+                say(f"{place}: {error}", style="yellow")
+                reached = str(error)
+            outcomes[at] = replace(run, state=reached)
             shown.advance(1)
     return tuple(outcomes)
-
-
-def _carried_out(
-    run: StudyRun, work: Callable[[StudyRun], object], state: Callable[[StudyRun], str]
-) -> StudyRun:
-    try:
-        work(run)
-    except UserError as error:  # a loss or features that are not finite: the others go on
-        if run.needed:
-            raise
-        place = run.name if run.config is None else run.folder.path
-        say(f"{place}: {error}", style="yellow")
-        return replace(run, state=str(error))
-    return replace(run, state=state(run))
 
 
 def failures(runs: Sequence[StudyRun]) -> tuple[str, ...]:
@@ -213,10 +201,9 @@ def table(title: str, runs: Sequence[StudyRun]) -> FittedTable:
     for column in ("run", "seed", "what differs", "state"):
         rows.add_column(column, justify="right" if column == "seed" else "left")
     for run in runs:
-        differs = ", ".join(f"{name}: {_short(value)}" for name, value in run.changes.items())
+        differs = ", ".join(
+            f"{name}: {', '.join(value) if isinstance(value, list) else value}"
+            for name, value in run.changes.items()
+        )
         rows.add_row(run.name, str(run.seed), differs or "nothing", run.state)
     return rows
-
-
-def _short(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)

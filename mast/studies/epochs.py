@@ -13,7 +13,7 @@ from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.analyses.interval import mean_and_margin, with_margin
 from mast.recipes import rival_of
-from mast.studies.study import BASE, Study, band, collect
+from mast.studies.study import BASE, Study, collect
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -44,7 +44,6 @@ class Epochs(Study):
     name: ClassVar[str] = "epochs"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        """See `Study.plan`."""
         base, budgets = _budgets(subject)
         runs: dict[str, dict[str, Any]] = {BASE: {}}
         for method in _methods(subject):
@@ -55,7 +54,6 @@ class Epochs(Study):
         return runs
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         names = list(self.plan(subject))
         _, budgets = _budgets(subject)
         methods = _methods(subject)
@@ -70,12 +68,14 @@ class Epochs(Study):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a curve of each method, one panel a task."""
+        """A curve of each method, one panel a task."""
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 2.8)
         for task, axis in enumerate(axes):
             axis.set_xscale("log", base=2)
             for at, method in enumerate(arrays["methods"]):
-                band(axis, arrays["epochs"], arrays["accuracy"][at][:, task], str(method), at)
+                mean_N, margin_N = mean_and_margin(arrays["accuracy"][at][:, task])
+                ink, style, name = figure.color(at), figure.STYLES[at], str(method)
+                figure.curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")
@@ -84,7 +84,7 @@ class Epochs(Study):
         return drawn
 
     def finding(self, arrays: Arrays) -> str:
-        """See `Study.finding`: the shortest and the longest training, and the rival's beside it."""
+        """The shortest and the longest training, and the rival's beside it."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = [
@@ -97,18 +97,12 @@ class Epochs(Study):
         return f"Top-1: {'; '.join(parts)}."
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: one row a task, method and number of epochs."""
+        """One row a task, method and number of epochs."""
         rows = []
         for at, method in enumerate(arrays["methods"]):
-            mean_TN, margin_TN = mean_and_margin(arrays["accuracy"][at])
+            ends_2TN = np.stack(mean_and_margin(arrays["accuracy"][at]))
             rows += [
-                (
-                    str(title),
-                    str(method),
-                    epochs,
-                    float(mean_TN[task, n]),
-                    float(margin_TN[task, n]),
-                )
+                (str(title), str(method), epochs, *map(float, ends_2TN[:, task, n]))
                 for task, title in enumerate(arrays["tasks"])
                 for n, epochs in enumerate(arrays["epochs"].tolist())
             ]

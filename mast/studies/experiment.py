@@ -192,10 +192,6 @@ class Experiment(ABC):
         begun = run.config is not None and run.trained and run.folder.config.is_file()
         return BEGUN if begun else TO_DO
 
-    def files(self, runs: Sequence[StudyRun], out: Path) -> tuple[Path, ...]:
-        """The results of runs, and what is concluded from them."""
-        return (*(self.file(run, out) for run in runs), self.conclusion(out))
-
 
 def perform(
     experiment: Experiment,
@@ -235,8 +231,7 @@ def perform(
                 workplace.pretrain(run.config)
             result = experiment.measure(run, workplace)
         except DivergedError as error:
-            failed = experiment.diverged(run, str(error))
-            if failed is None:
+            if (failed := experiment.diverged(run, str(error))) is None:
                 raise
             result = failed
         whole = json.loads(json.dumps({**result, "provenance": provenance()}))
@@ -258,19 +253,14 @@ def perform(
             ):
                 break
     if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
-        _conclude(experiment, plan, workplace)
+        measured = experiment.measured(plan, workplace.out)
+        if (
+            len(measured) == len(plan)
+            and (conclusion := experiment.conclude(measured, workplace)) is not None
+        ):
+            whole = {**conclusion, "provenance": provenance()}
+            write_json(experiment.conclusion(workplace.out), whole)
     return runs, experiment.measured(runs, workplace.out)
-
-
-def _conclude(experiment: Experiment, plan: Sequence[StudyRun], workplace: Workplace) -> None:
-    """Write what follows from all runs, once all are measured."""
-    measured = experiment.measured(plan, workplace.out)
-    if len(measured) == len(plan):
-        conclusion = experiment.conclude(measured, workplace)
-        if conclusion is not None:
-            write_json(
-                experiment.conclusion(workplace.out), {**conclusion, "provenance": provenance()}
-            )
 
 
 def last_metrics(folder: RunFolder) -> dict[str, Any]:

@@ -50,7 +50,6 @@ class LeaveOneOut(Study):
     name: ClassVar[str] = "leave_one_out"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        """See `Study.plan`."""
         operators = subject.trained_with
         if len(operators) < 2:
             raise UserError("This run has one operator: without it there is nothing to learn from.")
@@ -63,7 +62,6 @@ class LeaveOneOut(Study):
         return {BASE: {}, **without}
 
     def compute(self, subject: Subject) -> Arrays:
-        """See `Analysis.compute`."""
         measured = collect(subject, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
@@ -80,30 +78,27 @@ class LeaveOneOut(Study):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: bars of each task, a dot for each seed."""
+        """Bars of each task, a dot for each seed."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.8 + 0.24 * len(names), sharey=True)
         for task, axis in enumerate(axes):
-            for at in np.flatnonzero(np.isfinite(arrays["change"][task])).tolist():
-                change = arrays["change"][task, at]
-                (bar,) = axis.barh(at, change, color=figure.color(int(change > 0)), height=0.7)
-                text = f"{_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
-                figure.tip(bar, f"without {names[at]}: {text}")
-                by_seed_S = arrays["change_by_seed"][:, task, at]
-                axis.plot(by_seed_S, np.full(len(by_seed_S), at), ".", color="black", markersize=4)
-            axis.errorbar(
-                arrays["change"][task], range(len(names)), xerr=_margin(arrays)[task], fmt="none",
-                ecolor="black", elinewidth=1, capsize=2,
-            )  # fmt: skip
+            tips = [
+                f"without {name}: {_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
+                for at, name in enumerate(names)
+            ]
+            change_K, by_seed_SK = arrays["change"][task], arrays["change_by_seed"][:, task]
+            inks = [figure.color(int(change > 0)) for change in change_K]
+            figure.bars(axis, names, change_K, _margin(arrays)[task], inks, tips)
+            at_SK = np.broadcast_to(range(len(names)), by_seed_SK.shape)
+            axis.plot(by_seed_SK.ravel(), at_SK.ravel(), ".", color="black", markersize=4)
             axis.axvline(0, color="black", linewidth=1)
-            axis.set_yticks(range(len(names)), names)
             axis.set_title(f"{arrays['tasks'][task]} (base {arrays['base'][task]:.1f} %)")
             axis.set_xlabel("change of top-1 without it (points)")
         axes[0].invert_yaxis()
         return drawn
 
     def finding(self, arrays: Arrays) -> str:
-        """See `Study.finding`: what matters most to each task, either way."""
+        """What matters most to each task, either way."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             verdicts = [
@@ -117,7 +112,6 @@ class LeaveOneOut(Study):
         )
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         text = self.headline(arrays)
         compared = int(np.isfinite(arrays["change_low"]).sum())
         tasks = range(len(arrays["tasks"]))
@@ -130,7 +124,7 @@ class LeaveOneOut(Study):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the most needed operator of a task first."""
+        """The most needed operator of a task first."""
         rows: list[tuple[str | float, ...]] = [
             (
                 str(title), figure.words(arrays["operators"][at]),

@@ -11,9 +11,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Score, Subject, task_names
-from mast.analyses.interval import mean_and_margin
+from mast.analyses.analysis import Analysis, Arrays, Subject, task_names
 from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
@@ -52,20 +50,14 @@ class Study(Analysis):
         """What the runs show, in a sentence."""
 
     def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`; a study needs a seed that has the base and a run beside it."""
+        """A study needs a seed that has the base and a run beside it."""
         try:
             names = list(self.plan(subject))
         except UserError as error:
             return str(error)
         accuracy_STN = collect(subject, names)["accuracy"]
-        finished = {(trial.seed, trial.name) for trial in subject.trials}
-        compared = any(
-            (seed, BASE) in finished and (seed, name) in finished
-            for seed, _ in finished
-            for name in names
-            if name != BASE
-        )
-        if not compared:
+        finished = {(trial.seed, trial.name) for trial in subject.trials if trial.name in names}
+        if not any(name != BASE and (seed, BASE) in finished for seed, name in finished):
             return f"Not run yet: mast study {self.name} RUN --data SET."
         if accuracy_STN.size == 0:
             return "Its runs have no top-1 accuracy: measure them on a set with classes."
@@ -73,7 +65,7 @@ class Study(Analysis):
 
     @final
     def headline(self, arrays: Arrays) -> str:
-        """See `Analysis.headline`: what it found, how sure it is, how much of it is done."""
+        """What it found, how sure it is, how much of it is done."""
         finished, planned = int(arrays["finished"]), int(arrays["planned"])
         text = self.finding(arrays)
         if len(arrays["seeds"]) == 1:
@@ -83,7 +75,6 @@ class Study(Analysis):
         return text
 
     def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
         return self.headline(arrays)
 
 
@@ -103,13 +94,17 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
     trials = [trial for trial in subject.trials if trial.name in names]
     seeds = sorted({trial.seed for trial in trials if trial.name != BASE})
     trials = [trial for trial in trials if trial.seed in seeds]
-    measured = (_task(score) for trial in trials for score in _accuracies(trial.scores))
-    tasks = list(dict.fromkeys(measured))
+    measured = [
+        (trial, (score.protocol, score.set_name, score.target), score.value)
+        for trial in trials
+        for score in trial.scores
+        if score.measure == MEASURE
+    ]
+    tasks = list(dict.fromkeys(task for _, task, _ in measured))
     accuracy_STN = np.full((len(seeds), len(tasks), len(names)), np.nan)
-    for trial in trials:
-        for score in _accuracies(trial.scores):
-            at = seeds.index(trial.seed), tasks.index(_task(score)), names.index(trial.name)
-            accuracy_STN[at] = score.value
+    for trial, task, value in measured:
+        at = seeds.index(trial.seed), tasks.index(task), names.index(trial.name)
+        accuracy_STN[at] = value
     names_of = task_names((name, target) for _, name, target in tasks)
     several = len({protocol for protocol, *_ in tasks}) > 1
     labels = [
@@ -123,27 +118,3 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
         "finished": np.array(len({(trial.seed, trial.name) for trial in trials})),
         "planned": np.array(len(seeds) * len(names)),
     }
-
-
-def _accuracies(scores: Sequence[Score]) -> list[Score]:
-    return [score for score in scores if score.measure == MEASURE]
-
-
-def _task(score: Score) -> tuple[str, str, str]:
-    return score.protocol, score.set_name, score.target
-
-
-def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, index: int) -> None:
-    """One curve of an axis: the mean over seeds, with its interval as a band.
-
-    Args:
-        axis: To draw on.
-        x_N: Positions.
-        accuracy_SN: In percent; what is not finite is left out.
-        label: In the legend and for the tips.
-        index: Number of the curve, from 0: its colour and style.
-    """
-    mean_N, margin_N = mean_and_margin(accuracy_SN)
-    ink, style = figure.color(index), figure.STYLES[index % len(figure.STYLES)]
-    figure.curve(axis, x_N, mean_N, label, ink, style, legend_label=label)
-    axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)

@@ -223,9 +223,6 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
         "What the 3 nearest in the whole embedding share with a query: shape 33 % (by chance 33), "
         "color 33 % (by chance 33)."
     )
-    older = {name: values for name, values in arrays.items() if name != "labels"}
-    (gallery,) = Neighbours().details(older).galleries
-    assert gallery.captions[:4] == ("query", "nearest 1", "nearest 2", "nearest 3")
 
 
 def test_neighbours_of_a_run_with_nothing_to_choose() -> None:

@@ -40,8 +40,8 @@ def test_analyze_a_labelled_set(
         assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
         assert arrays["pictures"].shape == (12, 64, 64, 3)
     assert len(mast.draw(ours.path, "curves").axes) > 3
-    with pytest.raises(UserError, match=r"growth\.npz does not exist; make it first"):
-        mast.draw(ours.path, "growth")
+    with pytest.raises(UserError, match=r"leave_one_out\.npz does not exist; make it first"):
+        mast.draw(ours.path, "leave_one_out")
     measured = sorted(ours.evaluations.glob("*.json"))
     assert [path.stem.partition("-")[0] for path in measured] == ["embedding", "linear", "retained"]
     before = {path: path.stat().st_mtime_ns for path in measured}

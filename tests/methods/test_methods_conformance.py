@@ -36,15 +36,12 @@ from mast.methods import (
     InfoMin,
     LooC,
     Mast,
-    MastConfig,
     Method,
     OBoW,
     PrCL,
     PrCLConfig,
     Supervised,
-    VICReg,
 )
-from mast.methods.mast_config import MODES
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import usual_normalization
 
@@ -53,45 +50,24 @@ GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
     "exempt, block": ("mast", {}, {"predict_from": "block"}),
-    "exempt, representation": ("mast", {}, {"predict_from": "representation"}),
-    "exempt, silent": ("mast", {}, {"predict_from": "none"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
     "budgeted": ("mast", {}, {"masks": "budgeted"}),
-    "guarded": ("mast", {}, GUARDED),
     "paper": ("mast", {"positivity": "paper"}, {"mode": "paper"}),
-    "uncertainty": ("mast", {}, GUARDED | {"uncertainty": True}),
-    "uncertainty, after": (
-        "mast",
-        {"pool": "after"},
-        GUARDED | {"uncertainty": True, "kl_weight": 1.0},
-    ),
-    "uncertainty, sum": ("mast", {}, GUARDED | {"uncertainty": True, "composition": "sum"}),
-    "handcrafted": ("mast", {}, GUARDED | {"masks": "handcrafted"}),
+    "guarded, after": ("mast", {"pool": "after"}, GUARDED | {"standardize": True}),
+    "guarded, average": ("mast", {"pool": "average"}, GUARDED | {"uncertainty": True}),
+    "handcrafted": ("mast", {}, GUARDED | {"masks": "handcrafted", "composition": "sum"}),
     "no masks": ("mast", {}, GUARDED | {"masks": "none"}),
-    "no masks, told": (
-        "mast",
-        {},
-        {"masks": "none", "exempt": PROPERTIES, "predict_from": "representation"},
-    ),
-    "sum": ("mast", {}, GUARDED | {"composition": "sum"}),
-    "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
-    "standardize": ("mast", {}, GUARDED | {"standardize": True}),
-    "count all": ("mast", {}, GUARDED | {"composition": "sum", "count": "all"}),
-    "after": ("mast", {"pool": "after"}, GUARDED),
-    "average": ("mast", {"pool": "average"}, GUARDED | {"uncertainty": True}),
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"told": PROPERTIES}),
     "simclr": ("simclr", {}, {}),
     "moco v2": ("moco_v2", {}, {"queue": 3 * BATCH - 2}),
     "moco v2, augself": ("moco_v2", {}, {"queue": BATCH, "told": PROPERTIES}),
-    "moco v2, ifm": ("moco_v2", {}, {"queue": BATCH, "hardness": 0.1}),
     "moco v3": ("moco_v3", {}, {"projector_layers": 3}),
     "simsiam": ("simsiam", {}, {}),
-    "simsiam, augself": ("simsiam", {}, {"told": PROPERTIES}),
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
-    "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),
+    "swav": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0, "frozen": 0.0}),
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "looc": ("looc", {}, {"queue": BATCH + 3}),
     "clsa": ("clsa", {}, {"queue": BATCH + 3}),
@@ -100,14 +76,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "prcl": ("prcl", {}, {"queue": BATCH + 3}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
-    "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
 HEADS = {  # over the representation, by variant
-    **dict.fromkeys(("augself", "moco v2, augself", "simsiam, augself"), "prediction"),
-    **dict.fromkeys(
-        ("exempt", "exempt, representation", "exempt, sum", "budgeted", "no masks, told"),
-        "predictions.representation",
-    ),
+    **dict.fromkeys(("augself", "moco v2, augself"), "prediction"),
+    **dict.fromkeys(("exempt", "exempt, sum", "budgeted"), "predictions.representation"),
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -178,8 +150,10 @@ ENCODERS = {
 }
 
 
-@pytest.mark.parametrize("source", ["none", "block", "representation", "both"])
-@pytest.mark.parametrize("pool", ["after", "before", "average"])
+@pytest.mark.parametrize(
+    ("pool", "source"),
+    [("before", "none"), ("after", "block"), ("before", "both"), ("average", "none")],
+)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_what_requires_a_gradient_gets_one(name: str, pool: str, source: str) -> None:
     """Data-parallel training would stop at the second step."""
@@ -209,6 +183,8 @@ def test_steps_and_resumes(variant: str, optimizer_name: str, tmp_path: Path) ->
         extra = {name for name in output if not name.startswith(("term/", "stat/"))}
         assert extra == {"loss"}
         assert not any(value.requires_grad for name, value in output.items() if name != "loss")
+        figures = method.statistics()
+        assert all(n.startswith("stat/") and isinstance(x, float) for n, x in figures.items())
         for name, parameter in method.named_parameters():
             assert (parameter.grad is not None) == parameter.requires_grad, name
             assert torch.isfinite(parameter).all(), name
@@ -238,8 +214,8 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
         for name, parameter in method.named_parameters()
         if parameter.grad is not None and parameter.grad.abs().max() > 0
     }
-    told = ("exempt" in variant and "silent" not in variant) or variant in ("budgeted", *HEADS)
-    assert any("prediction" in name and "heads" in name for name in moved) == told
+    predicts = variant in ("exempt, block", *HEADS)
+    assert any("prediction" in name and "heads" in name for name in moved) == predicts
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
     if isinstance(method, Supervised):
         wanted = {"encoder.model.conv1.weight", "classifier.weight"}
@@ -279,25 +255,6 @@ def test_parameter_groups(variant: str) -> None:
     assert all(parameters[name].ndim >= 2 for name in groups["weights"])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_resolved_takes_the_mode(mode: Any) -> None:
-    assert MastConfig(mode=mode).resolved() == MODES[mode]
-
-
-def test_resolved_prefers_what_is_given() -> None:
-    guarded = MastConfig(
-        mode="guarded",
-        plain_weight=7.0,
-        normalize_uncertainty=False,
-        composition="sum",
-        kl_weight=3.0,
-    ).resolved()
-    assert (guarded.plain_weight, guarded.normalize_uncertainty) == (7.0, False)
-    assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
-    assert guarded.masked_weight == MODES["guarded"].masked_weight
-    assert MODES["guarded"].plain_weight == 0.0  # the table itself is left alone
-
-
 @pytest.mark.parametrize(
     ("recipe", "objective", "message"),
     [
@@ -312,7 +269,11 @@ def test_resolved_prefers_what_is_given() -> None:
         ("mast5_small", {"exempt_temperature": 0.0}, "exempt_temperature must be above 0"),
         ("simclr_small", {"temperature": 0.0}, "temperature must be above 0 and finite, got 0"),
         ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
-        ("moco_v2_small", {"hardness": -0.1}, "objective.hardness must be 0 or more, got -0.1"),
+        (
+            "moco_v2_small",
+            {"hardness": -0.1},
+            "hardness must be 0 or more and finite, got -0.1",
+        ),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         ("swav_small", {"prototypes": 1}, "objective.prototypes must be 2 or more, got 1"),
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
@@ -322,7 +283,7 @@ def test_resolved_prefers_what_is_given() -> None:
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("prcl_small", {"pixels_weight": 0.0}, "objective.pixels_weight must be above 0"),
         ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
-        ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 or more, got 1"),
+        ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
         ("barlow_twins_small", {"scale": -1.0}, "objective.scale must be above 0 and finite"),
         ("supervised_small", {"classes": 1}, "objective.classes must be 2 or more, got 1"),
         ("mast5_small", {"masks": "none"}, "predict_from both needs objective.masks exempt or"),
@@ -356,34 +317,11 @@ def test_prcl_needs_a_map_that_fills_the_image() -> None:
 @pytest.mark.parametrize(
     ("recipe", "changes", "message"),
     [
-        (
-            "clsa_small",
-            {"views": "mast5"},
-            r"three views, .*, and these are 2; the preset clsa has",
-        ),
-        (
-            "infomin_small",
-            {"views": "mast5"},
-            r"three views, .*these are 2; the preset infomin has them",
-        ),
-        (
-            "mast5_small",
-            {"views": "multicrop"},
-            "MAST takes 2 views of an image, got 8: choose another",
-        ),
-        (
-            "vicreg5_small",
-            {"views": "mae"},
-            "VICReg takes 2 views of an image, got 1: choose another",
-        ),
+        ("clsa_small", {"views": "mast5"}, "three views, .*these are 2; the preset clsa has"),
+        ("infomin_small", {"views": "mast5"}, "three views, .*these are 2; the preset infomin has"),
+        ("mast5_small", {"views": "multicrop"}, "MAST takes 2 views of an image, got 8: choose"),
         ("dino_small", {"views": "mae"}, "DINO takes 2 or more views of an image, got 1"),
-        ("swav_small", {"views": "mae"}, "SwAV takes 2 or more views of an image, got 1"),
-        ("obow_small", {"views": "mae"}, "OBoW takes 2 or more views of an image, got 1"),
-        (
-            "looc_small",
-            {"objective": {"kept": ["orientation", "color"]}},
-            "needs views that share the operators",
-        ),
+        ("looc_small", {"objective": {"kept": ["orientation", "color"]}}, "views that share the"),
     ],
 )
 def test_a_method_names_the_views_that_it_needs_before_a_run(
@@ -420,32 +358,9 @@ def test_a_run_without_a_block_says_so() -> None:
     assert text.startswith("nothing is exempt: objective.exempt is (parts), and no operator of the")
 
 
-def test_vicreg_is_its_formula() -> None:
-    method = build("vicreg")
-    assert isinstance(method, VICReg)
-    views = make_views(0)
-    loss = method(views, 0.0)["loss"].item()
-    with torch.no_grad():
-        first, second = (
-            method.projector(method.encoder(images)).double() for images in views.images
-        )
-    count, dim = first.shape
-    hinge, off_diagonal = [], []
-    for embedding_BD in (first, second):
-        covariance_DD = torch.cov(embedding_BD.T)
-        deviation_D = (covariance_DD.diagonal() + 1e-4).sqrt()
-        hinge.append((1.0 - deviation_D).clamp(min=0.0).mean() / 2)
-        covariance_DD.fill_diagonal_(0.0)
-        off_diagonal.append(covariance_DD.square().sum() / dim)
-    distance = (first - second).square().sum() / (count * dim)
-    formula = 25.0 * distance + 25.0 * sum(hinge) + sum(off_diagonal)
-    assert loss == pytest.approx(float(formula), rel=1e-5)
-
-
-@pytest.mark.parametrize("variant", ["exempt", "guarded", "paper", "handcrafted", "no masks"])
 @torch.no_grad()
-def test_masked_ensemble(variant: str) -> None:
-    method = build(variant).eval()
+def test_masked_ensemble() -> None:
+    method = build("exempt").eval()
     assert isinstance(method, Mast)
     images = make_views(0).images[0]
     ensemble = Ensemble(method)(images)
@@ -471,7 +386,7 @@ def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
         torch.testing.assert_close(part_BH, expected_BH)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", OF_EVERY_METHOD.values())
 def test_only_masks_and_loocs_heads_make_an_ensemble(variant: str) -> None:
     method = build(variant)
     if isinstance(method, Mast | LooC):
@@ -494,7 +409,7 @@ def test_readings_are_what_heads_see_of_the_representation(variant: str) -> None
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("variant", ["augself", "no masks, told"])
+@pytest.mark.parametrize("variant", ["augself", "no masks"])
 def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
     method = build(variant).eval()
     embedding, images_BCHW = Embedding(method), make_views(0).images[0]
@@ -506,18 +421,11 @@ def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
         embedding.weights(ignore="invert")
 
 
-def test_statistics_are_numbers_for_the_log() -> None:
-    for variant in VARIANTS:
-        for name, value in build(variant).statistics().items():
-            assert name.startswith("stat/")
-            assert isinstance(value, float)
-
-
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
 def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured and differentiated as for `torch.compile`; the code it would make is PyTorch's."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = build("guarded"), build("guarded")
+    eager, compiled = build("budgeted"), build("budgeted")
     compiled.compile_parts()
     losses = [method(make_views(0), 0.0)["loss"] for method in (eager, compiled)]
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
@@ -536,7 +444,7 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
-@pytest.mark.parametrize("variant", ["exempt", "uncertainty, after", "vicreg"])
+@pytest.mark.parametrize("variant", ["exempt", "vicreg"])
 def test_encoder_projector_and_objective_are_a_graph_each(
     variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,7 +250,7 @@ def test_warnings_and_losses_that_are_not_finite(run: RunFolder) -> None:
     ],
 )
 def test_health(log: list[dict[str, object]], good: bool | None, said: str) -> None:
-    found = health("mast", log, 16)
+    found = health(log, 16)
     assert found.good is good
     assert found.verdict.startswith(said)
 
@@ -282,7 +282,7 @@ def test_one_operator(tmp_path: Path) -> None:
 def test_three_images(run: RunFolder) -> None:
     look_into(run, ("subspaces", "uncertainty"), count=3)
     page = written(run)
-    assert "A map needs 5 images or more, here are 3." in page.text
+    assert "It needs 5 images or more, here are 3." in page.text
     assert page.tags.count("img") == 2 * 3 + 1  # two galleries, and the dialog
 
 

@@ -163,7 +163,7 @@ def test_a_table_is_trained_measured_and_printed(
     top1 = table.columns[::2]  # the sets have three classes
     table = replace(table, rows=rows, columns=top1)
     monkeypatch.setitem(TABLES, "table6", table)  # type: ignore[index]
-    scale = Scale("small", "_small", SMALLER, 1, {"cars": ""}, settings={"linear": QUICK})
+    scale = Scale("_small", SMALLER, 1, {"cars": ""}, settings={"linear": QUICK})
     monkeypatch.setitem(paper.SCALES, "small", scale)
     command = ["reproduce", "table6", "--data", str(sets), "--out", str(tmp_path), "--device",
                "cpu"]  # fmt: skip

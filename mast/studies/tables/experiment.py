@@ -5,7 +5,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from mast.analyses import Grid
 from mast.config import PretrainConfig, deciding
@@ -72,7 +72,7 @@ class TableExperiment(Experiment):
         """Sets, protocols and settings by which a run is measured."""
 
     def state(self, run: StudyRun, out: Path) -> str:
-        """See `Experiment.state`; what was measured of another configuration is to do again."""
+        """How far a run is; what was measured of another configuration is to do again."""
         state = super().state(run, out)
         if state == FINISHED:
             measured = self.measured([run], out)[run.name]
@@ -91,17 +91,7 @@ class TableExperiment(Experiment):
 
     @final
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`."""
         return next(iter(self.grids(measured).values()))
-
-
-class _Kind(NamedTuple):
-    """Runs that differ in their seed alone."""
-
-    name: str
-    runs: int
-    images: int
-    config: PretrainConfig
 
 
 def costs(
@@ -119,27 +109,42 @@ def costs(
         gpu: On which hours are computed; None: they are measured here, by a few steps of the first
             run, and computed for the others from their operations.
     """
-    kinds = _kinds(experiment, runs)
-    if not kinds:
-        return Grid(_COLUMNS, ())
-    speed = flops_a_second([kind.config for kind in kinds], gpu, workplace.pretrain)
-    costs: list[_Cost] = []
+    alike: dict[str, list[PretrainConfig]] = {}  # by name, as they differ in the seed alone
+    images: dict[str, int] = {}
+    folders = set()
+    for run in runs:
+        done = run.state == FINISHED or not run.trained or run.folder.encoder.is_file()
+        if done or run.folder.path in folders or run.config is None:
+            continue
+        folders.add(run.folder.path)
+        name = experiment.called(run)
+        alike.setdefault(name, []).append(run.config)
+        images.setdefault(name, experiment.images(run))
+    columns = ("runs of", "runs", "images seen", "PFLOP", "hours", "disk, GB")
+    if not alike:
+        return Grid(columns, ())
+    firsts = {name: configs[0] for name, configs in alike.items()}
+    speed = flops_a_second(list(firsts.values()), gpu, workplace.pretrain)
+    rows: list[tuple[Any, ...]] = []
     canvases: dict[str, float] = {}
-    for kind in kinds:
-        config = kind.config
-        seen = kind.runs * config.epochs * (kind.images // config.batch_size * config.batch_size)
-        an_image = flops_an_image(config)
-        if not an_image:
+    for name, config in firsts.items():
+        count, batches = len(alike[name]), images[name] // config.batch_size
+        seen = count * config.epochs * batches * config.batch_size
+        if not (an_image := flops_an_image(config)):
             raise UserError(f"what a step of {config.recipe} takes cannot be counted")
-        flops, disk = seen * an_image, kind.runs * kept_bytes(config)
-        costs.append(_Cost(kind.name, kind.runs, seen, flops, flops / speed, disk))
+        flops = seen * an_image
+        rows.append((name, count, seen, flops, flops / speed, count * kept_bytes(config)))
         side = config.data.canvas or canvas_size(config.size)
-        resized = kind.images * side**2 * 3
+        resized = images[name] * side**2 * 3
         if resized <= config.data.cache_limit_gb * 1e9:
             canvases[f"{config.data.spec}@{side}"] = resized
-    costs.append(_Cost("resized images", 0, 0, 0.0, 0.0, sum(canvases.values())))
-    costs.append(_Cost("all", *map(sum, list(zip(*costs, strict=True))[1:])))
-    return Grid(_COLUMNS, tuple(cost.row() for cost in costs))
+    rows.append(("resized images", 0, 0, 0.0, 0.0, sum(canvases.values())))
+    rows.append(("all", *map(sum, list(zip(*rows, strict=True))[1:])))
+    shown = (
+        (*counts, *(float(f"{value:.3g}") for value in (flops / 1e15, seconds / 3600, disk / 1e9)))
+        for *counts, flops, seconds, disk in rows
+    )
+    return Grid(columns, tuple(shown))
 
 
 def assumed(gpu: str | None) -> str:
@@ -150,37 +155,3 @@ def assumed(gpu: str | None) -> str:
         f"Hours are of one {gpu} at {REACHED:.0%} of its peak in bfloat16, without measuring what "
         "was trained; none has been timed yet."
     )
-
-
-_COLUMNS = ("runs of", "runs", "images seen", "PFLOP", "hours", "disk, GB")
-
-
-class _Cost(NamedTuple):
-    """A row of what is left: bytes, operations and seconds."""
-
-    name: str
-    runs: int
-    seen: int
-    flops: float
-    seconds: float
-    disk: float
-
-    def row(self) -> tuple[str | float, ...]:
-        """As it is printed."""
-        large = (self.flops / 1e15, self.seconds / 3600, self.disk / 1e9)
-        return (self.name, self.runs, self.seen, *(float(f"{value:.3g}") for value in large))
-
-
-def _kinds(experiment: TableExperiment, runs: Sequence[StudyRun]) -> list[_Kind]:
-    """What is not trained yet, a run folder once, in the order of the plan."""
-    folders: dict[str, StudyRun] = {}
-    for run in runs:
-        if run.state != FINISHED and run.trained and not run.folder.encoder.is_file():
-            folders.setdefault(str(run.folder.path), run)
-    kinds: dict[str, _Kind] = {}
-    for run in folders.values():
-        assert run.config is not None
-        name = experiment.called(run)
-        known = kinds.get(name, _Kind(name, 0, experiment.images(run), run.config))
-        kinds[name] = known._replace(runs=known.runs + 1)
-    return list(kinds.values())

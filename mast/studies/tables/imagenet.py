@@ -201,6 +201,6 @@ FIGURE4B = PaperTable(
     notes=(
         NOTE,
         "Operators are added in the order of the preset; the paper adds the least correlated "
-        "first, as `mast study growth` does by the masks of a run.",
+        "first.",
     ),
 )

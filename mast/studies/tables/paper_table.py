@@ -151,7 +151,6 @@ class Scale:
     """A budget, and what stands in for what is beyond it.
 
     Args:
-        name: Of the scale.
         suffix: Of the recipes' names.
         changes: What differs from the recipes in all rows.
         epochs: Of a run with the table's full length; the table's own if None.
@@ -164,7 +163,6 @@ class Scale:
         tuned: What was chosen for its runs, and how.
     """
 
-    name: ScaleName
     suffix: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
     epochs: int | None = None
@@ -179,14 +177,12 @@ class Scale:
 _NONE = ""
 SCALES: dict[ScaleName, Scale] = {
     "paper": Scale(
-        "paper",
         changes={"precision": "bf16-mixed"},  # on a CPU, too
         tuned="One trial a row, by the values of its recipe or those named here: nothing was tuned "
         "on these sets.",
     ),
     # A narrow ResNet-10 at 32 pixels, 12 epochs of 10,000 images: minutes a run on a CPU.
     "small": Scale(
-        "small",
         "_small",
         {
             "size": SIZE,

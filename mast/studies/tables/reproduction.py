@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast, final
 
 from mast.analyses import Grid
+from mast.config import PretrainConfig
 from mast.core.errors import UserError
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
@@ -50,12 +51,10 @@ class Reproduction(TableExperiment):
 
     @property
     def title(self) -> str:
-        """See `TableExperiment.title`."""
         return f"{self.paper.title} ({self.paper.source}), scale {self.scale}"
 
     @property
     def results(self) -> str:  # type: ignore[override]  # of a class elsewhere
-        """See `Experiment.results`."""
         length = "" if self.epochs is None else f"-{self.epochs}-epochs"
         return f"{self.name}/{self.scale}{length}"
 
@@ -73,45 +72,42 @@ class Reproduction(TableExperiment):
         for column in self.paper.columns:
             on = self.budget.trained_on.get(column.on, column.on)
             test = self.budget.tested_on.get(column.test, column.test)
-            title = column.title if test == column.test else _instead(column.title, test)
-            stands_in = column._replace(
-                title=title,
-                on=on,
-                test=test,
-                protocol=self.budget.protocols.get(column.protocol, column.protocol),
-                settings=self._settings(column),
-            )
-            yield column, stands_in if on and test else None
-
-    def _settings(self, column: Column) -> Mapping[str, Any]:
-        if self.budget.settings is None:
-            return column.settings
-        return self.budget.settings.get(column.protocol, {})
+            if not on or not test:
+                yield column, None
+                continue
+            other, settings = SETS[test].title, column.settings
+            if self.budget.settings is not None:
+                settings = self.budget.settings.get(column.protocol, {})
+            yield column, Column(
+                column.title if test == column.test else f"{column.title} ({other})", test, on,
+                self.budget.protocols.get(column.protocol, column.protocol), column.measure,
+                column.target, settings,
+            )  # fmt: skip
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """See `Experiment.plan`."""
         return [
-            self._run(workplace, name, row, on, seed)
+            StudyRun(
+                f"{on}-{name}-{seed}", {"row": name, "on": on},
+                self._config(workplace, row, on, seed), seed, trained=row.trained,
+            )
             for seed in seeds
             for on in dict.fromkeys(column.on for column in self.columns())
             for name, row in self.paper.rows.items()
             if row.recipe and row.only_at in (None, self.scale)
-        ]
+        ]  # fmt: skip
 
-    def _run(self, workplace: Workplace, name: str, row: Row, on: str, seed: int) -> StudyRun:
-        changes = self._changes(row, on)
+    def _config(self, workplace: Workplace, row: Row, on: str, seed: int) -> PretrainConfig:
+        images = workplace.sets / on / SETS[on].train
         config = workplace.configure(
-            self.scale, row.recipe + self.budget.suffix, self._data(workplace, on), seed=seed,
-            **changes,
+            self.scale, row.recipe + self.budget.suffix,
+            workplace.derived(on) if on == SMALL_SET else images, seed=seed,
+            **self._changes(row, on),
         )  # fmt: skip
         # Named by what is trained, so that rows and tables share what they have in common.
         own = digest({name: value for name, value in trained(config).items() if name != "seed"})
         run = f"{on}-{row.recipe}-{own[:6]}-{config.epochs}-epochs-{seed}"
         assert config.out is not None
-        config = replace(config, out=Path(config.out) / run)
-        return StudyRun(
-            f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed, trained=row.trained
-        )
+        return replace(config, out=Path(config.out) / run)
 
     def _changes(self, row: Row, on: str) -> dict[str, Any]:
         """Fields of the configuration; those of the scale override those of the row."""
@@ -137,22 +133,14 @@ class Reproduction(TableExperiment):
             changes["epochs"] = epochs
         return changes
 
-    def _data(self, workplace: Workplace, on: str) -> str:
-        if on == SMALL_SET:
-            return str(workplace.derived(on))
-        return str(workplace.sets / on / SETS[on].train)
-
     def called(self, run: StudyRun) -> str:
-        """See `TableExperiment.called`."""
         row, on = self.paper.rows[run.changes["row"]], SETS[run.changes["on"]]
         return f"{row.title}, on {on.title}"
 
     def images(self, run: StudyRun) -> int:
-        """See `TableExperiment.images`."""
         return SETS[run.changes["on"]].images
 
     def measures(self, run: StudyRun) -> list[Column]:
-        """See `TableExperiment.measures`; columns by which a run is measured."""
         row = self.paper.rows[run.changes["row"]]
         return [
             column._replace(protocol=row.protocols.get(column.protocol, column.protocol))
@@ -161,7 +149,6 @@ class Reproduction(TableExperiment):
         ]
 
     def check(self, run: StudyRun, workplace: Workplace) -> None:
-        """See `Experiment.check`."""
         for name in {run.changes["on"], *(column.test for column in self.measures(run))}:
             if name != SMALL_SET and not (workplace.sets / name).is_dir():
                 raise UserError(
@@ -169,12 +156,11 @@ class Reproduction(TableExperiment):
                 )
 
     def prepare(self, workplace: Workplace) -> None:
-        """See `Experiment.prepare`."""
         if any(column.on == SMALL_SET for column in self.columns()):
             link_cifar(workplace, IMAGES, SMALL_SET, flat=False)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`; scores go by the titles of columns."""
+        """The result of a run; scores go by the titles of columns."""
         assert run.config is not None
         scores: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
@@ -217,13 +203,14 @@ class Reproduction(TableExperiment):
             by_set[column.test].append(column)
         for name, columns in by_set.items():
             settings = {column.protocol: dict(column.settings) for column in columns}
-            results = _results(run, workplace, named_sets(workplace, name), settings)
-            by_protocol = {result.protocol: result for result in results}
+            results = {
+                result.protocol: result for result in _results(run, workplace, name, settings)
+            }
             for column in columns:
-                yield column, by_protocol[column.protocol]
+                yield column, results[column.protocol]
 
     def grids(self, measured: Mapping[str, Measured]) -> dict[str, Grid]:
-        """See `TableExperiment.grids`: scores, what is ahead of the baseline, and budgets."""
+        """Scores, how far they are ahead of the baseline, and budgets."""
         by_row: dict[str, list[Measured]] = defaultdict(list)
         for result in measured.values():
             if result["row"] in self.paper.rows:  # those of a row that is no more are left
@@ -235,31 +222,25 @@ class Reproduction(TableExperiment):
         return {**grids, "budgets": self._budgets(by_row)}
 
     def _scores(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid:
-        headings = [
-            text
-            for column, other in self._standing_in()
-            if other is not None
-            for text in (other.title, f"paper: {column.title}")
-        ]
-        rows: list[tuple[str | float, ...]] = []
-        for name, row in self.paper.rows.items():
-            cells: list[str] = []
-            for (_, column), published in zip(self._standing_in(), row.published, strict=True):
-                if column is not None:
-                    cells += [_cell(column, by_row[name]), _number(published)]
-            seeds = len({result["seed"] for result in by_row[name]})
-            rows.append((row.title, str(seeds or ""), *cells))
-        return Grid(("method", "seeds", *headings), tuple(rows))
+        headings: list[str] = []
+        rows = {
+            name: [row.title, str(len({result["seed"] for result in by_row[name]}) or "")]
+            for name, row in self.paper.rows.items()
+        }
+        for at, (column, other) in enumerate(self._standing_in()):
+            if other is not None:
+                headings += [other.title, f"paper: {column.title}"]
+                for name, row in self.paper.rows.items():
+                    rows[name] += [_cell(other, by_row[name]), _number(row.published[at])]
+        return Grid(("method", "seeds", *headings), tuple(map(tuple, rows.values())))
 
     def _ahead(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid | None:
         rows = []
         for name, row in self.paper.rows.items():
             if name == self.paper.baseline or not row.recipe:
                 continue
-            cells = [
-                _ahead_of(column, by_row[name], by_row[self.paper.baseline])
-                for column in self.columns()
-            ]
+            baseline = by_row[self.paper.baseline]
+            cells = [_ahead_of(column, by_row[name], baseline) for column in self.columns()]
             if any(cells):
                 rows.append((row.title, *cells))
         titles = (column.title for column in self.columns())
@@ -276,24 +257,17 @@ class Reproduction(TableExperiment):
                 if not row.trained:
                     rows.append((row.title, first["recipe"], "", SETS[on].title, *(0,) * 5))
                     continue
-                rows.append(
-                    (
-                        row.title, first["recipe"], self._views(row, on, first["recipe"]),
-                        SETS[on].title, first["epochs"], f"{first['images_seen']:,}",
-                        f"{first['flops'] / 1e15:.3g}",
-                        cell([result["minutes"] for result in results]), 1,
-                    )
-                )  # fmt: skip
+                views = self._changes(row, on).get("views", recipe(first["recipe"]).views)
+                rows.append((
+                    row.title, first["recipe"], str(views), SETS[on].title, first["epochs"],
+                    f"{first['images_seen']:,}", f"{first['flops'] / 1e15:.3g}",
+                    cell([result["minutes"] for result in results]), 1,
+                ))  # fmt: skip
         columns = ("method", "recipe", "views", "pretrained on", "epochs", "images seen", "PFLOP",
                    "minutes", "trials")  # fmt: skip
         return Grid(columns, tuple(rows))
 
-    def _views(self, row: Row, on: str, name: str) -> str:
-        """The preset that a row was trained with, by a recipe of this name."""
-        return str(self._changes(row, on).get("views", recipe(name).views))
-
     def notes(self) -> tuple[str, ...]:
-        """See `TableExperiment.notes`."""
         rows = [f"{row.title}: {row.note}" for row in self.paper.rows.values() if row.note]
         return (
             f"Published: {self.paper.source}.", *self.paper.notes, *rows, *self._changed(),
@@ -327,18 +301,14 @@ class Reproduction(TableExperiment):
             yield f"Left out at the {self.scale} scale: {', '.join(left_out)}."
 
 
-def named_sets(workplace: Workplace, name: str) -> NamedSets:
-    """A set of the folder as `mast evaluate` takes it."""
-    described, folder = SETS[name], workplace.sets / name
-    if described.test:
-        return NamedSets(train=folder / "train", test=folder / described.test)
-    return NamedSets(f"{described.layout}{folder}")
-
-
 def _results(
-    run: StudyRun, workplace: Workplace, sets: NamedSets, settings: dict[str, dict[str, Any]]
+    run: StudyRun, workplace: Workplace, name: str, settings: dict[str, dict[str, Any]]
 ) -> list[Result]:
     """What a run, or its encoder as it starts, scores on a set; by protocol its settings."""
+    described, folder = SETS[name], workplace.sets / name
+    sets = NamedSets(f"{described.layout}{folder}")
+    if described.test:
+        sets = NamedSets(train=folder / "train", test=folder / described.test)
     if run.trained:
         return workplace.evaluate(
             run.folder.path, sets, list(settings), settings, device=workplace.device, seed=run.seed
@@ -348,10 +318,6 @@ def _results(
     data = sets.open(kind, run.config.size, run.seed)
     common = EvaluationSettings(seed=run.seed, protocols=settings)
     return evaluate_encoder(workplace.frozen(run), data, list(settings), common)
-
-
-def _instead(title: str, test: str) -> str:
-    return f"{title} ({SETS[test].title})" if test else title
 
 
 def _number(published: float | None) -> str:

@@ -1,9 +1,9 @@
 """The paper's tables of smaller sets: 6 and Figure 8 on Flowers-17 and Cars, 7 on STL-10."""
 
+from dataclasses import asdict
 from typing import Any
 
 from mast.recipes import recipe
-from mast.studies.sensitivity import MULTIPLIERS, SYMBOLS
 from mast.studies.tables.imagenet import FIFTEEN, FIVE, MAST_5, NOTE, TABLE2, TOP1, UNCERTAIN
 from mast.studies.tables.paper_table import (
     AUGSELF,
@@ -17,7 +17,9 @@ from mast.studies.tables.paper_table import (
 # VICReg's base rate at 128 images (its Table of batch sizes), which MAST shares.
 LARS: dict[str, Any] = {"optimizer": {"lr": 0.8}}
 RESNET18: dict[str, Any] = {"encoder": {"name": "resnet18"}, "batch_size": 128}
-COEFFICIENTS = recipe(MAST_5).objective.coefficients()
+MULTIPLIERS = (0.25, 0.5, 2.0, 4.0)
+SYMBOLS = {"masked_weight": "λ", "sparsity_weight": "λ₁", "kl_weight": "λ₂"}
+COEFFICIENTS = asdict(recipe(MAST_5).objective.resolved())
 
 
 def _of_itself(name: str, title: str) -> tuple[Column, Column]:
@@ -97,9 +99,8 @@ FIGURE8 = PaperTable(
             f"{coefficient}-{by:g}": Row(f"{symbol} × {by:g}", (None,) * 4, MAST_5,
                                          {"objective": {**UNCERTAIN, coefficient: by * value}})
             for coefficient, symbol in SYMBOLS.items()
-            if (value := COEFFICIENTS[f"objective.{coefficient}"])
+            if (value := COEFFICIENTS[coefficient])
             for by in MULTIPLIERS
-            if by != 1
         },
     },
     "base",
