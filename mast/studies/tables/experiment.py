@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, final
 
 from mast.analyses import Grid
 from mast.config import PretrainConfig, deciding
-from mast.core.errors import UserError
 from mast.data import canvas_size
-from mast.runs.cost import REACHED, Gpu, flops_a_second, flops_an_image, kept_bytes
+from mast.runs.cost import REACHED, flops_a_second, flops_an_image, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, read_result
 
@@ -108,7 +107,7 @@ def costs(
     experiment: TableExperiment,
     workplace: Workplace,
     runs: Sequence[StudyRun],
-    gpu: Gpu | None,
+    gpu: float | None,
 ) -> Grid:
     """What is left of a table to train, and what that takes.
 
@@ -128,10 +127,8 @@ def costs(
     for kind in kinds:
         config = kind.config
         seen = kind.runs * config.epochs * (kind.images // config.batch_size * config.batch_size)
-        an_image = flops_an_image(config)
-        if not an_image:
-            raise UserError(f"what a step of {config.recipe} takes cannot be counted")
-        flops, disk = seen * an_image, kind.runs * kept_bytes(config)
+        flops, (weights, state) = seen * flops_an_image(config), saved_bytes(config)
+        disk = kind.runs * (3 * weights + 2 * state)  # two checkpoints and the encoder
         costs.append(_Cost(kind.name, kind.runs, seen, flops, flops / speed, disk))
         side = config.data.canvas or canvas_size(config.size)
         resized = kind.images * side**2 * 3
