@@ -14,8 +14,8 @@ from typing import Any
 from mast.cli.form import Form
 from mast.cli.verbs import TOPICS, VERBS, named
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
-from mast.core.processes import ProcessEndedError, is_first_here, leave_word
-from mast.core.stopping import Interrupted, interruptible
+from mast.core.processes import ProcessEndedError
+from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_word
 
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 
@@ -87,7 +87,7 @@ def _fail(message: str, code: int = 2) -> int:
 
 def _stop(message: str, code: int) -> int:
     """Print which signal stopped a command, once for all of its processes; the exit code."""
-    if is_first_here() and not leave_word(message):
+    if is_first_here() and not is_launched():
         try:
             print(one_line(message), file=sys.stderr, flush=True)
         except OSError:  # the terminal is gone, and its signal may be why
@@ -165,7 +165,7 @@ def _say_if_busy() -> None:
     from mast.core.launch import contention
 
     several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
-    if several and is_first_here() and (advice := contention()):
+    if several and is_first_here() and not is_launched() and (advice := contention()):
         say(advice, style="yellow")
 
 
