@@ -34,10 +34,10 @@ from mast.core.optim import make_optimizer, set_learning_rate
 from mast.core.run import provenance
 from mast.core.transfer import packed
 from mast.data import canvas_size
-from mast.methods import needs
 from mast.methods import replay as replays
 from mast.methods.replay import worth_replaying
 from mast.recipes import configure
+from mast.runs.cost import empty_views
 
 CPU = torch.device("cpu")
 BEFORE, AFTER = "PyTorch's, one by one", "as is the default on a GPU"
@@ -66,8 +66,9 @@ def passes(config: PretrainConfig) -> tuple[int, int]:
         method = build_method(config).train()
     pipeline = Pipeline(config.preset, config.size)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        needs._onto(method, CPU, channels_last=True)
-        views = needs._views(pipeline, config.batch_size, CPU, torch.bfloat16)
+        method.to_empty(device="cpu").to(memory_format=torch.channels_last)
+        views = empty_views(pipeline, config.batch_size, config.encoder.channels)
+        views.images = tuple(images.bfloat16() for images in views.images)
         with Moved() as counted:
             with torch.autocast("cpu", torch.bfloat16):
                 loss = method(views, 0.0)["loss"]

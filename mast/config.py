@@ -1,7 +1,7 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,8 @@ class PretrainConfig:
             a queue or assignments.
         seed: Seed of initialisation, order and augmentation.
         device: auto, cpu or cuda.
-        devices: Processes on this node (torchrun overrides it).
+        devices: Processes on this node (torchrun overrides it). The program is started again in
+            each of them, and the first one ends with them.
         nodes: Nodes (torchrun overrides it).
         shard_optimizer: Divide the optimizer's state among the processes (ZeRO-1): less memory for
             large encoders, and the same weights.
@@ -279,16 +280,6 @@ def deciding(config: PretrainConfig) -> dict[str, Any]:
     }
 
 
-# Fields of earlier versions, with the values of which today's code still computes the same.
-RETIRED: dict[str, Container[Any]] = {
-    "objective.covariance_mask": ("m",),
-    "objective.pairs": ("applied",),
-    "objective.projector.pool": ("after", "before", "average"),  # where a method has no such field
-    "objective.projector.positivity": ("relu", "softplus", "paper"),  # likewise
-    "schedule.subsets": ("sample",),
-}
-
-
 def read(path: str | Path) -> PretrainConfig:
     """The configuration of a run, from its config.yaml.
 
@@ -410,8 +401,7 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         config: All other values.
         values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
             that method's own objective, if it is another one; another `objective.mode` starts
-            from that mode's switches. Fields of earlier versions are left out where they change
-            nothing.
+            from that mode's switches.
 
     Raises:
         UserError: An unknown field or a value of the wrong type or out of its range.
@@ -428,6 +418,6 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     mode = nested.get("mode") if isinstance(nested, Mapping) else values.get("objective.mode")
     if mode is not None and mode != getattr(config.objective, "mode", None):
         config = replace(config, objective=config.objective.without_switches())
-    changed = fields.change(config, values, "field", RETIRED)
+    changed = fields.change(config, values, "field")
     changed.check()
     return changed

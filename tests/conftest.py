@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
@@ -29,8 +28,6 @@ from mast.augment import OPERATORS, Pipeline, Preset
 from mast.core.canvases import Canvases
 from mast.core.launch import cores
 from mast.core.run import RunFolder
-from mast.data import DataConfig
-from mast.methods import METHODS, step_flops, step_needs
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -109,43 +106,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported stays: to look through it again and again for garbage takes seconds."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _looks_for_a_gpu_once() -> Iterator[None]:
-    """Without one PyTorch looks for a driver at each operation on fake tensors."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", cache(torch.cuda.is_available))
-        patch.setattr(torch.cuda, "device_count", cache(torch.cuda.device_count))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _needs_are_counted_once() -> Iterator[None]:
-    """What a step needs is counted once of runs whose steps are the same, before which it is asked.
-
-    `methods/test_step_needs.py` tests the count itself, which takes longer than a tiny run.
-    """
-    counted: dict[tuple[Any, ...], Any] = {}
-
-    def once(count: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> Any:
-            (config,) = build.args
-            alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
-            forward = METHODS[config.method].method.forward  # some tests have one of their own
-            # The function is kept in the key: its id would be another's once it is gone.
-            key = repr((alike, pipeline.sizes, given, options)), forward, count
-            if key not in counted:
-                counted[key] = count(build, pipeline, *given, **options)
-            return counted[key]
-
-        return counting
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mast.runs.memory.step_needs", once(step_needs))
-        patch.setattr("mast.runs.cost.step_needs", once(step_needs))
-        patch.setattr("mast.runs.cost.step_flops", once(step_flops))
-        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,17 +2,17 @@
 
     python ended.py CONFIG FOLDER
 
-Prints, for each moment, the exit code, the seconds from the event until both processes had ended,
+Prints, for each moment, the exit code, the seconds from the event until all processes had ended,
 and what they said. The processes are forked from one that has imported everything, so that they
-start at once, and the second from the first, in place of `processes._start`.
+start at once, and the launcher's from it in place of running the command.
 """
 
-import atexit
 import ctypes
 import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -27,13 +27,14 @@ import tensorboard.summary.writer.record_writer
 import timm
 import torch
 import torchvision
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from mast.augment import Pipeline
 from mast.cli import main as run_command
 from mast.commands import pretrain
 from mast.config import read
-from mast.core import processes
+from mast.core import display, stopping
 from mast.core.canvases import Canvases
 
 # Imported before the processes part.
@@ -43,40 +44,34 @@ PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>: an orphan's exit is seen here
 
 
 class Forked:
-    """What `processes._start` returns, as far as it is used."""
+    """A process of the launcher's, as far as it uses `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.code: int | None = None
-        self.lock = threading.Lock()
 
     def poll(self) -> int | None:
-        with self.lock:
-            if self.code is None:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                self.code = os.waitstatus_to_exitcode(status) if pid else None
-            return self.code
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
 
-    def wait(self, timeout: float = 60.0) -> None:
+    def wait(self, timeout: float) -> None:
         until = time.monotonic() + timeout
-        while self.poll() is None and time.monotonic() < until:
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("fork", timeout)
             time.sleep(0.01)
 
-    def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
 
-
-def fork(local_rank: int, words: str) -> Forked:
-    """In place of `processes._start`."""
-    first = os.getpid()
+def fork(handler: SubprocessHandler, words: tuple[str, ...], env: dict[str, str]) -> Forked:
+    """In place of starting a process of the launcher."""
     if child := os.fork():
         return Forked(child)
     os.setsid()
-    processes._first = None
-    atexit._clear()  # what the first process does at its end
-    os.environ["LOCAL_RANK"] = str(local_rank)
-    processes._STARTER, processes._LAST_WORDS = str(first), words
+    os.environ.update(env)
+    stopping._launched_by = os.getppid()
+    display._board = display.Board()
     return work()
 
 
@@ -85,13 +80,11 @@ def work() -> NoReturn:
     code = 70
     try:
         torch.set_num_threads(1)  # after a fork threads race for PyTorch's pool
-        if os.environ.get("LOCAL_RANK") == "1":
-            if os.environ["EVENT"] == "killed_as_it_starts":
-                happen(killed)
-            if os.environ["EVENT"] == "killed_as_it_joins":
-                processes._Started.meet = meet_and_die  # type: ignore[method-assign]
+        if os.environ["EVENT"] == "killed_as_it_starts" and os.environ.get("LOCAL_RANK") == "1":
+            happen(killed)
         code = run_command()
-        atexit._run_exitfuncs()
+    except SystemExit as done:
+        code = int(done.code or 0)
     except BaseException:
         traceback.print_exc()
     os._exit(code)
@@ -115,40 +108,28 @@ def bug() -> None:
 
 
 def asked() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getppid(), signal.SIGINT)
+
+
+def launcher_killed() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
 
 
 def killed_as_it_starts() -> None:
     """See `work`."""
 
 
-def killed_as_it_joins() -> None:
-    """The first process then waits for it in PyTorch; see `work`."""
-
-
-def meet_and_die(
-    self: processes._Started, meet: Callable[[processes._Started], None] = processes._Started.meet
-) -> None:
-    meet(self)
-    time.sleep(0.5)
-    happen(killed)
-
-
-EVENTS: tuple[tuple[Callable[[], None], tuple[int, ...]], ...] = (
-    (killed, (1,)),
-    (killed, (0,)),
-    (disk_is_full, (1,)),
-    (bug, (1,)),
-    (disk_is_full, (0,)),
-    (asked, (0, 1)),
-    (killed_as_it_starts, ()),
-    (killed_as_it_joins, ()),
+EVENTS: tuple[tuple[Callable[[], None], int | None], ...] = (
+    (killed, 1),
+    (launcher_killed, 0),
+    (disk_is_full, 1),
+    (bug, 0),
+    (asked, 0),
+    (killed_as_it_starts, None),
 )
 
 
-def train(
-    config: str, folder: Path, out: str, event: Callable[[], None], ranks: tuple[int, ...]
-) -> list:
+def train(config: str, folder: Path, out: str, event: Callable[[], None], rank: int | None) -> list:
     """The exit code, the seconds and what was said."""
     said, since = folder / "said", folder / "since"
     since.unlink(missing_ok=True)
@@ -156,12 +137,11 @@ def train(
     if first == 0:
         os.dup2(os.open(said, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 2)
         os.environ |= {"SINCE": str(since), "EVENT": event.__name__}
-        processes._start = fork  # type: ignore[assignment]
-        processes.GRACE_S = 2.0
+        SubprocessHandler._popen = fork  # type: ignore[assignment]
         steps = iter(range(1, AT + 1))
 
         def look(*_: object) -> None:
-            if next(steps, 0) == AT and int(os.environ["LOCAL_RANK"]) in ranks:
+            if next(steps, 0) == AT and os.environ["LOCAL_RANK"] == str(rank):
                 happen(event)
 
         register_optimizer_step_post_hook(look)
@@ -187,10 +167,10 @@ def main() -> None:
     assert threading.active_count() == 1, "no process parts from one with threads"
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     folder = Path(sys.argv[2])
-    for event, ranks in EVENTS:
-        print(json.dumps(train(sys.argv[1], folder, "ended", event, ranks)))
+    for event, rank in EVENTS:
+        print(json.dumps(train(sys.argv[1], folder, "ended", event, rank)))
     for out in ("ended", "whole"):
-        print(json.dumps(train(sys.argv[1], folder, out, print, ())))
+        print(json.dumps(train(sys.argv[1], folder, out, print, None)))
 
 
 if __name__ == "__main__":

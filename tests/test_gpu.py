@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -38,13 +37,11 @@ from mast.methods import (
     PrCLConfig,
     SimCLRConfig,
     SimSiamConfig,
-    StepNeeds,
     SupervisedConfig,
     SwAVConfig,
     VICRegConfig,
     VISimSiamConfig,
     method_of,
-    step_needs,
 )
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
@@ -194,19 +191,6 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
             method.statistics()
             assert len(gpu.waits) <= 3  # losses, masks, powers of the pooling
             return
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_what_a_step_needs_is_counted(name: str, without_driver: None) -> None:
-    pipeline = Pipeline(preset_of(name), SIZE)
-
-    def step(device: torch.device) -> StepNeeds:
-        make = partial(build, name, pipeline.names)
-        return step_needs(make, pipeline, COUNT, device, torch.bfloat16, moments=1)
-
-    on_gpu, on_cpu = step(GPU), step(torch.device("cpu"))
-    assert on_gpu._replace(activations=0) == on_cpu._replace(activations=0)
-    assert on_gpu.activations == pytest.approx(on_cpu.activations, rel=0.1) != 0
 
 
 def test_features_wait_once_a_batch(gpu: FakeGPU) -> None:

@@ -2,18 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import torch
-
 from mast.analyses import Grid
-from mast.augment import Pipeline
-from mast.config import build_method
-from mast.core.optim import moments
 from mast.data import DataConfig
-from mast.methods import step_needs
 from mast.recipes import configure
+from mast.runs.cost import saved_bytes
 from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT, whole
 
@@ -97,16 +91,12 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
         "mast15", device="cpu", batch_size=scenario.batch * scenario.gpus,
         data=DataConfig("shards:…"),
     )  # fmt: skip
-    needs = step_needs(
-        partial(build_method, config), Pipeline(config.preset, config.size), scenario.batch,
-        torch.device("cpu"), torch.bfloat16, moments=moments(config.optimizer), compiled=True,
-    )  # fmt: skip
     each = SHARE * VIEWS_A_SECOND / 2
     together = each * scenario.gpus
     seconds = scenario.images * scenario.epochs / together
     image = shards["written"]["jpg"]["bytes an image"]
     core = 1 / shards["cases"]["warm"]["shards of JPEGs"]["median"]
-    saved = needs.weights + needs.state
+    saved = sum(saved_bytes(config))
     moved = views["views"]["mast15"]["Triton"]["GB"] * 1e9 / views["images"]
     step_s = scenario.batch / each
     waiting = config.data.shuffle * image

@@ -13,12 +13,11 @@ from typing import Any
 
 from mast.cli.form import Form
 from mast.cli.verbs import REMOVED, TOPICS, VERBS, named
-from mast.core.errors import UserError, one_line, unknown
-from mast.core.processes import ProcessEndedError, is_first_here, leave_word
-from mast.core.stopping import Interrupted, interruptible
+from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
+from mast.core.processes import ProcessEndedError
+from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_word
 
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
-OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
 
 
 class _NobodyReadsError(Exception):
@@ -63,10 +62,9 @@ def run(arguments: Sequence[str] | None) -> int:
             named = "" if error.filename is None else f"{error.filename}: "
             return _fail(f"{named}{error.strerror}")
         what = " ".join(str(error).split())[:300]
-        if isinstance(error, MemoryError) or any(said in what for said in OUT_OF_MEMORY):
+        if is_out_of_memory(error):
             return _fail(
-                f"out of memory ({what}). What helps: smaller batches or more parts of a batch "
-                "(accumulate), a narrower projector, smaller images, a smaller encoder."
+                f"out of memory ({what}). Smaller batches, smaller images or a smaller encoder help"
             )
         fault = (
             f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where."
@@ -89,7 +87,7 @@ def _fail(message: str, code: int = 2) -> int:
 
 def _stop(message: str, code: int) -> int:
     """Print which signal stopped a command, once for all of its processes; the exit code."""
-    if is_first_here() and not leave_word(message):
+    if is_first_here() and not is_launched():
         try:
             print(one_line(message), file=sys.stderr, flush=True)
         except OSError:  # the terminal is gone, and its signal may be why
@@ -169,7 +167,7 @@ def _say_if_busy() -> None:
     from mast.core.launch import contention
 
     several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
-    if several and is_first_here() and (advice := contention()):
+    if several and is_first_here() and not is_launched() and (advice := contention()):
         say(advice, style="yellow")
 
 

@@ -15,7 +15,7 @@ from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
 from mast.core.entry import entry
-from mast.core.errors import UserError
+from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
 from mast.core.memory import peak_memory
@@ -41,7 +41,6 @@ from mast.runs.cost import (
     scaled,
 )
 from mast.runs.load import load
-from mast.runs.memory import COUNTED
 from mast.runs.start import with_architecture
 
 Where = Literal[GpuName, "cpu"]
@@ -79,7 +78,9 @@ class Plan(Shown):
             title=literal(f"{self.costs[0].images:,} images of {self.data}", "table.title")
         )
         table.add_column("recipe", no_wrap=True)
-        for column in ("px", "epochs", "batch", "memory GB", "images/s", "hours"):
+        measured = any(each.memory is not None for each in self.costs)
+        columns = ("px", "epochs", "batch", *["memory GB"] * measured, "images/s", "hours")
+        for column in columns:
             table.add_column(column, justify="right")
         for each in self.costs:
             config = each.config
@@ -88,7 +89,7 @@ class Plan(Shown):
                 str(config.size),
                 str(config.epochs),
                 f"{config.accumulate} x {config.batch_size // config.accumulate}",
-                f"{each.memory / 1e9:.1f}",
+                *([f"{(each.memory or 0) / 1e9:.1f}"] * measured),
                 f"{each.images_per_second:.0f}",
                 _hours(each.seconds),
             )
@@ -140,8 +141,8 @@ def plan(
 ) -> Plan:
     """Say what pretraining on some images, or `mast adapt`, would cost, and how to start it.
 
-    Here a few steps are trained, on generated images; for a GPU that is not here time and memory
-    are computed from the operations of a step and the maker's figures.
+    Here a few steps are trained, on generated images; for a GPU that is not here the time is
+    computed from the operations of a step and the maker's figures.
 
     Args:
         data: The images.
@@ -160,7 +161,8 @@ def plan(
         size: Of its views in pixels, likewise.
 
     Returns:
-        Epochs, parts of a batch, memory, disk and hours for each recipe, and commands.
+        Epochs, parts of a batch, memory of the GPU here, disk and hours for each recipe, and
+        commands.
 
     Raises:
         UserError: No such images, recipe, encoder or weights, or not even an epoch fits into the
@@ -194,16 +196,20 @@ def plan(
     decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
     if there is None:
         say("A few steps are trained on generated images, to measure how fast they are:")
-    costs = tuple(
-        cost(config, source, decoding[config.size], there, here, hours, pretrain)
-        for config in configs
-    )
-    notes = _notes(costs, gpu)
+    costs, too_large = list[Cost](), list[str]()
+    for config in configs:
+        try:
+            costs.append(cost(config, source, decoding[config.size], there, hours, pretrain))
+        except OutOfMemoryError as error:
+            too_large.append(f"{config.recipe} does not fit here: {error}")
+    if not costs:
+        raise OutOfMemoryError(too_large[0])
+    notes = [*too_large, *_notes(costs, gpu)]
     if hours is None:
-        others = tuple(other for each in costs if (other := scaled(each)) != each)
+        others = [other for each in costs if (other := scaled(each)) != each]
         notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
         costs += others
-    return Plan(str(data), costs, tuple(notes), encoder)
+    return Plan(str(data), tuple(costs), tuple(notes), encoder)
 
 
 def _adaptation(
@@ -272,21 +278,12 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
     else:
         notes.append(
             f"Speed: computed, not measured: {REACHED:.0%} of the {gpu}'s peak in bfloat16. No GPU "
-            "has been measured yet; where images must be read faster than the CPU can, it is less."
+            "has been measured yet; where images must be read faster than the CPU can, it is less. "
+            "Whether a step fits into its memory is not computed: plan again there."
         )
-    notes.append(
-        f"Memory: what can be counted before a run, times {1 / COUNTED:.2f}: usual encoders were "
-        "found to need up to so much more."
-    )
     for size, disk in {each.config.size: each.disk for each in costs if each.disk}.items():
         notes.append(f"Disk: {disk / 1e6:,.0f} MB for the resized images of {size} pixels.")
     for each in costs:
-        if not each.fits:
-            assert each.room is not None
-            notes.append(
-                f"{each.config.recipe} does not fit into {each.room / 1e9:.0f} GB, even in "
-                f"{each.config.accumulate} parts: take a smaller batch_size."
-            )
         if not each.disk:
             notes.append(
                 f"{each.config.recipe}: the resized images would take more than "

@@ -35,7 +35,7 @@ from mast.core.launch import (
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
-from mast.core.processes import is_started, together
+from mast.core.processes import together
 from mast.core.reading import Reading
 from mast.core.run import RunFolder
 from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
@@ -44,8 +44,7 @@ from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
-from mast.runs.acceleration import compiles, replay_of
-from mast.runs.memory import check_memory, free_for_images
+from mast.runs.acceleration import compiles, fitting, replay_of, room_for_images
 from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         The run folder, which holds `encoder.safetensors` and `embedding.safetensors`.
 
     Raises:
-        UserError: A configuration or images that cannot be used, a step that needs more memory
-            than there is, a folder with another run or one in which another process works, or a
-            loss that is no longer finite.
+        UserError: A configuration or images that cannot be used, a folder with another run or one
+            in which another process works, or a loss that is no longer finite.
+        OutOfMemoryError: A step needs more memory than there is.
         ProcessEndedError: One of several processes was killed, or has an error of its own.
         Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) asked to stop. The step was
             finished and saved.
@@ -90,12 +89,10 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             same_graph=config.accumulate == 1,
         )  # fmt: skip
     _part_size(config, all_processes(fabric))
-    if not run.encoder.is_file() and not is_started():
-        with doing("counting the memory of a step"):
-            check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
     with (
         together(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
+        fitting(config, fabric.device, fabric.world_size),
     ):
         _train(config, run, fabric)
     return run
@@ -275,7 +272,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     else:
         room = config.data.resident_gb
         if room is None:
-            room = free_for_images(config, fabric.device, processes)
+            room = room_for_images(fabric.device)
         feed.onto(fabric.device, room)
 
     # ------------------------------------------------------------------ method and optimizer

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mast.core.errors import one_line, visible
-from mast.core.processes import is_first_here
+from mast.core.stopping import is_first_here
 
 Item = TypeVar("Item")
 
@@ -230,6 +230,12 @@ class Board:
 
 
 _board = Board()
+
+
+def hand_over() -> None:
+    """Show nothing of what is under way here any more, as other processes go on with it."""
+    with _board._changing:
+        _board._works.clear()
 
 
 @contextmanager

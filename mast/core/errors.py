@@ -23,6 +23,16 @@ class DivergedError(UserError):
     """A training stopped, as a loss or what an update left is not finite."""
 
 
+class OutOfMemoryError(UserError):
+    """A step needs more memory than there is; the message names the options that shrink it."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, on the CPU or a GPU; PyTorch has no type for the first."""
+    said = ("can't allocate memory", "CUDA out of memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in said)
+
+
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     """An error for a name that is not in a registry, with the nearest valid one.
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar, Union, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
@@ -47,31 +46,20 @@ def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
         raise UserError(f"{noun}: {error}") from error
 
 
-def change(
-    instance: Kind,
-    values: Mapping[str, Any],
-    noun: str,
-    retired: Mapping[str, Container[Any]] = MappingProxyType({}),
-) -> Kind:
+def change(instance: Kind, values: Mapping[str, Any], noun: str) -> Kind:
     """A copy of a dataclass with other values.
 
     Args:
         instance: All other values; its fields may be dataclasses themselves.
         values: By name, nested ones as dicts or by dotted names.
         noun: What its fields are called in an error, such as "option".
-        retired: Fields of earlier versions, with the values that change nothing.
 
     Raises:
-        UserError: An unknown field, a value of the wrong type, or a retired field that once did
-            something.
+        UserError: An unknown field, or a value of the wrong type.
     """
     hints = kinds(instance)
     changes: dict[str, Any] = {}
     for name, value in _flat(values, instance).items():
-        if name not in hints and name in retired:
-            if value not in retired[name]:
-                raise UserError(f"{name} {value!r} is no longer computed by this version")
-            continue
         if name not in hints:
             raise unknown(noun, name, hints)
         changes[name] = convert(value, hints[name], name)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 
 from mast.core.errors import UserError, unknown
-from mast.core.processes import has_started, is_started
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -195,9 +194,6 @@ def make_fabric(
         raise UserError(
             f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
         )
-    started = int(os.environ["WORLD_SIZE"]) if is_started() or has_started() else None
-    if started is not None and devices * nodes != started:
-        raise UserError(f"this program already runs in {started} processes: give devices {started}")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     world = int(os.environ.get("WORLD_SIZE", devices * nodes))
     nodes, remainder = divmod(world, devices)

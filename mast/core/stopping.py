@@ -3,16 +3,18 @@
 Outside a training a signal ends a command by an exception, and before and after its work at once.
 """
 
+import json
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from mast.core.processes import end_now, is_first_here
+from mast.core.errors import one_line
 
 # What a user, a scheduler or a closed terminal sends; Windows has not all of them.
 SIGNALS = tuple(
@@ -20,6 +22,32 @@ SIGNALS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
     if hasattr(signal, name)
 )
+
+LAUNCHED = "mast"  # how a launch by `mast.core.processes` is called
+_launched_by = os.getppid() if os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED else None
+
+
+def is_first_here() -> bool:
+    """Whether this process is the first of its command on this machine."""
+    return os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")) == "0"
+
+
+def is_launched() -> bool:
+    """Whether another process of this command started this one, and is still there."""
+    return _launched_by is not None and os.getppid() == _launched_by
+
+
+def leave_word(message: str) -> bool:
+    """Leave a message for the process that launched this one, which says it.
+
+    Returns:
+        Whether there is one; otherwise this process speaks for itself.
+    """
+    if not is_launched():
+        return False
+    with suppress(OSError), open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+        json.dump({"message": message, "timestamp": int(time.time())}, file)
+    return True
 
 
 class Interrupted(KeyboardInterrupt):
@@ -44,6 +72,9 @@ def end_by_signals() -> None:
     An exception would not do: one that comes while modules are imported may show as anything, and
     one that comes in a destructor or a callback is printed with its traceback and forgotten.
     """
+    if is_launched():
+        end_silently()
+        return
     _handle(_end)
     shown = sys.unraisablehook
 
@@ -53,6 +84,11 @@ def end_by_signals() -> None:
         shown(unraisable)
 
     sys.unraisablehook = look
+
+
+def end_silently() -> None:
+    """Have signals end this process, for which the one that launched it speaks."""
+    _handle(signal.SIG_DFL)
 
 
 @contextmanager
@@ -124,13 +160,13 @@ class StopRequest:
             raise Interrupted(number, "stopped at once; what was saved before is kept")
         self.number = number
         # Not by print, which the signal may have interrupted.
-        if is_first_here():
+        if is_first_here() and not is_launched():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
                 os.write(2, b"\nstopping after this step; once more stops at once\n")
 
 
 def _handle(
-    handler: Callable[[int, FrameType | None], Any], instead_of: Any = None
+    handler: Callable[[int, FrameType | None], Any] | signal.Handlers, instead_of: Any = None
 ) -> dict[int, Any]:
     """Handle the signals that the process does not ignore, from the main thread alone.
 
@@ -155,5 +191,11 @@ def _handle(
 
 
 def _end(number: int, frame: FrameType | None = None) -> NoReturn:
+    """End this process at once, with a line of the operating system's alone."""
     line = f"{signal.Signals(number).name}: stopped at once; what was saved before is kept"
-    end_now(line if is_first_here() else "", 128 + number)
+    try:
+        if is_first_here():  # a progress bar hides the cursor
+            shown = "\r\x1b[?25h" if os.isatty(2) else ""
+            os.write(2, f"{shown}{one_line(line)}\n".encode())
+    finally:  # also where the terminal is gone
+        os._exit(128 + number)

@@ -62,8 +62,8 @@ class DataConfig:
             given.
         cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
         resident_gb: Size in GB up to which a cached set is copied whole into the memory of every
-            GPU, where its batches are then gathered; half of what a step leaves free of it if not
-            given, 0 for never.
+            GPU, where its batches are then gathered; a quarter of its free memory if not given,
+            0 for never.
         max_broken: Share of the files that may be broken; they are named, counted and skipped.
         workers: Threads that decode; if not given as many as there are cores for a process.
         shuffle: Images of shards among which their order is mixed, at a time: a process keeps as

@@ -16,7 +16,6 @@ from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
-from mast.methods.needs import StepNeeds, step_flops, step_needs
 from mast.methods.obow import OBoW, OBoWConfig
 from mast.methods.prcl import PrCL, PrCLConfig
 from mast.methods.representations import (
@@ -119,7 +118,6 @@ __all__ = [
     "SimCLRConfig",
     "SimSiam",
     "SimSiamConfig",
-    "StepNeeds",
     "Supervised",
     "SupervisedConfig",
     "SwAV",
@@ -132,6 +130,4 @@ __all__ = [
     "method_of",
     "predicts_uncertainty",
     "save_embedding",
-    "step_flops",
-    "step_needs",
 ]

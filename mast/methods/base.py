@@ -102,8 +102,7 @@ class Method(nn.Module, ABC):
     Data-parallel training wraps the method as a whole, so `forward` is all that a step calls.
     Every parameter that requires a gradient must get one at every step, and a buffer that changes
     must be computed from the tensors of all processes (`mast.core.collectives`): the others take
-    over that of the first. Before a run a copy is called with tensors without numbers, to count the
-    memory of a step (`mast.methods.needs`).
+    over that of the first.
 
     Args:
         config: Its own configuration.

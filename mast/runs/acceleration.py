@@ -1,14 +1,23 @@
-"""How a run uses its device: what is compiled, and what is replayed, where nobody says."""
+"""How a run uses its device by default: what is compiled, replayed and kept there.
+
+And what shrinks a run whose memory ran out.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 from mast.augment import Pipeline
 from mast.augment.pipeline import has_triton
 from mast.config import PretrainConfig
-from mast.core.errors import UserError
+from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 from mast.core.launch import type_of
-from mast.methods import Method
+from mast.core.optim import OF_ALL_GRADIENTS
+from mast.methods import METHODS, Method
 from mast.methods.replay import Replay, worth_replaying
+
+FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
 
 def compiles(config: PretrainConfig, device: torch.device) -> bool:
@@ -44,3 +53,42 @@ def replay_of(
     if not alone or config.cuda_graphs is False or not (config.cuda_graphs or small):
         return None
     return Replay(method, type_of(config.precision, device), asked=bool(config.cuda_graphs))
+
+
+def room_for_images(device: torch.device) -> float:
+    """GB of a GPU that images may take before anything else is there."""
+    return FOR_IMAGES * torch.cuda.mem_get_info(device)[0] / 1e9
+
+
+@contextmanager
+def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Iterator[None]:
+    """Name what shrinks a training, if its memory runs out in the block.
+
+    Args:
+        config: The run.
+        device: Where this process trains.
+        processes: Of the run, on all machines.
+
+    Raises:
+        OutOfMemoryError: Memory ran out.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name"]
+        helps += ["a narrower objective.projector (hidden, dim)"]
+        if METHODS[config.method].method.needs_whole_batch is None:
+            helps.insert(0, f"accumulate {2 * config.accumulate}")
+        if type_of(config.precision, device) is torch.float32:
+            helps += ["precision bf16-mixed"]
+        if device.type == "cuda" and config.data.resident_gb != 0:
+            helps += ["data.resident_gb 0"]
+        alone = config.shard_optimizer or config.optimizer.name in OF_ALL_GRADIENTS
+        if processes > 1 and not alone:
+            helps += ["shard_optimizer"]
+        if processes > 1 and device.type == "cpu":
+            helps += ["fewer devices"]
+        said = str(error).partition("\n")[0].partition(". ")[0][:200]
+        raise OutOfMemoryError(f"out of memory ({said}). What helps: {', '.join(helps)}") from error

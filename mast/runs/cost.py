@@ -5,56 +5,46 @@ import os
 import random
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from mast.augment import Pipeline
+from mast.augment import Pipeline, Views
 from mast.config import PretrainConfig, build_method, change
-from mast.core.errors import UserError
-from mast.core.launch import cores
-from mast.core.memory import memory_of
+from mast.core.errors import OutOfMemoryError, UserError
+from mast.core.launch import cores, find_device
+from mast.core.memory import peak_memory
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
 from mast.data.source import sampled
-from mast.methods import METHODS, StepNeeds, step_flops, step_needs
+from mast.methods import METHODS
 from mast.models.encoders import IMAGENET
-from mast.runs.memory import COUNTED, needs_of
 
 # Share of a GPU's peak that a run is taken to reach; none has been measured.
 REACHED = 0.3
 SMALLEST_PART = 32  # images, of which variances are taken
-MEASURED_IMAGES = 64  # at most in a step that is measured, and in a sample that is decoded
+MEASURED_IMAGES = 64  # at most in a step that is measured on a CPU, and in a sample to decode
 MEASURED_STEPS = 3  # of each of two epochs, the second of which counts
 # A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU as its maker describes it.
-
-    Attributes:
-        memory: Bytes.
-        flops: Operations a second in bfloat16, dense, that it can reach at most.
-    """
-
-    memory: float
-    flops: float
-
-
-# NVIDIA's data sheets: the SXM versions of H200, H100 and A100, and the GeForce RTX 4090.
+# Dense bfloat16 operations a second of which NVIDIA's data sheets say that the SXM versions of
+# H200, H100 and A100, and the GeForce RTX 4090, reach at most.
 GpuName = Literal["H200", "H100", "A100", "RTX4090"]
-GPUS: dict[GpuName, Gpu] = {
-    "H200": Gpu(memory=141e9, flops=989e12),
-    "H100": Gpu(memory=80e9, flops=989e12),
-    "A100": Gpu(memory=80e9, flops=312e12),
-    "RTX4090": Gpu(memory=24e9, flops=165e12),
+GPUS: dict[GpuName, float] = {
+    "H200": 989e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "RTX4090": 165e12,
 }
 
 
@@ -64,8 +54,7 @@ class Cost:
 
     Attributes:
         config: The run, with epochs and parts of a batch that fit.
-        memory: Bytes that a step needs, from what can be counted; 0 where nothing can be.
-        room: Bytes that there are; None where that is not known.
+        memory: Bytes of the GPU here that the measured steps took; None elsewhere.
         disk: Bytes of the resized images that are kept; 0 where they are too many to be.
         images_per_second: Speed of the training.
         decoding: Seconds in which all images are read and resized, once or, where they are not
@@ -75,8 +64,7 @@ class Cost:
     """
 
     config: PretrainConfig
-    memory: float
-    room: float | None
+    memory: int | None
     disk: float
     images_per_second: float
     decoding: float
@@ -89,18 +77,12 @@ class Cost:
         once = self.decoding if self.disk else 0.0
         return once + self.config.epochs * _seconds_an_epoch(self)
 
-    @property
-    def fits(self) -> bool:
-        """Whether there is as much memory as it needs."""
-        return self.room is None or self.memory <= self.room
-
 
 def cost(
     config: PretrainConfig,
     source: Source,
     decoding: float,
-    gpu: Gpu | None,
-    device: torch.device,
+    gpu: float | None,
     hours: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> Cost:
@@ -110,8 +92,7 @@ def cost(
         config: The run; a batch of more images than there are is halved.
         source: The images.
         decoding: Seconds in which all of them are read and resized.
-        gpu: Where it is to be trained; None: here.
-        device: Where, here.
+        gpu: Operations a second of the GPU where it is to be trained; None: here.
         hours: That it may take; its epochs are then as many as fit, up to eight times as many. If
             not given, they stay as they are.
         pretrain: Trains a run, with which the speed here is measured.
@@ -119,26 +100,22 @@ def cost(
     Raises:
         UserError: The images have other channels, not even an epoch fits into the hours, or for a
             GPU the operations of a step cannot be counted.
+        OutOfMemoryError: A step does not fit here, in as many parts of a batch as there can be.
     """
-    place = torch.device("cuda") if gpu is not None else device
     layout = config.data.find_reading(source.name, sampled(source)).layout
     config = replace(config, batch_size=_batch(config.batch_size, len(source)))
-    config, needs = _in_parts(config, place, gpu.memory if gpu else memory_of(place))
-    flops = flops_an_image(config) if gpu is not None else 0.0
-    if gpu is not None and flops == 0:
-        raise UserError(
-            f"what a step of {config.recipe} takes cannot be counted for {config.encoder.name}: "
-            "measure it on the machine that will train, without gpu"
-        )
-    speed = _measured(config, pretrain) if gpu is None else REACHED * gpu.flops / flops
+    memory = None
+    if gpu is None:
+        config, speed, memory = _measured(config, pretrain)
+    else:
+        speed = REACHED * gpu / flops_an_image(config)
     images, disk = (
         len(source),
         expected_bytes(source, config.data.canvas or canvas_size(config.size), layout),
     )
     cost = Cost(
         config=config,
-        memory=needs.least(config.accumulate, again=True) / COUNTED,
-        room=gpu.memory if gpu is not None else memory_of(place),
+        memory=memory,
         disk=disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0,
         images_per_second=speed,
         decoding=decoding,
@@ -156,41 +133,76 @@ def cost(
 
 
 def flops_an_image(config: PretrainConfig) -> float:
-    """Operations of a training step, forward and backward, for each image; 0 if not countable."""
+    """Operations of a training step for each image, of its matrix products and convolutions.
+
+    Forward and backward, a product and its sum as two. They are counted on fake tensors, which
+    have shapes and no numbers.
+
+    Raises:
+        UserError: The encoder or method cannot run on fake tensors, as it reads numbers.
+    """
     count = config.batch_size // config.accumulate
     pipeline = Pipeline(config.preset, config.size)
-    return step_flops(partial(build_method, config), pipeline, count) / count
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the counter does not know all fused kernels
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.device("meta"):
+                method = build_method(config).train()
+            with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
+                method.to_empty(device="cpu")
+                views = empty_views(pipeline, count, config.encoder.channels)
+                with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+                    method(views, 0.0)["loss"].backward()
+    except Exception as error:  # of whatever kind: an encoder's own code runs here
+        raise UserError(
+            f"the operations of a step of {config.encoder.name} cannot be counted "
+            f"({str(error)[:200]}): measure it on the machine that will train, without gpu"
+        ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+    return counter.get_total_flops() / count
+
+
+def empty_views(pipeline: Pipeline, count: int, channels: int) -> Views:
+    """Views of some images as a method takes them, whose pixels have no values."""
+    images = [torch.empty(count, channels, size, size) for size in pipeline.sizes]
+    label_B = torch.zeros(count, dtype=torch.int64)
+    records = pipeline.draw(count, torch.Generator())
+    return Views(tuple(images), records, None, torch.ones(count), label_B)
 
 
 def flops_a_second(
     configs: Sequence[PretrainConfig],
-    gpu: Gpu | None,
+    gpu: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> float:
     """Operations a second of a training: of a GPU as taken, or here as measured on a run.
 
     Args:
         configs: Runs; of the first that needs no labels a few steps are trained here.
-        gpu: Where they are to be trained; None: here.
+        gpu: Operations a second of the GPU where they are to be trained; None: here.
         pretrain: Trains a run.
 
     Raises:
         UserError: All of them learn from labels.
     """
     if gpu is not None:
-        return REACHED * gpu.flops
+        return REACHED * gpu
     unlabelled = (each for each in configs if not METHODS[each.method].method.labelled)
     config = next(unlabelled, configs[0])
-    return _measured(config, pretrain) * flops_an_image(config)
+    config, speed, _ = _measured(config, pretrain)
+    return speed * flops_an_image(config)
 
 
-def kept_bytes(config: PretrainConfig) -> int:
-    """Bytes that a run leaves on the disk: two checkpoints and its weights."""
-    needs = step_needs(
-        partial(build_method, config), Pipeline(config.preset, config.size), 1,
-        torch.device("cpu"), torch.float32, moments=moments(config.optimizer), compiled=True,
-    )  # fmt: skip
-    return 3 * needs.weights + 2 * needs.state
+def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
+    """Bytes of a run's weights, and of its optimizer's state."""
+    with torch.device("meta"):
+        method = build_method(config)
+    weights = sum(each.nbytes for each in {*method.parameters(), *method.buffers()})
+    trained = (each for each in method.parameters() if each.requires_grad)
+    return weights, moments(config.optimizer) * sum(each.nbytes for each in trained)
 
 
 def decoding_seconds(source: Source, size: int) -> float:
@@ -243,29 +255,41 @@ def _seconds_an_epoch(cost: Cost) -> float:
     return _of_an_epoch(cost) / cost.images_per_second + reading
 
 
-def _in_parts(
-    config: PretrainConfig, device: torch.device, room: float | None
-) -> tuple[PretrainConfig, StepNeeds]:
-    """The run in as few parts of a batch as fit, or as there can be, and what a part needs."""
-    parts = 1
-    while True:
-        needs = needs_of(config, device, parts)
-        fits = room is None or needs.least(parts, again=True) / COUNTED <= room
-        smaller, remainder = divmod(config.batch_size, 2 * parts)
-        whole = METHODS[config.method].method.needs_whole_batch is not None
-        if fits or remainder or smaller < SMALLEST_PART or whole:
-            return replace(config, accumulate=parts), needs
-        parts *= 2
+def _measured(
+    config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
+) -> tuple[PretrainConfig, float, int | None]:
+    """Train a few steps on generated images: on a GPU of the whole batch, in parts if it must be.
 
-
-def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]) -> float:
-    """Images a second of a few steps on generated images, with a smaller batch if it is large."""
-    if METHODS[config.method].method.labelled:
+    Returns:
+        The run in as few parts as fit, images a second, and bytes of a GPU.
+    """
+    kind = METHODS[config.method].method
+    if kind.labelled:
         raise UserError(
             f"{config.recipe} learns from labels, and what is measured are generated images "
             "without one kind of them: plan vicreg5_small, whose steps take about as long"
         )
-    batch = min(config.batch_size // config.accumulate, MEASURED_IMAGES)
+    config = replace(config, accumulate=1)
+    while True:
+        try:
+            return config, *_steps(config, pretrain)
+        except OutOfMemoryError:
+            smaller, remainder = divmod(config.batch_size, 2 * config.accumulate)
+            if kind.needs_whole_batch is not None or remainder or smaller < SMALLEST_PART:
+                raise
+            config = replace(config, accumulate=2 * config.accumulate)
+
+
+def _steps(
+    config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
+) -> tuple[float, int | None]:
+    """Images a second of a few steps, and bytes of a GPU; on a CPU a large batch is cut."""
+    batch, device = config.batch_size // config.accumulate, find_device(config.device)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        batch = min(batch, MEASURED_IMAGES)
     with tempfile.TemporaryDirectory() as folder:
         few = change(
             config,
@@ -287,7 +311,7 @@ def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFo
         lines = pretrain(few).read_metrics()
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
-    return float(speeds[-1])
+    return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None
 
 
 def free_space(path: Path) -> int:

@@ -185,7 +185,6 @@ def test_out_of_memory_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: None)
     words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
     words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
     assert main([*words, "--objective.prediction.hidden", str(10**9)]) == 2

@@ -19,22 +19,15 @@ import yaml
 
 import mast
 from mast.augment import Pipeline
-from mast.cli import arguments_of, main
+from mast.cli import arguments_of
 from mast.config import record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import BYOL, Mast
+from mast.methods import BYOL, METHODS, Mast
 from mast.methods.pair import PairMethod
 from mast.recipes import RECIPES
-from mast.runs.memory import LIBRARIES, needs_of
 
 Configure = Callable[..., mast.PretrainConfig]
-
-
-@pytest.fixture
-def steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Methods are called for steps alone, not for the memory that these need."""
-    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: None)
 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
@@ -144,7 +137,7 @@ def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
 
 
 def test_a_method_is_told_the_progress_of_the_run(
-    tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = [], []
     forward = Mast.forward
@@ -167,7 +160,6 @@ def test_views_are_drawn_in_the_type_that_the_network_takes(
     precision: str,
     dtype: str,
     tiny: Configure,
-    steps_only: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn, taken = [], []
@@ -341,7 +333,7 @@ def test_changed_images_are_refused(
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
-    tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=4, checkpoint_minutes=0.0)
     forward = Mast.forward
@@ -409,75 +401,23 @@ def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
     assert any("masks died" in text for text in warnings)
 
 
-WORDS = ["--recipe", "mast5_small", "--size", "32", "--batch_size", "16", "--epochs", "1"]
-WORDS += ["--objective.projector.dim", "32", "--encoder.name", "timm:resnet10t"]
-TOO_LARGE: dict[str, tuple[list[str], str]] = {
-    "a projector": (
-        ["--objective.projector.hidden", str(10**9)],
-        r"GB are weights, gradients and optimizer state, .*helps: a smaller encoder\.name, a narr",
-    ),
-    "views": (
-        ["--size", "2048", "--batch_size", "16384"],
-        r"a smaller batch_size, a smaller size",
-    ),
-    "a batch": (
-        ["--batch_size", str(2**22)],
-        r"GB are activations, .*helps: accumulate \d+ or more, .*, precision bf16-mixed\.$",
-    ),
-    "a batch in mixed precision": (
-        ["--batch_size", str(2**22), "--precision", "bf16-mixed"],
-        r"objective\.projector \(hidden, dim\)\.$",
-    ),
-    "a batch on two processes": (
-        ["--batch_size", str(2**22), "--devices", "2"],
-        r"in 2 processes, .* GB each are activations, .*, shard_optimizer, fewer devices\.$",
-    ),
-    "a batch on two processes that divide the optimizer": (
-        ["--batch_size", str(2**22), "--devices", "2", "--shard_optimizer"],
-        r"objective\.projector \(hidden, dim\), precision bf16-mixed, fewer devices\.$",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOO_LARGE)
-def test_what_cannot_fit_is_refused_before_the_run(
-    name: str,
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("recipe", "helps"),
+    [
+        ("mast5_small", "accumulate 2, a smaller batch_size, "),
+        ("simclr_small", "a smaller batch_size, "),
+    ],
+)
+def test_what_runs_out_of_memory_names_what_shrinks_it(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch, recipe: str, helps: str
 ) -> None:
-    words, said = TOO_LARGE[name]
-    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: 16 * 10**9)
-    monkeypatch.setattr("mast.commands.pretrain.open_feed", None)  # nothing is decoded
-    out = ["--data", str(photos / "train"), "--out", str(tmp_path / "run"), "--device", "cpu"]
-    assert main(["pretrain", *WORDS, *words, *out]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(r"error: a training step needs at least [\d,]+\.\d GB of memory", line)
-    assert "this machine has 16.0 GB. What helps: " in line
-    assert re.search(said, line)
-    assert not (tmp_path / "run").exists()
+    def step(*inputs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nGPU 0 has")
 
-
-def test_a_divided_optimizer_needs_less(tiny: Configure) -> None:
-    plain, divided = (
-        needs_of(tiny(shard_optimizer=sharded), torch.device("cpu"), 1, processes=2)
-        for sharded in (False, True)
-    )
-    assert plain.state > 0
-    assert divided == plain._replace(state=plain.state // 2)
-
-
-def test_the_parts_that_are_named_fit_and_fewer_do_not(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tiny(epochs=1)
-    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: LIBRARIES + 3_000_000)
-    for accumulate in (1, 2):
-        with pytest.raises(UserError, match="accumulate 4 or more"):
-            mast.pretrain(replace(config, accumulate=accumulate))
-    run = mast.pretrain(replace(config, accumulate=4))
-    before = run.encoder.read_bytes()
-    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: 1)
-    mast.pretrain(replace(config, accumulate=4))  # it is complete, and needs none
-    assert run.encoder.read_bytes() == before
+    config = tiny(recipe)
+    monkeypatch.setattr(METHODS[config.method].method, "step", step)
+    with pytest.raises(UserError) as raised:
+        mast.pretrain(config)
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"out of memory (CUDA out of memory). What helps: {helps}")
+    assert line.endswith("precision bf16-mixed")

@@ -239,7 +239,7 @@ def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
     assert images == 1_281_167 // 2048 * 2048 * 100
     expected = float(images) * flops_an_image(config)
     assert float(flops) == pytest.approx(expected / 1e15, rel=1e-2)
-    seconds = expected / (REACHED * GPUS["A100"].flops)
+    seconds = expected / (REACHED * GPUS["A100"])
     assert float(hours) == pytest.approx(seconds / 3600, rel=1e-2)
 
 

@@ -9,9 +9,8 @@ from typing import Any, final
 
 from mast.analyses import Grid
 from mast.config import PretrainConfig, deciding
-from mast.core.errors import UserError
 from mast.data import canvas_size
-from mast.runs.cost import REACHED, Gpu, flops_a_second, flops_an_image, kept_bytes
+from mast.runs.cost import REACHED, flops_a_second, flops_an_image, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, read_result
 
@@ -98,7 +97,7 @@ def costs(
     experiment: TableExperiment,
     workplace: Workplace,
     runs: Sequence[StudyRun],
-    gpu: Gpu | None,
+    gpu: float | None,
 ) -> Grid:
     """What is left of a table to train, and what that takes.
 
@@ -130,10 +129,9 @@ def costs(
     for name, config in firsts.items():
         count, batches = len(alike[name]), images[name] // config.batch_size
         seen = count * config.epochs * batches * config.batch_size
-        if not (an_image := flops_an_image(config)):
-            raise UserError(f"what a step of {config.recipe} takes cannot be counted")
-        flops = seen * an_image
-        rows.append((name, count, seen, flops, flops / speed, count * kept_bytes(config)))
+        flops, (weights, state) = seen * flops_an_image(config), saved_bytes(config)
+        disk = count * (3 * weights + 2 * state)  # two checkpoints and the encoder
+        rows.append((name, count, seen, flops, flops / speed, disk))
         side = config.data.canvas or canvas_size(config.size)
         resized = images[name] * side**2 * 3
         if resized <= config.data.cache_limit_gb * 1e9:
