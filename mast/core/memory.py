@@ -1,4 +1,4 @@
-"""Memory: how much there is, how much a process has, and how it holds on to it."""
+"""Memory: how much there is, and how a process holds on to it."""
 
 import ctypes
 import os
@@ -51,23 +51,6 @@ def machine_memory() -> int | None:
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def process_memory(process: int, root: Path = Path("/")) -> int | None:
-    """Bytes of physical memory that a process of this machine has.
-
-    Args:
-        process: Its number.
-        root: Where the file system begins.
-
-    Returns:
-        None where there is no such process, or Linux's files do not say.
-    """
-    try:
-        lines = (root / "proc" / str(process) / "status").read_text(errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
-    except (OSError, ValueError, StopIteration):  # that of one that has ended says no VmRSS
-        return None
 
 
 @contextmanager
