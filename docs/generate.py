@@ -19,7 +19,7 @@ from written.insight import advice, studies, uncertainty
 from written.intervals import coverage
 from written.invariances import other_encoders, ways, ways_of_runs
 from written.known import known
-from written.methods import methods, oracles
+from written.methods import methods, oracles, splits
 from written.path import path
 from written.photos import compared_on_photos, found_on_photos, in_short, photos, regimes, variants
 from written.result_files import ROOT, WHOLE
@@ -37,6 +37,7 @@ from mast.core.checkpoint import write_text
 PARTS = {
     "README.md": {"help": pretraining, "results": results},
     "docs/start.md": {"path": path},
+    "docs/data.md": {"splits": splits},
     "docs/pretraining.md": {
         "starts": starts, "nodes": nodes, "state": state, "scale": scale, "many": many,
         "kept": kept,

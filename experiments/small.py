@@ -114,8 +114,7 @@ def without_row(rows: Mapping[str, Row]) -> list[str]:
 
 
 ABOUT = (
-    "Other temperatures, momenta and weights are those of the small recipes, which nobody has "
-    "tuned.",
+    "Other temperatures, momenta and weights are those of the small recipes, which are not tuned.",
     f"Without a row: {', '.join(without_row(ROWS))}.",
     AUGSELF,
     "MAST with exempt blocks is this project's default; with learned masks it has neither the "

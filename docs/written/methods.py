@@ -1,9 +1,10 @@
-"""The methods that there are, and how far their losses are from lightly's."""
+"""The methods and sets that there are, and how far losses are from lightly's."""
 
 import inspect
 import json
 
 from mast.analyses import Grid
+from mast.data.catalogue import CATALOGUE
 from mast.methods import METHODS
 from mast.recipes import FULL
 from mast.studies.tables.printed import as_markdown
@@ -22,6 +23,15 @@ def methods() -> str:
         for name, entry in METHODS.items()
     )
     return as_markdown(Grid(("method", "paper", "recipes"), rows))
+
+
+def splits() -> str:
+    """The usual parts of torchvision's sets, and what is reported on them."""
+    rows = tuple(
+        (name, usual.train, usual.val or "", usual.test, f"`{usual.metric}`")
+        for name, usual in CATALOGUE.items()
+    )
+    return as_markdown(Grid(("torchvision", "train", "val", "test", "metric"), rows))
 
 
 def oracles() -> str:

@@ -45,7 +45,7 @@ NAMES = {  # of variants
     "`mast5_literal`": "the paper's Eq. 7 as printed",
     "`half`, `wide`": "learned masks; half, or three quarters, of the dimensions start in every "
     "subspace, the others in all but one; in two stages, or `_unstaged`; `wide` and `half_wide`: "
-    "wide masks are rewarded; `half_plain`: beside the plain distance",
+    "wide masks are rewarded; `half_plain`: with a plain distance",
     "`fixed`, `learned`": "masks that leave out one operator each, as half of the pairs do, and "
     "stay, or move (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
     "`_sigma`": "distances are divided by the predicted uncertainty",
@@ -281,7 +281,7 @@ def photos() -> str:
     return (
         f"```bash\n{commands}\n```\n\n{as_markdown(Flowers().table(encoders))}\n\n"
         f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s), "
-        "beside other runs. "
+        "while other runs shared the machine. "
         "One seed. "
         "33 of the 340 test images have a near-copy in train or val, so all numbers are somewhat "
         "high."

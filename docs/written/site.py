@@ -63,7 +63,7 @@ def results() -> str:
         ("one small budget, mean of four tasks", _place(means), _others(means)),
         ("the same, objects alone", _place(objects), _others(objects)),
     ]  # fmt: skip
-    return as_markdown(Grid(("percent", "`mast`", "beside"), tuple(rows)))
+    return as_markdown(Grid(("percent", "`mast`", "others"), tuple(rows)))
 
 
 def _place(scores: dict[str, list[float]]) -> str:

@@ -51,7 +51,7 @@ def small() -> str:
     parts += _grids("small", experiment.grids(measured))
     notes = (
         *experiment.notes(),
-        f"Measured on {processors(measured.values())}, two runs beside each other with a thread "
+        f"Measured on {processors(measured.values())}, two runs at a time with a thread "
         "each: minutes depend on other work, TFLOP do not.",
     )
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
@@ -81,7 +81,7 @@ def table6() -> str:
             published, beside = rows[name].published[0], rows[other].published[0]
             if published is not None and beside is not None:
                 lead += f"; paper {published - beside:+.1f}"
-            lines.append(f"- {rows[name].title} beside {rows[other].title}: {lead}")
+            lines.append(f"- {rows[name].title} minus {rows[other].title}: {lead}")
     start = [result["scores"][column.title] for result in by_row["untrained"]]
     best = max(row.published[0] or 0.0 for row in rows.values())
     lines.append(

@@ -471,12 +471,12 @@ def test_what_the_manual_shows_runs(
         for line in block.strip().splitlines():
             assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
     assert names["probabilities"].shape == (2, 3)
-    assert rows_of(Path("told.csv"))[0].keys() > {"probability of class2"}
+    assert rows_of(Path("classes.csv"))[0].keys() > {"probability of class2"}
     said = capsys.readouterr().out
     assert "classifier-linear-flowers17.safetensors" in said
     table = tmp_path / "predictions-photos-by-flowers-linear-flowers17.csv"
     assert f"table: {table}\n" in said
-    assert f"table: {tmp_path / 'told.csv'}\n" in said
+    assert f"table: {tmp_path / 'classes.csv'}\n" in said
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -221,16 +221,6 @@ def test_images_follow_the_split(tmp_path: Path) -> None:
     assert shown == {"train": [2, 1], "test": [0, 3], "all": [0, 1, 2, 3]}
 
 
-def test_the_manual_shows_the_catalogue() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-    rows = [
-        f"| {name} | {usual.train} | {usual.val or ''} | {usual.test} | `{usual.metric}` |"
-        for name, usual in CATALOGUE.items()
-    ]
-    shown = [line for line in manual.splitlines() if line.count("|") == 6]
-    assert shown[2:] == rows  # below the names of the columns
-
-
 # ------------------------------------------------------------------------------- splits
 
 

@@ -54,9 +54,9 @@ SMALL_SET = f"{CIFAR}-labelled"  # is made of CIFAR-10
 
 # What a reader of more than one table has to know.
 AUGSELF = (
-    "AugSelf's heads are this project's: one hidden layer with BatchNorm tells the standardised "
+    "AugSelf's heads are this project's: one hidden layer with BatchNorm predicts the standardised "
     "differences of all operators that destroy a property; its authors' have two hidden layers "
-    "and tell crops and colour jitter."
+    "and predict crops and colour jitter."
 )
 NEAR_COPIES = (
     "33 of the 340 test images of Flowers-17 have a near-copy in train or val (official split 1), "
