@@ -27,7 +27,7 @@ WORDS = {
 }
 # Fields of a configuration that `--help` shows; `--help all` shows the others.
 COMMON = (
-    "data.spec", "data.channels", "data.exclude", "data.tile", "data.cache", "data.workers",
+    "out", "data.spec", "data.channels", "data.exclude", "data.tile", "data.cache", "data.workers",
     "size", "views", "operators", "objective.exempt", "objective.masks", "objective.projector.dim",
     "objective.temperature", "encoder.name", "encoder.stem", "encoder.weights", "encoder.freeze",
     "optimizer.name", "optimizer.lr", "optimizer.weight_decay", "optimizer.warmup",
