@@ -272,7 +272,7 @@ def test_parameter_groups(variant: str) -> None:
         (
             "moco_v2_small",
             {"hardness": -0.1},
-            "hardness must be 0 or more and finite, got -0.1",
+            "objective.hardness must be 0 or more and finite, got -0.1",
         ),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         ("swav_small", {"prototypes": 1}, "objective.prototypes must be 2 or more, got 1"),
