@@ -84,7 +84,7 @@ def test_a_date_that_numpy_cannot_read_is_one_line(
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain --optimizer.lr -1e", "expected one argument"),
         ("study epochs runs/x --data y --seeds -1 0", "seeds must be"),
-        ("study growth --data y runs/x", "runs/x is not a run folder"),
+        ("study epochs --data y runs/x", "runs/x is not a run folder"),
         ("pretrain --out=", "out is empty"),
         ("study epochs runs/x --data y --protocols knm", "Did you mean 'knn'"),
         ("evaluate resnet18 --untrained true", "unexpected 'true'"),
