@@ -197,9 +197,10 @@ class PretrainConfig:
         self.check()
         (least, most), count = self.objective.takes, len(self.preset.views)
         if not least <= count <= most:
+            own = f", such as {self.method}" if self.method in PRESETS else ""
             raise UserError(
                 f"{METHODS[self.method].title} takes {least}{' or more' * (most > least)} views of "
-                f"an image, got {count}: choose another preset of views"
+                f"an image, got {count}: choose another preset of views{own}"
             )
         self.objective.check_views(self.preset)
 

@@ -11,17 +11,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.augment import Preset
 from mast.core.collectives import gather, rank
-from mast.core.errors import UserError
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
-from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
+from mast.methods.base import ABOVE_ZERO, THREE, Given, Images, at_least, limited, output_of, spread
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
-
-VIEWS = 3  # a weak query, a weak key and a strong query
 
 
 @dataclass
@@ -34,19 +30,13 @@ class CLSAConfig(TaughtConfig, ProjectedConfig):
         strong_weight: Weight of what the strong view is told, beside the contrast.
     """
 
+    takes = THREE
     limits = limited(temperature=ABOVE_ZERO, strong_weight=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
     strong_weight: float = 1.0
-
-    def check_views(self, preset: Preset) -> None:
-        if len(preset.views) != VIEWS:
-            raise UserError(
-                "CLSA needs three views, a weak query, a weak key and a strong query, and these "
-                f"are {len(preset.views)}; the preset clsa has them"
-            )
 
 
 class CLSA(TaughtMethod, ProjectedMethod):

@@ -11,19 +11,26 @@ from typing import Any
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Preset, Views
+from mast.augment import Views
 from mast.core.collectives import gather
-from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import ABOVE_ZERO, SHARE, Given, Images, at_least, limited, output_of, spread
+from mast.methods.base import (
+    ABOVE_ZERO,
+    SHARE,
+    THREE,
+    Given,
+    Images,
+    at_least,
+    limited,
+    output_of,
+    spread,
+)
 from mast.methods.drawing import DrawingMethod
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 from mast.models.pieces import PIECES, pieces_of, side_of_piece
-
-VIEWS = 3  # a query, its key, and an image to cut into pieces
 
 
 @dataclass
@@ -36,6 +43,7 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
         jigsaw: Share of the loss that is the jigsaw's.
     """
 
+    takes = THREE
     limits = limited(temperature=ABOVE_ZERO, jigsaw=SHARE, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
@@ -46,13 +54,6 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
     def sides(self, sizes: Sequence[int]) -> set[int]:
         *others, whole = sizes
         return {*others, side_of_piece(whole)}
-
-    def check_views(self, preset: Preset) -> None:
-        if len(preset.views) != VIEWS:
-            raise UserError(
-                "InfoMin needs three views, a query, its key and one to cut into pieces, and these "
-                f"are {len(preset.views)}; the preset infomin has them"
-            )
 
 
 class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
