@@ -13,12 +13,13 @@ from mast.exports import (
     FORMATS,
     Exported,
     Graph,
-    Hub,
     Original,
     Place,
     card,
+    check_repository,
     export_folder,
     load_original,
+    push_folder,
     refuse_something_else,
 )
 from mast.measure.adapted import FILE as ADAPTED
@@ -88,12 +89,13 @@ def export(
     refuse_something_else(target, format)
     if license is not None and not license.strip():
         raise UserError("license is empty; leave it out to name none")
-    hub = None if push is None else Hub(push)
+    if push is not None:
+        check_repository(push)
     form = FORMATS[format].kind(original)
     identity = original.fingerprint()
-    place = Place(".") if hub is None else Place(hub.repository, on_hub=True)
-    if hub is not None:
-        title = place.name.rpartition("/")[2]
+    place = Place(".") if push is None else Place(push, on_hub=True)
+    if push is not None:
+        title = push.rpartition("/")[2]
     elif original.classifier is not None:
         title = Path(model).stem
     else:
@@ -102,9 +104,9 @@ def export(
     pretrained = run if trained else None
     text = card(title, form, original, place, pretrained, identity, EVALUATORS, license)
     exported = export_folder(form, format, original, identity, text, target)
-    if hub is None:
+    if push is None:
         return exported
-    return replace(exported, page=hub.push(exported.folder, original.kind))
+    return replace(exported, page=push_folder(exported.folder, push, original.kind))
 
 
 def _in_space(original: Original, model: str | Path, invariances: Invariances) -> Original:

@@ -103,31 +103,29 @@ class Work:
         self.note = self.note if note is None else note
         self._speed = self._speed if speed is None else speed
 
-    def facts(self, now: float, innermost: bool = True) -> list[str]:
+    def facts(self, now: float, innermost: bool = True) -> str:
         """How far it is, in words.
 
         Args:
             now: The time.
             innermost: Whether nothing that is shown is a part of it.
         """
+        so_far = f"{_span(now - self.begun)} so far" if innermost else ""
         if self.total is None:
-            counted = [f"{self.done:,} {self.unit}"] if self.unit and self.done else []
-            return counted + [f"{_span(now - self.begun)} so far"] * innermost
-        facts = [f"{self.done:,} of {self.total:,} {self.unit}".rstrip()]
+            counted = f"{self.done:,} {self.unit}" if self.unit and self.done else ""
+            return ", ".join(filter(None, (counted, so_far)))
         seconds, count = (b - a for a, b in zip(self._marks[0], self._last, strict=True))
-        rate = count / seconds if count > 0 and seconds > 0 else None
-        if self._speed is not None:
-            facts.append(self._speed)
-        elif rate is not None and self.images:
-            speed = self.images * rate
-            facts.append(f"{speed:,.0f} images/s" if speed >= 10 else f"{speed:.1f} images/s")
-        if rate is not None and self.even:
-            facts.append(f"{_span((self.total - self.done) / rate)} left")
-        elif innermost and rate is None:
-            facts.append(f"{_span(now - self.begun)} so far")
-        if innermost and rate is not None and now - self._last[0] >= EVERY_S:
-            facts.append(f"the last one {_span(now - self._last[0])} ago")
-        return facts
+        rate = count / seconds if count > 0 and seconds > 0 else 0.0
+        speed, left, last = self._speed, "", ""
+        if speed is None and rate and self.images:
+            images = self.images * rate
+            speed = f"{images:,.0f} images/s" if images >= 10 else f"{images:.1f} images/s"
+        if rate and self.even:
+            left = f"{_span((self.total - self.done) / rate)} left"
+        if rate and innermost and now - self._last[0] >= EVERY_S:
+            last = f"the last one {_span(now - self._last[0])} ago"
+        done = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
+        return ", ".join(filter(None, (done, speed, left, "" if rate else so_far, last)))
 
 
 class Board:
@@ -186,7 +184,7 @@ class Board:
         parts = []
         for work in works:
             work.said = True
-            facts = ", ".join(work.facts(now, innermost=work is works[-1]))
+            facts = work.facts(now, innermost=work is works[-1])
             parts.append(": ".join(filter(None, (work.what, facts))))
         return "  ".join(filter(None, (": ".join(parts), works[-1].note)))
 
@@ -201,7 +199,7 @@ class Board:
         rows.add_column(width=20)
         rows.add_column(overflow="fold")
         for depth, work in enumerate(works):
-            facts = ", ".join(work.facts(now, innermost=work is works[-1]))
+            facts = work.facts(now, innermost=work is works[-1])
             bar = "" if work.total is None else ProgressBar(work.total, work.done, width=20)
             rows.add_row(Text("  " * depth + one_line(work.what)), bar, Text(facts))
             if work.note:
@@ -251,17 +249,7 @@ def doing(
 ) -> Iterator[Work]:
     """Show that something is under way during the block, in the first process alone.
 
-    Args:
-        what: What it does.
-        total: How many there are; None: not counted.
-        unit: Of what, such as "images".
-        done: How many of them an earlier process did.
-        even: Whether all take about as long.
-        images: How many images one stands for.
-        enabled: Whether to show it.
-
-    Yields:
-        What the block tells how far it is.
+    The arguments are those of `Work`, which it yields: the block says how far it is.
     """
     work = Work(what, total, unit, done, even, images, _board.clock)
     if not (enabled and is_first_here()):
@@ -274,18 +262,7 @@ def doing(
 def track(
     items: Iterable[Item], what: str, total: int, unit: str = "", even: bool = True
 ) -> Iterator[Item]:
-    """Pass items on, and show how many were dealt with.
-
-    Args:
-        items: What is passed on.
-        what: What is done with them.
-        total: How many there are.
-        unit: What they are, such as "images".
-        even: Whether all take about as long.
-
-    Yields:
-        The items.
-    """
+    """Pass items on, and show how many were dealt with; see `Work`."""
     with doing(what, total, unit, even=even) as work:
         for item in items:
             yield item

@@ -87,33 +87,20 @@ class FittedTable(Table):
                 used = 0
             parts[-1].append(column)
             used += needed
-        for number, part in enumerate(parts):
+        for part in parts:
             columns = [*keys, *part]
             free = options.max_width - 1 - beside * len(columns)
             widths = _shared(free, [(least(column), most(column)) for column in columns])
-            title = self.title if number == 0 else None
-            caption = self.caption if number == len(parts) - 1 else None
-            yield self._part(columns, widths, title, caption)
-
-    def _part(
-        self,
-        columns: Sequence[Column],
-        widths: Sequence[int],
-        title: Any,
-        caption: Any,
-    ) -> Table:
-        """Some columns of these widths."""
-        table = Table(
-            title=_shown(title, "table.title"), caption=_shown(caption, "table.caption"),
-            box=self.box, padding=self.padding, show_lines=self.show_lines,
-        )  # fmt: skip
-        for column, width in zip(columns, widths, strict=True):
-            header = _shown(column.header)
-            table.add_column(header, justify=column.justify, width=width, overflow="fold")
-        rows = zip(*(column.cells for column in columns), strict=True)
-        for row, cells in zip(self.rows, rows, strict=True):
-            table.add_row(*map(_shown, cells), end_section=row.end_section)
-        return table
+            table = Table(box=self.box, padding=self.padding, show_lines=self.show_lines)
+            table.title = _shown(self.title, "table.title") if part is parts[0] else None
+            table.caption = _shown(self.caption, "table.caption") if part is parts[-1] else None
+            for column, width in zip(columns, widths, strict=True):
+                header = _shown(column.header)
+                table.add_column(header, justify=column.justify, width=width, overflow="fold")
+            rows = zip(*(column.cells for column in columns), strict=True)
+            for row, cells in zip(self.rows, rows, strict=True):
+                table.add_row(*map(_shown, cells), end_section=row.end_section)
+            yield table
 
 
 def _shown(cell: Any, style: str = "") -> Any:

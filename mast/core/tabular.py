@@ -78,14 +78,14 @@ def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
         return columns
     texts = {"path": list(broken), "broken": list(broken.values())}
     added = {**columns, "broken": [""] * len(columns["path"])}
-    return {
-        name: [*values, *texts.get(name, len(broken) * [_none_like(values)])]
+    blank = {
+        name: "" if values and isinstance(values[0], str) else math.nan
         for name, values in added.items()
     }
-
-
-def _none_like(values: Sequence[Value]) -> Value:
-    return "" if values and isinstance(values[0], str) else math.nan
+    return {
+        name: [*values, *texts.get(name, len(broken) * [blank[name]])]
+        for name, values in added.items()
+    }
 
 
 def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
@@ -134,13 +134,21 @@ def write_table(path: Path, columns: Columns) -> None:
         UserError: It cannot be written.
     """
     if path.suffix == ".parquet":
-        _write_parquet(path, columns)
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.table(
+            {
+                name: [as_unicode(value) if isinstance(value, str) else value for value in values]
+                for name, values in columns.items()
+            }
+        )
+        write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))
         return
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    table.writerow(map(safe_cell, columns))
-    for row in zip(*columns.values(), strict=True):
-        table.writerow(map(_cell, row))
+    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in (columns, *zip(*columns.values(), strict=True)):
+        rows.writerow(safe_cell(of) if isinstance(of, str) else _as_text(of) for of in row)
     write_text(path, text.getvalue())
 
 
@@ -151,24 +159,7 @@ def safe_cell(name: str) -> str:
     return FORMULA.sub(r"\g<0>'", name)
 
 
-def _cell(value: Value) -> str:
-    return safe_cell(value) if isinstance(value, str) else _as_text(value)
-
-
 def _as_text(value: Value) -> str:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
     return str(value)
-
-
-def _write_parquet(path: Path, columns: Columns) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.table(
-        {
-            name: [as_unicode(value) if isinstance(value, str) else value for value in values]
-            for name, values in columns.items()
-        }
-    )
-    write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

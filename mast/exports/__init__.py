@@ -8,7 +8,7 @@ from mast.exports.card import card
 from mast.exports.folder import Exported, export_folder, refuse_something_else
 from mast.exports.format import ANY, Format, Place
 from mast.exports.graph import Graph
-from mast.exports.hub import Hub
+from mast.exports.hub import check_repository, push_folder
 from mast.exports.onnx_graph import Onnx
 from mast.exports.original import Original, load_original
 from mast.exports.program import Program
@@ -30,11 +30,12 @@ __all__ = [
     "Exported",
     "Format",
     "Graph",
-    "Hub",
     "Original",
     "Place",
     "card",
+    "check_repository",
     "export_folder",
     "load_original",
+    "push_folder",
     "refuse_something_else",
 ]

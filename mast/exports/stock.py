@@ -1,15 +1,20 @@
-"""An encoder built by timm or torchvision as they are, with our weights, and the head for it."""
+"""An encoder built by timm or torchvision as they are, with our weights: its head, its file."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import nn
 
 from mast.core.errors import UserError
+from mast.core.tensors import write_tensors
 from mast.exports.format import ANY, EXACT, alike
 from mast.models import Classifier, Encoder
-from mast.models.encoders import ZERO_INIT
+from mast.models.encoders import ZERO_INIT, stem_of
+
+WEIGHTS = "model.safetensors"
 
 
 def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
@@ -68,3 +73,18 @@ def scores_head(classifier: Classifier) -> nn.Linear:
     head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0])
     head.load_state_dict({"weight": weight_CD, "bias": bias_C})
     return head
+
+
+def write_weights(encoder: Encoder, folder: Path) -> None:
+    """Write `model.safetensors`, which `mast evaluate` reads with all that it says."""
+    stem, config = stem_of(encoder), encoder.config
+    header = {
+        "format": "pt",  # transformers asks for it
+        "architecture": config.name,
+        "options": json.dumps(config.options),
+        "stem": json.dumps({"stem": stem.stem, "stride": stem.stem_stride, "size": encoder.size}),
+        **{key: json.dumps(values) for key, values in config.normalization._asdict().items()},
+    }
+    if encoder.reading is not None:
+        header["reading"] = json.dumps(asdict(encoder.reading))
+    write_tensors(folder / WEIGHTS, encoder.model.state_dict(), header=header)

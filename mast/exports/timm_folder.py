@@ -10,8 +10,7 @@ from mast.core.errors import UserError
 from mast.data import crop_fraction
 from mast.exports.format import ANY, Format, Place, transforms
 from mast.exports.original import Original
-from mast.exports.stock import scores_head, stock
-from mast.exports.weights import write_weights
+from mast.exports.stock import scores_head, stock, write_weights
 from mast.models import Encoder
 from mast.models.encoders import arguments, stem_of
 

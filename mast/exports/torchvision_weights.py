@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from mast.exports.format import Format, Place, read_classes, transforms, write_classes
 from mast.exports.original import Original
-from mast.exports.stock import scores_head, stock
-from mast.exports.weights import WEIGHTS, write_weights
+from mast.exports.stock import WEIGHTS, scores_head, stock, write_weights
 from mast.models.encoders import HEADS, arguments, first_convolution, stem_of
 
 

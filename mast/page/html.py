@@ -101,78 +101,44 @@ def element(svg: str, name: str, label: str) -> Markup | None:
     Returns:
         None where it is no figure of matplotlib's, or holds what those do not.
     """
-    figure = _Figure(name)
-    parser = ElementTree.XMLParser(target=figure)
     try:
-        parser.feed(svg[svg.find("<svg") :])  # what stands before could declare entities
-        parser.close()
-    except (ElementTree.ParseError, ValueError):
+        # What stands before it could declare entities.
+        root = ElementTree.fromstring(svg[svg.find("<svg") :])
+        inside = _markup(root, name)
+    except (ElementTree.ParseError, ValueError, RecursionError):
         return None
-    role, inside = "group" if figure.tips else "img", "".join(figure.parts)
+    box = root.get("viewBox", "")
+    if root.tag != f"{SVG}svg" or not BOX.fullmatch(box):
+        return None
+    role = "group" if ' class="tip"' in inside else "img"
     return Markup(
-        f'<svg viewBox="{figure.box}" role="{role}" aria-label="{escape(visible(label))}">'
-        f"{inside}</svg>"
+        f'<svg viewBox="{box}" role="{role}" aria-label="{escape(visible(label))}">{inside}</svg>'
     )
 
 
-class _Figure:
-    """What a figure is made of, as a parser meets it.
-
-    Attributes:
-        parts: The markup inside of the element.
-        box: What is seen of the plane.
-        tips: Whether there are some.
+def _markup(parent: ElementTree.Element, figure: str) -> str:
+    """What is inside of an element.
 
     Raises:
-        ValueError: Something in it is not allowed.
+        ValueError: Something in it is no part of a figure.
     """
-
-    def __init__(self, name: str) -> None:
-        self.parts: list[str] = []
-        self.box = ""
-        self.tips = False
-        self._name = name
-        self._open: list[str] = []
-        self._skipped = 0  # elements that are open and not shown
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
-        kind = tag.removeprefix(SVG)
-        if self._skipped or (kind in SKIPPED and self._open):
-            self._skipped += 1
-            return
-        own = {name.replace(XLINK, "xlink:"): value for name, value in attributes.items()}
-        if not self._open:
-            self.box = own.get("viewBox", "")
-            if kind != "svg" or not BOX.fullmatch(self.box):
-                raise ValueError(f"{kind} is no figure")
-        else:
+    parts: list[str] = [escape(visible(parent.text or ""))]
+    for child in parent:
+        kind = child.tag.removeprefix(SVG)
+        if kind not in SKIPPED:
             if kind not in ELEMENTS:
                 raise ValueError(f"{kind} is no part of a figure")
-            for name, value in own.items():
-                self._check(kind, name, value)
-            self.tips |= "class" in own
-            text = "".join(f' {name}="{escape(value)}"' for name, value in own.items())
-            self.parts.append(f"<{kind}{text}>")
-        self._open.append(kind)
-
-    def end(self, _: str) -> None:
-        """An element ends."""
-        if self._skipped:
-            self._skipped -= 1
-        elif (kind := self._open.pop()) != "svg":
-            self.parts.append(f"</{kind}>")
-
-    def data(self, text: str) -> None:
-        """Text is met."""
-        if not self._skipped:
-            self.parts.append(escape(visible(text)))
-
-    def _check(self, kind: str, name: str, value: str) -> None:
-        allowed = LINKS.get(kind) if name == "xlink:href" else ATTRIBUTES.get(name)
-        own_id = name != "id" or value.startswith(f"{self._name}-")
-        if allowed is None or not re.fullmatch(allowed, value) or not own_id:
-            raise ValueError(f"{kind} {name}={value[:40]} is no part of a figure")
+            text = ""
+            for attribute, value in child.items():
+                name = attribute.replace(XLINK, "xlink:")
+                allowed = LINKS.get(kind) if name == "xlink:href" else ATTRIBUTES.get(name)
+                own_id = name != "id" or value.startswith(f"{figure}-")
+                if allowed is None or not re.fullmatch(allowed, value) or not own_id:
+                    raise ValueError(f"{kind} {name}={value[:40]} is no part of a figure")
+                text += f' {name}="{escape(value)}"'
+            parts.append(f"<{kind}{text}>{_markup(child, figure)}</{kind}>")
+        parts.append(escape(visible(child.tail or "")))
+    return "".join(parts)
 
 
 def is_page(path: Path) -> bool:
