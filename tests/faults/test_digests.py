@@ -1,5 +1,6 @@
 """Files that changed on the disk are noticed by what they say of themselves."""
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load, load_file, save_file
 
 import mast
 from mast.config import configuration_of, read
@@ -134,3 +136,26 @@ def test_a_changed_result_is_refused(result: Path) -> None:
     each.write_bytes(content)
     with pytest.raises(UserError, match="does not hold what was written: evaluate again"):
         Result.read(result)
+
+
+def test_files_of_earlier_versions_are_read(ours: RunFolder, result: Path) -> None:
+    """Without digests, and without the configuration beside the embedding."""
+    expected = load_method(ours.path).state_dict()
+    described = mast.load_encoder(ours.encoder).describe()
+    for file, header in ((ours.encoder, {"mast": json.dumps(described)}), (ours.embedding, None)):
+        save_file(load(file.read_bytes()), file, metadata=header)
+    state = load_method(ours.path).state_dict()
+    assert all(torch.equal(state[name], value) for name, value in expected.items())
+
+    measured = Result.read(result)
+    each = result.parent / "each" / f"{result.stem}.safetensors"
+    save_file(load(each.read_bytes()), each)
+    with safe_open(each, "pt") as file:
+        assert file.metadata() is None
+    old = json.loads(result.read_text())
+    del old["sha256"]
+    result.write_text(json.dumps(old))
+    assert Result.read(result) == measured
+    assert torch.equal(
+        Result.read(result).targets["class"].each["top1"], torch.tensor([1.0, 0, 1, 1])
+    )
