@@ -54,11 +54,11 @@ def interrupted(partial: Path) -> None:
     [
         (full_disk, UserError, "No space left on device.*unharmed"),
         (programming_error, KeyError, "a bug"),
-        (interrupted, KeyboardInterrupt, ""),
+        (interrupted, KeyboardInterrupt, None),
     ],
 )
 def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException], said: str
+    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException], said: str | None
 ) -> None:
     path = tmp_path / "file"
     path.write_text("old")
