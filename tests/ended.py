@@ -70,7 +70,7 @@ def fork(handler: SubprocessHandler, words: tuple[str, ...], env: dict[str, str]
         return Forked(child)
     os.setsid()
     os.environ.update(env)
-    stopping._launched_by = os.getppid()
+    stopping._words, stopping._launcher = env["TORCHELASTIC_ERROR_FILE"], os.getppid()
     display._board = display.Board()
     return work()
 
@@ -83,8 +83,6 @@ def work() -> NoReturn:
         if os.environ["EVENT"] == "killed_as_it_starts" and os.environ.get("LOCAL_RANK") == "1":
             happen(killed)
         code = run_command()
-    except SystemExit as done:
-        code = int(done.code or 0)
     except BaseException:
         traceback.print_exc()
     os._exit(code)

@@ -42,6 +42,8 @@ def run(arguments: Sequence[str] | None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         _run(words)
+    except SystemExit as ended:  # the processes of `mast.core.processes` did the work
+        return int(ended.code or 0)
     except ProcessEndedError as error:
         return _fail(str(error), error.code)
     except UserError as error:

@@ -25,7 +25,6 @@ from mast.core.display import doing, say
 from mast.core.entry import entry
 from mast.core.errors import UserError, visible
 from mast.core.launch import (
-    all_processes,
     check_threads,
     local_processes,
     make_fabric,
@@ -76,10 +75,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     config.check_trainable()
     asked, config = config, with_architecture(config)
     run = RunFolder(config.folder())
-    if not run.config.is_file():  # earlier versions took these, and their runs can go on
-        _refuse_named_weights(config.encoder.name)
-        _refuse_another_name(asked, config.encoder.name)
-        _refuse_rates_of_a_frozen(config)
+    _refuse_named_weights(config.encoder.name)
+    _refuse_another_name(asked, config.encoder.name)
+    _refuse_rates_of_a_frozen(config)
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -88,7 +86,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             config.device, config.devices, config.nodes, config.precision, _loggers(config, run),
             same_graph=config.accumulate == 1,
         )  # fmt: skip
-    _part_size(config, all_processes(fabric))
+    _part_size(config, local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1))
     with (
         together(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
@@ -110,7 +108,7 @@ def _trained_with(run: RunFolder) -> dict[str, Any] | None:
     if not (state := saved(run.last)):
         return None
     kept = state.get("kept")
-    return kept.get("config", {}) if isinstance(kept, dict) else {}  # of earlier versions
+    return kept.get("config", {}) if isinstance(kept, dict) else {}  # not verified yet
 
 
 def _refuse_named_weights(name: str) -> None:

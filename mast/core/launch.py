@@ -121,11 +121,6 @@ def local_processes(fabric: "Fabric") -> int:
     return getattr(fabric.strategy, "num_processes", 1)
 
 
-def all_processes(fabric: "Fabric") -> int:
-    """How many processes a fabric has on all machines, launched or not."""
-    return local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1)
-
-
 def _tasks_of_srun() -> int:
     """How many processes srun started, this one among them; 1 where it started none.
 

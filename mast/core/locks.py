@@ -28,11 +28,9 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
         filelock.Timeout: Another process holds it, and `wait` is false.
         OSError: It cannot be created, and `wait` is false.
     """
-    lock = _lock(path, -1 if wait else 0)
+    lock = FileLock(path, timeout=-1 if wait else 0, fallback_to_soft=False)
     try:
         lock.acquire()
-    except NotImplementedError:  # older releases of filelock raise it
-        pass
     except OSError as error:
         if not wait and error.errno not in NO_LOCKS:
             raise
@@ -42,10 +40,3 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
         if lock.is_locked:
             with suppress(OSError):
                 lock.release()
-
-
-def _lock(path: Path, timeout: float) -> FileLock:
-    try:
-        return FileLock(path, timeout=timeout, fallback_to_soft=False)
-    except TypeError:  # older releases have no such option
-        return FileLock(path, timeout=timeout)

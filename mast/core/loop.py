@@ -208,7 +208,10 @@ class Training:
             "kept": self.extra,
             "seconds": self.seconds,
         }
-        self._check_weights(state["module"], state["optimizer"])
+        # a finite loss may overflow in the update, which the next step alone would show
+        if bad := self._not_finite_of(state["module"], optimizer):
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
         save_checkpoint(file, state, keep=self._whole)
         self._whole = True
 
@@ -323,12 +326,6 @@ class Training:
             if bad:
                 raise self._stopped(step, f"{', '.join(bad)} is not finite")
         return metrics
-
-    def _check_weights(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
-        """A finite loss may overflow in the update, which the next step alone would show."""
-        if bad := self._not_finite_of(module, optimizer):
-            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-            raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
 
     def _not_finite_of(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> list[str]:
         """What of a state is not finite, but for buffers that were so from the start."""

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mast.core.errors import UserError
 from mast.core.stopping import (
@@ -112,6 +112,9 @@ def _launch(fabric: "Fabric", kept: Callable[[], str]) -> NoReturn:
     logging.getLogger("torch.distributed.elastic").addHandler(logging.NullHandler())
     before = {number: signal.getsignal(number) for number in SIGNALS}
     passed_on = (number.name for number in SIGNALS if before[number] is not signal.SIG_IGN)
+    # Older releases pass on SIGINT, SIGTERM and SIGHUP, and end what lasts 30 s after one of them.
+    newer = {"signals_to_handle": ",".join(passed_on), "shutdown_timeout": LAST_STEP_S}
+    known: dict[str, Any] = LaunchConfig.__dataclass_fields__
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     hand_over()
     try:
@@ -130,8 +133,7 @@ def _launch(fabric: "Fabric", kept: Callable[[], str]) -> NoReturn:
                 rdzv_configs={} if alone else {"rank": environment.node_rank()},
                 local_addr="localhost" if alone else None,
                 max_restarts=0,
-                signals_to_handle=",".join(passed_on),
-                shutdown_timeout=LAST_STEP_S,
+                **{name: value for name, value in newer.items() if name in known},  # type: ignore[arg-type]
             )  # fmt: skip
             elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
     except SignalException as stopped:

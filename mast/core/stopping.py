@@ -24,7 +24,11 @@ SIGNALS = tuple(
 )
 
 LAUNCHED = "mast"  # how a launch by `mast.core.processes` is called
-_launched_by = os.getppid() if os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED else None
+# Of a process that was launched so: where it leaves a message, and what launched it. The first is
+# taken out, so that what this process starts is not taken for one of them.
+_launched = os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED
+_words = os.environ.pop("TORCHELASTIC_ERROR_FILE", None) if _launched else None
+_launcher = os.getppid()
 
 
 def is_first_here() -> bool:
@@ -34,7 +38,7 @@ def is_first_here() -> bool:
 
 def is_launched() -> bool:
     """Whether another process of this command started this one, and is still there."""
-    return _launched_by is not None and os.getppid() == _launched_by
+    return _words is not None and os.getppid() == _launcher
 
 
 def leave_word(message: str) -> bool:
@@ -43,9 +47,9 @@ def leave_word(message: str) -> bool:
     Returns:
         Whether there is one; otherwise this process speaks for itself.
     """
-    if not is_launched():
+    if _words is None or not is_launched():
         return False
-    with suppress(OSError), open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+    with suppress(OSError), open(_words, "w") as file:
         json.dump({"message": message, "timestamp": int(time.time())}, file)
     return True
 

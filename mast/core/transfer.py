@@ -12,8 +12,7 @@ _ALIGNED = 16  # bytes: where a part may begin, whatever its type
 
 def pinned(tensor: Tensor, device: torch.device) -> Tensor:
     """In memory from which a GPU copies by itself, where one is to have it; else as it is."""
-    # one without numbers (`mast.methods.needs`) is of another type, and asks for no driver
-    wanted = device.type == "cuda" and tensor.device.type == "cpu" and type(tensor) is Tensor
+    wanted = device.type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory() if wanted else tensor
 
 

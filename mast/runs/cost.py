@@ -155,6 +155,8 @@ def flops_an_image(config: PretrainConfig) -> float:
                 views = empty_views(pipeline, count, config.encoder.channels)
                 with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                     method(views, 0.0)["loss"].backward()
+    except UserError:
+        raise
     except Exception as error:  # of whatever kind: an encoder's own code runs here
         raise UserError(
             f"the operations of a step of {config.encoder.name} cannot be counted "

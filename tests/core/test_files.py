@@ -50,23 +50,22 @@ def interrupted(partial: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "raised"),
-    [(full_disk, UserError), (programming_error, KeyError), (interrupted, KeyboardInterrupt)],
+    ("write", "raised", "said"),
+    [
+        (full_disk, UserError, "No space left on device.*unharmed"),
+        (programming_error, KeyError, "a bug"),
+        (interrupted, KeyboardInterrupt, None),
+    ],
 )
 def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException]
+    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException], said: str | None
 ) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(raised):
+    with pytest.raises(raised, match=said):
         write_atomically(path, write)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_full_disk_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"No space left on device.*unharmed"):
-        write_atomically(tmp_path / "file", full_disk)
 
 
 def test_a_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
@@ -223,16 +222,6 @@ def test_a_checkpoint_never_executes_code(tmp_path: Path, write: Callable[..., N
     assert not target.exists()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_truncated_checkpoint_is_refused(tmp_path: Path, share: float) -> None:
-    path = tmp_path / "last.pt"
-    save_checkpoint(path, {"weights": torch.zeros(1000)})
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(UserError, match="not a readable checkpoint"):
-        load_checkpoint(path)
-
-
 def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
     state = {"weights": torch.randn(3), "step": 4, "best": float("-inf"), "nested": {"a": [1, 2]}}
     save_checkpoint(tmp_path / "last.pt", state)
@@ -321,18 +310,16 @@ def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
     assert len(list((tmp_path / "thesis").iterdir())) == 1
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.ENOLCK, None])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.ENOLCK])
 def test_a_file_system_without_locks_is_worked_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, number: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, number: int
 ) -> None:
-    """Network disks; earlier versions of filelock have an error of their own."""
+    """Such as a network disk."""
 
     def refused(*_: object) -> None:
-        raise NotImplementedError if number is None else OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refused)
-    if number is None:
-        monkeypatch.setattr("filelock.FileLock._acquire", refused)
     run = RunFolder(tmp_path / "run")
     for _ in range(2):
         with run.held():

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny import stop_after
 
 import mast
 from mast.config import change, deciding, record
@@ -136,22 +135,6 @@ def test_what_does_not_change_the_result_may_be_edited(begun: RunFolder, tiny: C
     begun.config.write_text(yaml.safe_dump(record(config)))
     mast.pretrain(config)
     assert begun.encoder.read_bytes() == (begun.path / "expected").read_bytes()
-
-
-def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_rate_that_is_logged(
-    tiny: Configure,
-) -> None:
-    stop_after(3, tiny())
-    run = RunFolder(tiny().folder())
-    state = load_checkpoint(run.last)
-    del state["kept"]["config"], state["kept"]["order"]
-    torch.save(state, run.last)
-    config = tiny(optimizer={"lr": 0.4})
-    run.config.write_text(yaml.safe_dump(record(config)))
-    mast.pretrain(config)
-    group = load_checkpoint(run.last)["optimizer"]["param_groups"][0]
-    assert group["peak_lr"] == 0.4 * config.batch_size / 256
-    assert group["lr"] == [line["lr"] for line in run.read_metrics() if "lr" in line][-1]
 
 
 def test_a_complete_run_whose_configuration_was_edited_is_told(

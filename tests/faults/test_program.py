@@ -1,13 +1,11 @@
 """The program behind `make faults` sees what must not be."""
 
-import io
 import json
 import os
 import pickle
 import random
 import signal
 import sys
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 import torch
 import yaml
 from faults import __main__ as program
-from faults import ambient, hostile, lies, names, strangers
+from faults import ambient, lies, names, strangers
 from faults.case import Case
 from faults.commands import COMMANDS
 from faults.files import DAMAGES
@@ -227,33 +225,6 @@ def test_a_lie_changes_what_is_said_and_keeps_the_digest(name: str, tmp_path: Pa
         assert not (folder / CANARY).exists()
 
 
-def test_a_shard_lies(tmp_path: Path) -> None:
-    """It ends between two members, or another one follows; the index may agree."""
-    said, agrees = set(), set()
-    for seed in range(12):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        for name in ("0.tar", "1.tar"):
-            with tarfile.open(folder / name, "w") as archive:
-                for member in ("a.png", "a.cls"):
-                    archive.addfile(tarfile.TarInfo(member), io.BytesIO())
-        sizes = [{"url": name, "filesize": 10240} for name in ("0.tar", "1.tar")]
-        (folder / "index.json").write_text(json.dumps({"shardlist": sizes}))
-        said.add(lies.tar(folder / "0.tar", random.Random(seed)))
-        written = json.loads((folder / "index.json").read_text())["shardlist"][0]["filesize"]
-        agrees.add(written == (folder / "0.tar").stat().st_size)
-    assert said == {"it ends before a.cls", "another one follows its end"}
-    assert agrees == {True, False}
-
-
-@pytest.mark.parametrize("what", lies.FOREIGN)
-def test_a_strangers_checkpoint_can_be_written(what: str, tmp_path: Path) -> None:
-    file = tmp_path / "foreign.pth"
-    torch.save(lies.FOREIGN[what](tmp_path), file)
-    assert file.stat().st_size < 1 << 20
-    assert not (tmp_path / CANARY).exists()
-
-
 # -------------------------------------------------------------------------------------------- names
 @pytest.mark.parametrize("markup", strangers.MARKUP)
 def test_a_page_in_which_markup_acts(markup: str) -> None:
@@ -308,9 +279,3 @@ def test_a_state_is_one(state: str, tmp_path: Path) -> None:
     outcome = run((), tmp_path, ambient.STATES[state], found)
     assert outcome.fault is None
     assert outcome.printed != f"{found()}\n"
-
-
-def test_values_in_place_of_tensors_are_made() -> None:
-    assert all(made() is not None or name == "None" for name, made in hostile.VALUES.items())
-    assert hostile.numbers(hostile.VALUES["not a number"]()) == "not finite"
-    assert hostile.numbers(hostile.VALUES["an array"]()) == "ndarray"
