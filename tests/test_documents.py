@@ -40,7 +40,7 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
     verb, *words = shlex.split(command)[1:]
     if verb == "show":
         verb, *words = f"show {words[0]}", *words[1:]
-    assert main([*verb.split(), "--help"]) == 0
+    assert main([*verb.split(), "--help", "all"]) == 0
     shown = capsys.readouterr().out
     for option in re.findall(r" (--[a-z_.]+)", command):
         assert option in shown

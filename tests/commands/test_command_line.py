@@ -237,7 +237,7 @@ def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
 
 
 def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    assert main([command, "--help"]) == 0
+    assert main([command, "--help", "all"]) == 0
     return options_in(capsys.readouterr().out)
 
 

@@ -44,7 +44,7 @@ from mast.studies.seeds import cell, difference, pack, unpack
 from mast.studies.tables.small_scale import CIFAR, drawn_positions, link
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
-PROJECTOR = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
+PROJECTOR = {"projector": {"hidden": 32, "dim": 24}}
 TWO = ["horizontal_flip", "color_jitter"]
 QUICK_PROBE = {"penalties": [0.01], "resamples": 20}
 QUICK: dict[str, Any] = {
