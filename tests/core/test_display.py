@@ -32,6 +32,7 @@ def board(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Board:
     """A board whose lines are asked for by the test alone."""
     board = Board(clock)
     monkeypatch.setattr(board, "_show", lambda over: None)
+    monkeypatch.setattr("mast.core.display.LINE_S", LINE_S)  # of which conftest makes "never"
     return board
 
 
