@@ -60,7 +60,7 @@ def found() -> str:
     ]  # fmt: skip
     grids = (
         Grid(("copies found", *heads, "`changed_by` right", "of those found"), tuple(kinds)),
-        Grid(("found / precision", *heads), tuple(by_set)),
+        Grid(("found / right", *heads), tuple(by_set)),
         Grid(("photos joined, of 1,000", *heads), tuple(joined)),
         Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
@@ -73,8 +73,8 @@ def found() -> str:
     return f"{as_markdown(sets_of)}\n\n{_caption(sets)} All: {links}."
 
 
-def found_and_precise(way: str) -> str:
-    """Copies found / precision of a way, over all sets."""
+def found_and_right(way: str) -> str:
+    """Copies found / with the right photo of a way, over all sets."""
     sets = _sets()
     return f"{_percent(sets, COPIES + way, 'all')} / {_percent(sets, COPIES + way, 'first')}"
 
@@ -138,8 +138,8 @@ def wanted() -> str:
 def _caption(sets: Sets) -> str:
     return (
         f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
-        "the copies in a group with their photo. *Precision*: percent of the copies in groups that "
-        "begin with their photo. *`changed_by` right*: percent whose changed property it names; "
+        "the copies in a group with their photo. *Right*: percent of the grouped copies whose "
+        "group begins with their photo. *`changed_by` right*: percent whose changed property it names; "
         "*none* for another photo. *Joined*: photos in a group that begins with another photo. "
         f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
