@@ -140,7 +140,7 @@ def _caption(sets: Sets) -> str:
         f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
         "the copies in a group with their photo. *Right*: percent of the grouped copies whose "
         "group begins with their photo. *`changed_by` right*: percent whose changed property it "
-        "names; *none* for another photo. *Joined*: photos in a group that begins with another photo. "
+        "names; *none* for another photo. *Joined*: photos in a group that begins with another. "
         f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 
