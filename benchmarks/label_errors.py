@@ -5,7 +5,7 @@
 So many images are drawn, and 5 % of their labels are changed to another class, uniformly at random;
 CIFAR-10's own errors count as right. For the encoder of a run, and for the same encoder before its
 training, probes give out-of-fold probabilities; from these alone, the functions of
-`mast.measure.confident` and cleanlab, where it is installed, say which labels are wrong. Some
+`mast.measure.outliers` and cleanlab, where it is installed, say which labels are wrong. Some
 minutes on one core.
 """
 
@@ -24,9 +24,8 @@ from mast.config import configuration_of
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import open_canvas
-from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
 from mast.measure.features import extract
-from mast.measure.out_of_fold import out_of_fold
+from mast.measure.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
 from mast.models import load_encoder
 from mast.runs.start import load_untrained
 

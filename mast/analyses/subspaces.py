@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
-from mast.measure.threads import one_thread
+from mast.measure.compute import one_thread
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure

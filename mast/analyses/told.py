@@ -17,7 +17,7 @@ from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, lac
 from mast.analyses.interval import mean_and_margin, with_margin
 from mast.analyses.spaces import spaces_of
 from mast.core.errors import UserError
-from mast.measure.threads import one_thread
+from mast.measure.compute import one_thread
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure

@@ -59,5 +59,5 @@ def draw_views(
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))
     memory = pipeline.buffer(len(canvases), canvases.device, dtype) if out is None else out
     images = pipeline.views(canvases, records, memory).images
-    chosen_BK = None if chosen_GK is None else chosen_GK[start:stop]
-    return Views(images, records, chosen_BK, canvases.aspect_B)
+    allowed_BK = None if chosen_GK is None else chosen_GK[start:stop]
+    return Views(images, records, allowed_BK, canvases.aspect_B)

@@ -70,7 +70,7 @@ class Pipeline:
 
     @entry()
     def draw(
-        self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
+        self, n: int, generator: torch.Generator, allowed_BK: Tensor | None = None
     ) -> tuple[Record, ...]:
         """Decide what is applied to `n` samples in every view.
 
@@ -80,32 +80,33 @@ class Pipeline:
         Args:
             n: Number of samples, B.
             generator: CPU generator.
-            chosen_BK: bool, the operators that may act on a sample, in all views; all by default.
+            allowed_BK: bool, the operators that may act on a sample, in all views; all by default.
 
         Returns:
             One record a view, on the CPU.
         """
         _check_count(n)
-        if chosen_BK is None:
-            chosen_BK = torch.ones(n, len(self.names), dtype=torch.bool)
-        if chosen_BK.shape != (n, len(self.names)):
+        if allowed_BK is None:
+            allowed_BK = torch.ones(n, len(self.names), dtype=torch.bool)
+        if allowed_BK.shape != (n, len(self.names)):
             raise UserError(
-                f"expected chosen_BK of shape {(n, len(self.names))}, got {tuple(chosen_BK.shape)}"
+                f"expected allowed_BK of shape {(n, len(self.names))}, "
+                f"got {tuple(allowed_BK.shape)}"
             )
-        chosen_BK = chosen_BK.cpu()
-        drawn = [self._draw(view, generator, chosen_BK) for view in range(len(self.sizes))]
+        allowed_BK = allowed_BK.cpu()
+        drawn = [self._draw(view, generator, allowed_BK) for view in range(len(self.sizes))]
         first = drawn[0]
         return tuple(
             record.sharing(first, names) for record, names in zip(drawn, self._shares, strict=True)
         )
 
-    def _draw(self, view: int, generator: torch.Generator, chosen_BK: Tensor) -> Record:
-        n = len(chosen_BK)
+    def _draw(self, view: int, generator: torch.Generator, allowed_BK: Tensor) -> Record:
+        n = len(allowed_BK)
         coins, parameters = [], {}
         for name, operator in self.operators[view].items():
             coins.append(torch.rand(n, generator=generator) < operator.probability)
             parameters[name] = operator.sample(n, generator)
-        return Record(self.names, chosen_BK & torch.stack(coins, dim=1), parameters)
+        return Record(self.names, allowed_BK & torch.stack(coins, dim=1), parameters)
 
     @entry()
     def views(

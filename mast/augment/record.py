@@ -89,7 +89,7 @@ class Views:
     Args:
         images: Of every view, images_BCHW in [0, 1]; views may differ in size.
         records: What was applied to each.
-        chosen_BK: bool, which operators might have been applied, before their coins; None where
+        allowed_BK: bool, which operators might have been applied, before their coins; None where
             all might.
         aspect_B: Width / height of the original images, on the CPU; None where all are square.
         label_B: Their classes, on the CPU, for a method that learns from labels.
@@ -99,13 +99,13 @@ class Views:
         self,
         images: tuple[Tensor, ...],
         records: tuple[Record, ...],
-        chosen_BK: Tensor | None = None,
+        allowed_BK: Tensor | None = None,
         aspect_B: Tensor | None = None,
         label_B: Tensor | None = None,
     ) -> None:
         self.images = images
         self.records = records
-        self.chosen_BK = chosen_BK
+        self.allowed_BK = allowed_BK
         self.aspect_B = aspect_B
         self.label_B = label_B
 

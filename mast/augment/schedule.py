@@ -77,7 +77,7 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
         generator: CPU generator.
 
     Returns:
-        chosen_BK: bool, exactly `compose` true in every row.
+        allowed_BK: bool, exactly `compose` true in every row.
 
     Raises:
         UserError: `compose` is out of its range.
@@ -102,7 +102,7 @@ def draw_chosen(
         generator: CPU generator.
 
     Returns:
-        chosen_BK: bool, or None where all operators may act.
+        allowed_BK: bool, or None where all operators may act.
     """
     compose = compose_count(progress, count, config.stage1, config.full) if config.staged else count
     if compose < count:

@@ -18,12 +18,16 @@ from mast.core.run import RunFolder, plain
 from mast.core.tabular import Columns, Listing, begins, images_of, with_broken, write_table
 from mast.data import CanvasSet, DataConfig, groups_of, open_canvas
 from mast.measure.compute import Compute
-from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.neighbours import directions
-from mast.measure.out_of_fold import out_of_fold
-from mast.measure.unlike import distances
+from mast.measure.outliers import (
+    NO_CLASS,
+    confident_classes,
+    distances,
+    out_of_fold,
+    self_confidence,
+)
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import frozen

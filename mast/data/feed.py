@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.core.ahead import Ahead
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
 from mast.data.canvas import CanvasSet, ResidentSet
 
@@ -182,7 +182,7 @@ class Loader(Feed):
         return self._share(self._order(epoch), step)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        return Ahead(self._batches(epoch, start_step))
+        return Prefetcher(self._batches(epoch, start_step))
 
     def watched(self) -> CanvasSet:
         return self.canvas_set

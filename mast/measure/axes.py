@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.measure.threads import threads_for
+from mast.measure.compute import threads_for
 
 SPREAD = 1e-10  # variance below which an axis is rounding, of that of the dimensions it is made of
 LEAST = 1e-8  # deviation; below, what features add to scores is rounding of the biases

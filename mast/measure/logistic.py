@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from mast.measure.axes import CHUNK, Axes
+from mast.measure.compute import threads_for
 from mast.measure.newton import Regressions, minimise
-from mast.measure.threads import threads_for
 
 TIGHT = 1e-10  # see `minimise`; where what is reported comes from
 HELD = 2**28  # probabilities held at once: 1 GiB

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
+from mast.measure.compute import one_thread
 from mast.measure.subspaces import Space, Subspaces, axes_of
-from mast.measure.threads import one_thread
 
 NONE = "none"  # of the operators: two images of their own
 LEADING = 8  # axes of an operator, whose energy is told apart from that of all

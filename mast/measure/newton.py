@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.measure.threads import threads_for
+from mast.measure.compute import threads_for
 
 CHUNK = 4096  # rows whose scores are held at once
 MOST_PRODUCTS = 1000  # with the Hessian in one step

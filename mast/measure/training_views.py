@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
-from mast.core.ahead import Ahead
 from mast.core.canvases import Canvases
+from mast.core.prefetch import Prefetcher
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -99,7 +99,7 @@ class TrainingViews:
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)
         choose = None if self.compose is None else self._chosen
-        for step, (own, first, last, count) in zip(steps, Ahead(canvases), strict=True):
+        for step, (own, first, last, count) in zip(steps, Prefetcher(canvases), strict=True):
             views = draw_views(
                 self.pipeline,
                 own.to(fabric.device),

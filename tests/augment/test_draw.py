@@ -41,16 +41,16 @@ def assert_equal(actual: Views, expected: Views) -> None:
         for name, drawn in record.parameters.items():
             for key, values in drawn.items():
                 assert torch.equal(actual.records[view].parameters[name][key], values), (name, key)
-    assert (actual.chosen_BK is None) == (expected.chosen_BK is None)
-    if actual.chosen_BK is not None and expected.chosen_BK is not None:
-        assert torch.equal(actual.chosen_BK, expected.chosen_BK)
+    assert (actual.allowed_BK is None) == (expected.allowed_BK is None)
+    if actual.allowed_BK is not None and expected.allowed_BK is not None:
+        assert torch.equal(actual.allowed_BK, expected.allowed_BK)
 
 
 def test_a_place_decides_the_views():
     batch = canvases(B)
     views = draw_views(PIPELINE, batch, PLACE)
     assert [tuple(images.shape[1:]) for images in views.images] == [(3, s, s) for s in (24, 24, 16)]
-    assert views.chosen_BK is None
+    assert views.allowed_BK is None
     assert_equal(draw_views(PIPELINE, batch, PLACE), views)
     assert_equal(PIPELINE.views(batch, PIPELINE.draw(B, stream(*PLACE))), views)
     for other in ((3, 7, 1), (3, 8, 0), (4, 7, 0)):
@@ -73,10 +73,10 @@ def test_the_choice_is_drawn_for_all_processes():
 
     batch = canvases(B)
     whole = draw_views(PIPELINE, batch, PLACE, choose)
-    assert whole.chosen_BK is not None
-    assert torch.equal(whole.chosen_BK, draw_subsets(B, len(NAMES), 2, stream(*PLACE)))
+    assert whole.allowed_BK is not None
+    assert torch.equal(whole.allowed_BK, draw_subsets(B, len(NAMES), 2, stream(*PLACE)))
     for record in whole.records:
-        assert not (record.applied_BK & ~whole.chosen_BK).any()
+        assert not (record.applied_BK & ~whole.allowed_BK).any()
     bounds = (0, 3, 3, 8, B)  # one process has no image
     for first, last in pairwise(bounds):
         some = slice(first, last)
@@ -84,7 +84,7 @@ def test_the_choice_is_drawn_for_all_processes():
         expected = Views(
             tuple(images[some] for images in whole.images),
             tuple(record[some] for record in whole.records),
-            whole.chosen_BK[some],
+            whole.allowed_BK[some],
         )
         assert_equal(views, expected)
     assert counts == [B] * 5
@@ -110,4 +110,4 @@ def test_a_schedule_is_a_choice(progress: float, most: int):
     choose = partial(draw_chosen, ScheduleConfig(), len(NAMES), progress)
     views = draw_views(PIPELINE, canvases(B), PLACE, choose)
     assert views.active_BK.sum(dim=1).max() <= most
-    assert (views.chosen_BK is None) == (most == len(NAMES))
+    assert (views.allowed_BK is None) == (most == len(NAMES))

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mast.core.ahead import Ahead
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
+from mast.core.prefetch import Prefetcher
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.waiting import wait
 
@@ -226,12 +226,12 @@ def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
     """As where a store is silent: the steps before are kept, and the wait ends at once."""
     stop, done = StopRequest(), list[Any]()
 
-    def batches(epoch: int, start: int) -> Ahead[Tensor]:
+    def batches(epoch: int, start: int) -> Prefetcher[Tensor]:
         def parts() -> Iterator[Tensor]:
             yield from [torch.ones(4, 3)] * 2 * accumulate
             wait(threading.Event(), 60)
 
-        return Ahead(parts())
+        return Prefetcher(parts())
 
     module = layer()
     optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1)

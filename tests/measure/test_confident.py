@@ -6,14 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.measure.confident import (
+from mast.measure.outliers import (
     NO_CLASS,
     confident_classes,
     confident_joint,
+    out_of_fold,
     self_confidence,
     thresholds,
 )
-from mast.measure.out_of_fold import out_of_fold
 
 # Three images of each of two classes; nobody bears the third name.
 LABELS = np.array([0, 0, 0, 1, 1, 1])
@@ -65,7 +65,7 @@ def test_neither_the_order_of_images_nor_that_of_classes_matters(
 
 @pytest.fixture
 def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.measure.out_of_fold.PENALTIES", (0.1,))
+    monkeypatch.setattr("mast.measure.outliers.PENALTIES", (0.1,))
 
 
 def test_planted_errors_are_found(few_penalties: None) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mast.analyses.subspaces import _planes
-from mast.measure.threads import SMALL, one_thread, threads_for
+from mast.measure.compute import SMALL, one_thread, threads_for
 
 
 @pytest.mark.parametrize(

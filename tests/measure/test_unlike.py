@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mast.core.errors import UserError
-from mast.measure.unlike import distances
+from mast.measure.outliers import distances
 
 ANGLES = torch.tensor([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 90.0]).deg2rad()
 BANK = 3 * torch.stack([ANGLES.cos(), ANGLES.sin()], dim=1)  # lengths do not count

@@ -16,9 +16,9 @@ from typing import Any, cast, final
 import numpy as np
 import torch
 
-from mast.core.ahead import Ahead
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
 from mast.data.cache import VERSION
 from mast.data.canvas import CanvasSet
@@ -106,7 +106,7 @@ class ShardLoader(Feed):
         def sampled() -> Iterator[Opened]:
             for shard in [shard for shard in self.index.shards if shard.count][:_FEW]:
                 wanted = np.arange(min(SAMPLE // _FEW, shard.count))
-                with closing(Ahead(shard.samples(wanted))) as samples:
+                with closing(Prefetcher(shard.samples(wanted))) as samples:
                     for sample in samples:
                         with suppress(Exception), open_image(BytesIO(sample.image)) as image:
                             yield image
@@ -174,7 +174,7 @@ class ShardLoader(Feed):
         if deals[-1].ranks != self.world_size:
             deals = (*deals, Deal(start_step, self.world_size))
         self._deals = epoch, deals
-        return Ahead(self._batches(epoch, deals, start_step))
+        return Prefetcher(self._batches(epoch, deals, start_step))
 
     def _batches(self, epoch: int, deals: tuple[Deal, ...], start: int) -> Iterator[Batch]:
         share = self.batch_size // self.world_size
@@ -279,7 +279,7 @@ class ShardLoader(Feed):
         parts = _by_shard(row, dealing.shards(), self.index.counts)
 
         openings = (
-            (number, offset_N, Ahead(self.index.shards[number].samples(offset_N), _WAITING))
+            (number, offset_N, Prefetcher(self.index.shards[number].samples(offset_N), _WAITING))
             for number, offset_N in parts
         )
         reading = deque(islice(openings, self.readers))

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.core.ahead import Ahead
 from mast.core.errors import UserError
+from mast.core.prefetch import Prefetcher
 from mast.core.transfer import pinned
 from mast.data.decode import BrokenImageError, to_pixels
 
@@ -96,7 +96,7 @@ class TrainingObjects:
             UserError: No image can be decoded; one that cannot is logged and replaced by another.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
-        for batch in Ahead(steps):
+        for batch in Prefetcher(steps):
             yield ObjectBatch(fabric.to_device(batch.images), fabric.to_device(batch.targets))
 
     def batch(self, fabric: Fabric, step: int) -> ObjectBatch:

@@ -16,8 +16,8 @@ import pytest
 import torch
 from sharded import write_shards
 
-from mast.core.ahead import Ahead
 from mast.core.errors import UserError
+from mast.core.prefetch import Prefetcher
 from mast.data import describe, open_source
 from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
@@ -181,7 +181,7 @@ def test_a_signal_ends_the_wait_between_tries(
 ) -> None:
     monkeypatch.setattr(module, "WAITS_S", (60.0,))
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
-    samples = Ahead(Shard(str(tmp_path / "a.tar"), 3, 0).samples(np.arange(3)))
+    samples = Prefetcher(Shard(str(tmp_path / "a.tar"), 3, 0).samples(np.arange(3)))
     with soon():
         with asked_to_stop():
             next(samples)

@@ -221,7 +221,7 @@ def test_a_shard_that_stays_away_is_named(shards: Path, monkeypatch: pytest.Monk
     (shards / "train-003.tar").unlink()
     with pytest.raises(UserError, match=r"train-003\.tar cannot be read, tried 3 times.*No such"):
         [*loader.epoch(0)]
-    assert not [thread for thread in threading.enumerate() if thread.name == "mast-ahead"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
 
 
 def test_a_shard_that_lost_images_is_named(shards: Path) -> None:
@@ -251,6 +251,6 @@ def test_dropping_an_epoch_ends_its_threads(shards: Path) -> None:
     next(batches)
     del batches
     until = time.monotonic() + 5
-    while [thread for thread in threading.enumerate() if thread.name == "mast-ahead"]:
+    while [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]:
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -19,7 +19,7 @@ class _End:
 
 
 @final
-class Ahead(Iterator[Item], Generic[Item]):
+class Prefetcher(Iterator[Item], Generic[Item]):
     """The items, of which up to `depth` are prepared ahead of their use, from now on.
 
     Closing it early, or dropping it, ends the thread, and what it waits for. What fails in the
@@ -36,7 +36,7 @@ class Ahead(Iterator[Item], Generic[Item]):
         self._thread = threading.Thread(
             target=_prepare,
             args=(items, self._ready, self._stopped, ends_here()),
-            name="mast-ahead",
+            name="mast-prefetch",
             daemon=True,
         )
         self._thread.start()
