@@ -18,11 +18,11 @@ from mast.data.decode import read_test_view as read_test_view
 from mast.data.factors import Factors as Factors
 from mast.data.feed import Batch as Batch
 from mast.data.feed import Feed as Feed
-from mast.data.feed import Loader as Loader
-from mast.data.feeds import open_feed as open_feed
 from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
 from mast.data.folder import no_classes as no_classes
+from mast.data.loader import Loader as Loader
+from mast.data.loader import open_feed as open_feed
 from mast.data.parts import WHOLE as WHOLE
 from mast.data.parts import part_of as part_of
 from mast.data.pieces import Cut as Cut

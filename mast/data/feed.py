@@ -1,24 +1,20 @@
 """What a run learns from: batches of canvases, and what is known of the images.
 
-The order of batches is a pure function of seed, epoch and rank.
-
-Legend: N images, B batch of one rank.
+Legend: B batch of one rank.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
-from mast.data.canvas import CanvasSet, ResidentSet
+from mast.data.canvas import CanvasSet
 
 
 @dataclass(frozen=True)
@@ -119,94 +115,3 @@ class Feed(ABC):
             device: The device.
             limit_gb: The most they may take.
         """
-
-
-CPU = torch.device("cpu")
-
-
-@final
-class Loader(Feed):
-    """Shuffled batches, the next ones prepared in a background thread.
-
-    An epoch is one permutation of the set, drawn from (seed, epoch) and cut into global batches;
-    a rank takes its contiguous part of each, so all ranks together see what one alone would. What
-    does not fill a batch at the end of an epoch is left out.
-
-    Args:
-        canvas_set: The images.
-        batch_size: The global batch, all ranks together.
-        seed: Seed of the order.
-        rank: This process, from 0.
-        world_size: Number of processes.
-        device: Which wants the batches.
-
-    Attributes:
-        resident: The same canvases on the device that wants the batches, if they are there.
-
-    Raises:
-        UserError: If the set is smaller than one batch or the ranks cannot share it equally.
-    """
-
-    def __init__(
-        self,
-        canvas_set: CanvasSet,
-        batch_size: int,
-        seed: int,
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        device: torch.device = CPU,
-    ) -> None:
-        assert 0 <= rank < world_size, (rank, world_size)
-        super().__init__(canvas_set.name, len(canvas_set), batch_size, world_size)
-        self.fingerprint = canvas_set.fingerprint
-        self.skipped = canvas_set.skipped
-        self.classes = {task: canvas_set.classes[task] for task in canvas_set.targets}
-        self.reading = canvas_set.reading
-        self.canvas_set = canvas_set
-        self.seed = seed
-        self.rank = rank
-        self.device = device
-        self.resident: ResidentSet | None = None
-
-    def indices(self, epoch: int, step: int) -> np.ndarray:
-        """This rank's samples of one step.
-
-        Args:
-            epoch: Which permutation.
-            step: Which batch of it, below `steps_per_epoch`.
-
-        Returns:
-            index_B, int64.
-        """
-        return self._share(self._order(epoch), step)
-
-    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        return Prefetcher(self._batches(epoch, start_step))
-
-    def watched(self) -> CanvasSet:
-        return self.canvas_set
-
-    def onto(self, device: torch.device, limit_gb: float) -> None:
-        self.resident = self.canvas_set.resident(device, limit_gb)
-
-    def _batches(self, epoch: int, start_step: int) -> Iterator[Batch]:
-        order_N = self._order(epoch)
-        for step in range(start_step, self.steps_per_epoch):
-            yield self._batch(self._share(order_N, step))
-
-    def _order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
-
-    def _share(self, order_N: np.ndarray, step: int) -> np.ndarray:
-        share = self.batch_size // self.world_size
-        first = step * self.batch_size + self.rank * share
-        return order_N[first : first + share]
-
-    def _batch(self, index_B: np.ndarray) -> Batch:
-        labels = list(self.canvas_set.targets.values())
-        label_B = torch.from_numpy(labels[0][index_B]) if len(labels) == 1 else None
-        if self.resident is not None:
-            return Batch(self.resident.batch(index_B), torch.from_numpy(index_B), label_B)
-        canvases = self.canvas_set.batch(index_B).pinned(self.device)
-        return Batch(canvases, torch.from_numpy(index_B), label_B)

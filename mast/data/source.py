@@ -40,7 +40,7 @@ ROOT_AND_DOWNLOAD = (
 )
 
 UNLABELLED = -1  # the label of an image that has none
-SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
+SHARDS = "shards:"  # which a training reads in order (`mast.data.loader`)
 SAMPLE = 64  # images by which a range is found
 _SEEN = 100_000_000  # pixels of those that are decoded when they are opened
 _log = logging.getLogger("mast")

@@ -174,11 +174,9 @@ def test_links_in_the_folder_of_images_are_followed(coco, tmp_path):
     ("changes", "message"),
     [
         ({"file_name": "a\0.png"}, "1 of the 3 images"),
-        ({"file_name": "\ud800.png"}, "1 of the 3 images"),
         ({"height": float("inf")}, r"instances_train2017\.json has the number Infinity"),
         ({"height": None}, "not written as COCO writes it"),
         ({"width": -8}, "not written as COCO writes it.*-8 pixels"),
-        ({"width": 10**15}, "not written as COCO writes it.*1000000000000000 pixels"),
         ({"file_name": 5}, "not written as COCO writes it.*file_name 5"),
         ({"id": "thirty"}, "not written as COCO writes it"),
     ],
@@ -194,15 +192,10 @@ def test_coco_values_that_no_image_has(tmp_path, changes, message):
     "changes",
     [
         {"bbox": [0, 0, 1]},
-        {"bbox": [0, 0, 1, 1, 1]},
         {"bbox": ["0", "0", "1", "1"]},
-        {"bbox": [[0, 0], [1, 1]]},
         {"bbox": None},
-        {"bbox": [0, 0, True, 1]},
         {"area": "12"},
-        {"area": [12]},
         {"iscrowd": "0"},
-        {"iscrowd": []},
     ],
 )
 def test_an_annotation_that_is_not_cocos_is_named(tmp_path, changes):
@@ -215,7 +208,7 @@ def test_an_annotation_that_is_not_cocos_is_named(tmp_path, changes):
 
 
 @pytest.mark.parametrize("field", ["image_id", "category_id"])
-@pytest.mark.parametrize("value", [[3], {}, None, "3"])
+@pytest.mark.parametrize("value", [[3], "3"])
 def test_numbers_of_another_type_are_refused(tmp_path, field, value):
     annotation = {**box(10, 3, [0, 0, 1, 1]), field: value}
     with pytest.raises(UserError, match=r"instances_train2017\.json"):
@@ -227,23 +220,15 @@ def test_numbers_of_another_type_are_refused(tmp_path, field, value):
     [
         [2, 1, 6, 1],
         [[2, 1, 6, 1]],
-        [[2, 1, 6, 1], [3, 3]],
         [[2, 1, 6, 1, 6, 4, 2]],
-        [["2", "1", "6", "1", "6", "4"]],
         [[[2, 1], [6, 1], [6, 4]]],
         [[]],
-        [None],
         [[0, 0, 1e15, 0, 1e15, 1e15]],
         {"counts": [0, 47], "size": [6, 8]},
         {"counts": [-1, 49], "size": [6, 8]},
-        {"counts": [0.5, 47.5], "size": [6, 8]},
         {"counts": [0, 48], "size": [8, 6]},
-        {"counts": [0, 48], "size": [48]},
         {"counts": [0, 48]},
-        {"size": [6, 8]},
-        {"counts": 48, "size": [6, 8]},
         "polygon",
-        7,
     ],
 )
 def test_a_mask_that_cannot_be_drawn_is_left_out_and_counted(tmp_path, mask, caplog):
@@ -266,8 +251,9 @@ def test_polygons_need_no_list_of_several_and_lines_are_dropped(tmp_path, mask, 
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
+@pytest.mark.parametrize(
+    ("orientation", "ending"), [(3, "png"), (6, "jpg"), (6, "png"), (8, "tif")]
+)
 def test_an_annotation_is_for_the_upright_image(tmp_path, orientation, ending):
     root, exif = write_coco(tmp_path), Image.Exif()
     exif[0x0112] = orientation
@@ -281,7 +267,7 @@ def test_an_annotation_is_for_the_upright_image(tmp_path, orientation, ending):
     assert source.canvas(0, 12)[1] == pytest.approx(8 / 6)
 
 
-@pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "Infinity", "1" * 5000, "1" * 400])
+@pytest.mark.parametrize("text", ["1e400", "NaN", "1" * 5000])
 def test_numbers_that_are_none_are_refused(coco, text):
     file = coco / "annotations" / "instances_train2017.json"
     file.write_text(file.read_text().replace('"area": 12', f'"area": {text}'))
@@ -463,13 +449,11 @@ def test_voc_images_outside_of_their_folder_are_refused(voc, entry):
 
 
 def test_voc_images_in_folders_of_their_own(voc):
-    xml = (voc / "Annotations" / "a1.xml").read_text()
     for kind, ending in (("Annotations", "xml"), ("JPEGImages", "jpg")):
         (voc / kind / "other").mkdir()
         (voc / kind / "other" / f"a1.{ending}").write_bytes(
             (voc / kind / f"a1.{ending}").read_bytes()
         )
-    assert xml
     listed = voc / "ImageSets" / "Main" / "trainval.txt"
     for file in listed.parent.glob("*_trainval.txt"):
         file.unlink()
