@@ -2,7 +2,7 @@
 DEVICE ?= cpu
 TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
-.PHONY: bench faults notebook size
+.PHONY: bench faults notebook size slow
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
@@ -30,3 +30,7 @@ faults:
 # Lines, words, options, files on the way of an image, circles of imports; tests hold them.
 size:
 	@python benchmarks/size.py 2>/dev/null
+
+# The tests that `pytest` alone leaves out: several processes, whole trainings, interpreted kernels.
+slow:
+	pytest -m slow

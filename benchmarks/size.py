@@ -23,9 +23,9 @@ from mast.cli.form import Form
 ROOT = Path(__file__).parent.parent
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 56_150,
-    "lines in tests/": 37_000,
-    "words in docs/ and README, written by hand": 53_000,
+    "lines in mast/": 53_700,
+    "lines in tests/": 35_700,
+    "words in docs/ and README, written by hand": 15_000,
     "options that `mast pretrain --help` shows": 40,
     "files that an image passes in a step": 40,
     "circles of imports inside a room": 0,
@@ -38,11 +38,11 @@ def lines(folder: str) -> int:
 
 
 def words() -> int:
-    """Of the README and the documents, without what programs write between two marks."""
-    texts = [file.read_text() for file in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
-    written = [re.sub(r"<!-- (\S+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
-               for text in texts if "Written by `docs/generate.py`" not in text]  # fmt: skip
-    return sum(len(text.split()) for text in written)
+    """Of the README and the documents, without code and what programs write between two marks."""
+    files = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    texts = [file.read_text() for file in files if file.name != "index.md"]
+    code = r"<!-- (\w+) -->.*?<!-- /\1 -->|```.*?```"
+    return sum(len(re.sub(code, "", text, flags=re.DOTALL).split()) for text in texts)
 
 
 def circles() -> int:

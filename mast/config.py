@@ -19,7 +19,7 @@ from mast.core.memory import bounded_weights
 from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.seeds import drawing
-from mast.core.tensors import read_header, said_of
+from mast.core.tensors import read_header, read_metadata
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
@@ -312,7 +312,7 @@ def configuration_of(folder: RunFolder) -> PretrainConfig:
     config = read(folder.config)
     now = deciding(config)
     try:
-        trained_with = dict(said_of(read_header(folder.embedding) or {}).get("config", {}))
+        trained_with = dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
     refuse_changes(folder, trained_with, folder.embedding, now)

@@ -34,6 +34,8 @@ from mast.core.run import RunFolder
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
 
+pytestmark = pytest.mark.slow
+
 PROCESSES, LOCAL, STEPS = 2, 4, 2
 BEFORE = {"pool": "before"}
 GUARDED = {"mode": "guarded"}

@@ -47,6 +47,8 @@ from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
 from mast.protocols.detection.recipes import Detection
 
+pytestmark = pytest.mark.slow
+
 SIZE, COUNT = 24, 16
 FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
 VIEWS = {**PRESETS, "four views": FOUR_VIEWS}

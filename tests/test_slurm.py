@@ -19,6 +19,8 @@ import mast
 from mast.cli import main
 from mast.core.run import RunFolder
 
+pytestmark = pytest.mark.slow
+
 UPDATES = 4  # until the scheduler wants the machines back
 REQUEUE = 128 + signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else 0
 

@@ -24,7 +24,7 @@ from faults.process import run
 from faults.strangers import MARKUP, acts
 from faults.world import CANARY, Runs, World
 from mast.core.files import signed
-from mast.core.tensors import DIGEST, OURS, digest, read_tensors, said_of, write_tensors
+from mast.core.tensors import DIGEST, OURS, digest, read_metadata, read_tensors, write_tensors
 
 Tell = Callable[[Path, random.Random], str]  # rewrites a file; what it says now
 Place = tuple[str | int, ...]  # of a value in nested fields
@@ -202,7 +202,7 @@ def _drawn(places: Places, fields: Any, draw: random.Random) -> str:
 def rewrite(file: Path, change: Callable[[dict[str, Tensor], dict[str, Any]], Any]) -> Any:
     """Change tensors, and what is said of them, in a file that has the right digest again."""
     tensors, told = read_tensors(file)
-    ours = {key: value for key, value in said_of(told).items() if key != DIGEST}
+    ours = {key: value for key, value in read_metadata(told).items() if key != DIGEST}
     said = change(tensors, ours)
     write_tensors(file, tensors, ours, {key: told[key] for key in told if key != OURS})
     return said

@@ -55,7 +55,7 @@ def write_tensors(
 
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {**(header or {}), OURS: json.dumps(described or {})}
-    ours = said_of(metadata) | {DIGEST: _digest_of_file(whole, metadata)}
+    ours = read_metadata(metadata) | {DIGEST: _digest_of_file(whole, metadata)}
     metadata[OURS] = json.dumps(ours, sort_keys=True)
     write_atomically(path, lambda partial: save_file(whole, partial, metadata=metadata))
 
@@ -92,7 +92,7 @@ def read_tensors(
             f"{path} is damaged, not a readable safetensors file ({error}): {remedy}"
         ) from error
     try:
-        expected = said_of(header).get(DIGEST)
+        expected = read_metadata(header).get(DIGEST)
     except ValueError as error:
         raise UserError(f"{path} is damaged, its header is not JSON: {remedy}") from error
     if expected is not None and expected != _digest_of_file(tensors, header):
@@ -131,7 +131,7 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
         )
 
 
-def said_of(header: Mapping[str, str]) -> dict[str, Any]:
+def read_metadata(header: Mapping[str, str]) -> dict[str, Any]:
     """What `write_tensors` was told of a file, from its header; empty of other programs' files.
 
     Raises:
@@ -147,5 +147,5 @@ def said_of(header: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _digest_of_file(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    ours = {name: value for name, value in said_of(header).items() if name != DIGEST}
+    ours = {name: value for name, value in read_metadata(header).items() if name != DIGEST}
     return digest(tensors, {**header, OURS: ours})

@@ -41,7 +41,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
 from mast.core.reading import RGB, Layout, Reading
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.decode import BrokenImageError
 from mast.data.manifest import Manifest, Names
 from mast.data.pixels import decode_in_order, lengths
@@ -237,7 +237,7 @@ def obtain_test_views(
             found = len(checksum_N), stored.stat().st_size
         except (UserError, OSError, KeyError):
             return None
-        fits = found == (len(kept_N), needed) and said_of(header).items() >= said.items()
+        fits = found == (len(kept_N), needed) and read_metadata(header).items() >= said.items()
         return checksum_N if fits else None
 
     def write() -> np.ndarray:

@@ -14,7 +14,7 @@ import torch
 
 from mast.core.errors import UserError
 from mast.core.reading import Reading, read_reading
-from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
+from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
 
 _AT_ONCE = 65_536  # names that are made on the way through all of them
 
@@ -155,7 +155,7 @@ class Manifest:
     def version_of(path: Path) -> Any:
         """What the header of a file says, unverified; None where it says nothing."""
         try:
-            return said_of(read_header(path) or {}).get("version")
+            return read_metadata(read_header(path) or {}).get("version")
         except ValueError:
             return None
 
@@ -167,7 +167,7 @@ class Manifest:
             UserError: It is no manifest, or is not as it was written.
         """
         tensors, header = read_tensors(path, "it is built anew")
-        said = said_of(header)
+        said = read_metadata(header)
         try:
             if any(
                 tensors[name].shape[1:] or tensors[name].dtype != of for name, of in _OF.items()

@@ -26,7 +26,7 @@ from mast.core.display import track
 from mast.core.errors import UserError, unknown
 from mast.core.files import named, read_text
 from mast.core.launch import cores
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.bands import Bands, page_numbers
 from mast.data.cache import named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
@@ -427,7 +427,7 @@ class Pieces(Source):
             tensors, header = read_tensors(file)
         except UserError:
             return None
-        if said_of(header).get("source") != self.fingerprint():
+        if read_metadata(header).get("source") != self.fingerprint():
             return None
         return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 

@@ -16,7 +16,7 @@ from mast.augment import OPERATORS, named_operators
 from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
+from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.measure.naming import NONE, Energies, Naming
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Space, Subspaces
@@ -188,7 +188,7 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if not file.is_file():
         raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
     tensors, header = read_tensors(file, AGAIN)
-    said = said_of(header).get("subspaces")
+    said = read_metadata(header).get("subspaces")
     if not isinstance(said, dict) or said.get("version") != VERSION:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)

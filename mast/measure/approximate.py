@@ -24,7 +24,7 @@ from torch import Tensor
 
 from mast.core.display import doing, track
 from mast.core.errors import UserError
-from mast.core.tensors import DIGEST, read_tensors, said_of, write_tensors
+from mast.core.tensors import DIGEST, read_metadata, read_tensors, write_tensors
 from mast.measure.neighbours import directions, nearest
 
 _log = logging.getLogger("mast")
@@ -199,7 +199,7 @@ def _read(path: Path, about: Mapping[str, Any]) -> Lists | None:
     except UserError as error:
         _log.warning("%s", error)
         return None
-    said = said_of(header)
+    said = read_metadata(header)
     if said.pop(DIGEST, None) is None or said != about:
         _log.warning("%s is not the index of these features: %s", path, remedy)
         return None

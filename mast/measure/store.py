@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.core.tensors import DIGEST, digest, read_tensors, said_of, write_tensors
+from mast.core.tensors import DIGEST, digest, read_metadata, read_tensors, write_tensors
 
 _log = logging.getLogger("mast")
 
@@ -98,7 +98,7 @@ class FeatureStore:
         except UserError as error:
             _log.warning("%s", error)
             return None
-        said, features_ND = said_of(header), tensors.get("features")
+        said, features_ND = read_metadata(header), tensors.get("features")
         if DIGEST not in said or features_ND is None:  # files of earlier versions
             return None
         right = features_ND.dtype is torch.float32 and features_ND.ndim == 2

@@ -16,7 +16,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Reading, read_reading
-from mast.core.tensors import check_finite, read_header, read_tensors, said_of, write_tensors
+from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors, write_tensors
 from mast.models.depths import Depths
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
@@ -201,7 +201,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     """
     file = classifier_file(path)
     tensors, header = read_tensors(file, REMEDY)
-    described = said_of(header)
+    described = read_metadata(header)
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     if encoder is None and "encoder" not in described:
@@ -282,7 +282,7 @@ def classifier_file(path: str | Path) -> Path:
 def said_of_classifier(path: Path) -> dict[str, Any] | None:
     """What is known of the classifier in a file, unverified; None where it holds none."""
     try:
-        said = said_of(read_header(path) or {}).get(NAME)
+        said = read_metadata(read_header(path) or {}).get(NAME)
     except ValueError:
         return None
     about = said.get("about") if isinstance(said, dict) else None

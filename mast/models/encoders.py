@@ -22,7 +22,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
 from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
-from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
+from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -451,7 +451,7 @@ def load_encoder(path: str | Path) -> Encoder:
         )
     of_a_run = (file.parent / "config.yaml").is_file()
     tensors, header = read_tensors(file, RETRAIN if of_a_run else "restore it")
-    described = said_of(header)
+    described = read_metadata(header)
     if "classifier" in described:
         raise UserError(f"{file} is a classifier, for `mast predict` and mast.load_classifier")
     if "encoder" not in described:

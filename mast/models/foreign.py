@@ -30,7 +30,7 @@ from mast.core.errors import UserError
 from mast.core.files import parse_json
 from mast.core.reading import MOST_CHANNELS, read_reading
 from mast.core.seeds import drawing
-from mast.core.tensors import check_finite, read_header, read_tensors, said_of
+from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
@@ -170,7 +170,7 @@ def is_foreign(path: Path) -> bool:
         return os.path.isfile(path)  # also of what is too long for a name
     header = read_header(path)
     try:
-        return header is not None and not {"encoder", "classifier"} & said_of(header).keys()
+        return header is not None and not {"encoder", "classifier"} & read_metadata(header).keys()
     except ValueError:  # ours, and damaged
         return False
 

@@ -27,6 +27,8 @@ from mast.core.reading import Layout
 pytest.importorskip("triton")
 from mast.augment.fused import Chain, chain
 
+pytestmark = pytest.mark.slow
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 FUSED = [name for name in POINTWISE if name in operators_for(3)]
 SIZE = 24

@@ -21,7 +21,7 @@ import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.exports import FORMATS, load_original
 from mast.measure.adapted import tensors_of
 from mast.measure.features import extract
@@ -379,7 +379,7 @@ def test_a_right_digest_makes_no_subspaces_right(
     assert adapted.path is not None
     file = adapted.path / "subspaces.safetensors"
     before, said = read_tensors(file)
-    subspaces = {**said_of(said)["subspaces"], **header}
+    subspaces = {**read_metadata(said)["subspaces"], **header}
     write_tensors(tmp_path / file.name, {**before, **tensors}, {"subspaces": subspaces})
     shutil.copy(adapted.path / "encoder.safetensors", tmp_path)
     with pytest.raises(UserError, match=r"mast adapt|size must be"):

@@ -15,6 +15,8 @@ from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 
+pytestmark = pytest.mark.slow
+
 CHANNELS = {"gray": 1, "five": 5, "thirteen": 13}
 READINGS = {
     "gray": Reading(Layout(1, deep=True), (0.0,), (4095.0,)),

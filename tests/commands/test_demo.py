@@ -9,6 +9,8 @@ from rich.console import Console
 import mast
 from mast.core.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 
 def test_demo_measures_every_task_in_every_space(tmp_path: Path) -> None:
     result = mast.demo(tmp_path / "demo", epochs=1, images=256, device="cpu")

@@ -189,6 +189,7 @@ def test_a_batch_in_parts(tiny: Configure) -> None:
     assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
     tiny: Configure, tmp_path: Path
 ) -> None:

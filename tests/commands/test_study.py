@@ -14,6 +14,8 @@ from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 
+pytestmark = pytest.mark.slow
+
 Configure = Callable[..., mast.PretrainConfig]
 TWO = ("horizontal_flip", "color_jitter")
 

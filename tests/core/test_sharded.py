@@ -24,6 +24,8 @@ from mast.core.optim import (
     whole_state,
 )
 
+pytestmark = pytest.mark.slow
+
 SIZES = (7, 16, 16, 5, 3, 1)
 STEPS = 3
 FROZEN = 1  # of its layers

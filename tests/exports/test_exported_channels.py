@@ -26,6 +26,8 @@ from mast.models import (
     save_encoder,
 )
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = {"mean": (0.5, 0.4, 0.3, 0.2, 0.1), "std": (0.5, 0.25, 0.2, 0.3, 0.4)}
 HIGH = 4000.0
 READING = Reading(Layout(5, deep=True), (0.0, 10.0, 20.0, 30.0, 40.0), (HIGH,), no_data=-9999.0)

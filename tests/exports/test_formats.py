@@ -89,6 +89,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Case]
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_process_without_mast_gets_the_same(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
 from mast.measure.accuracy import correct_within
 from mast.measure.store import FeatureStore
@@ -232,7 +232,7 @@ def test_a_manifest_that_cannot_be_is_built_anew(
     expected = open_canvas(cached, 32).batch(range(24))
     (path,) = Path(str(cached.cache)).glob("*px.*.safetensors")
     tensors, header = read_tensors(path)
-    said = said_of(header)
+    said = read_metadata(header)
     for name, value in changes.items():
         (tensors if name in tensors else said)[name] = value
     write_tensors(path, tensors, said)

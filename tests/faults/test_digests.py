@@ -18,7 +18,7 @@ from mast.config import configuration_of, read
 from mast.core.checkpoint import saved
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
+from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
 from mast.measure.result import Result, TargetResult
 from mast.runs.load import load_method
 
@@ -50,7 +50,7 @@ def test_every_byte_of_a_file_counts(tmp_path: Path) -> None:
         read.append(at)
         assert tensors.keys() == TENSORS.keys()
         assert all(torch.equal(value, TENSORS[name]) for name, value in tensors.items())
-        assert said_of(header).get("size", 32) == 32
+        assert read_metadata(header).get("size", 32) == 32
     names = len("mast") + len("sha256")
     assert len(read) <= names, "only where the digest itself is no longer found"
 

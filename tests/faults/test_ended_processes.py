@@ -16,7 +16,10 @@ import mast
 from mast.config import record
 from mast.core.run import RunFolder
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are seen on Linux alone")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="orphans are seen on Linux alone"),
+]
 
 Configure = Callable[..., mast.PretrainConfig]
 # The exit code and the line, by moment (`ended.EVENTS`).

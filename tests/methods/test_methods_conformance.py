@@ -421,6 +421,7 @@ def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
         embedding.weights(ignore="invert")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
 def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured and differentiated as for `torch.compile`; the code it would make is PyTorch's."""

@@ -26,6 +26,8 @@ from mast.methods import Method
 from mast.methods import replay as replays
 from mast.methods.replay import Replay, worth_replaying
 
+pytestmark = pytest.mark.slow
+
 STEPS = 4
 PHASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "swav": ("swav", {}, {"prototypes": 12, "queue": BATCH, "queue_from": 0.6}),

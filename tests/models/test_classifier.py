@@ -11,7 +11,7 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.models import Classifier, Encoder, save_classifier
 from mast.models.classifier import classifier_file
 
@@ -158,7 +158,7 @@ def test_an_absurd_header_is_one_line(tmp_path: Path, changes: dict[str, Any]) -
     file = tmp_path / "classifier-a.safetensors"
     save_classifier(classifier(encoder, encoder.dim), file)
     tensors, header = read_tensors(file)
-    described = said_of(header)
+    described = read_metadata(header)
     described["classifier"] |= changes
     write_tensors(file, tensors, described)
     with pytest.raises(UserError, match=r"classifier-a\.safetensors") as caught:

@@ -22,6 +22,8 @@ from mast.models import synchronise_batchnorm
 from mast.protocols.detection.average_precision import AveragePrecision, annotated_target
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 2
 SETTINGS = EvaluationSettings(
     protocols={

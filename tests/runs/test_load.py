@@ -19,7 +19,7 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import open_canvas
 from mast.models import (
     Classifier,
@@ -126,7 +126,7 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
     def spoiled(file: Path, name: str, value: float) -> None:
         tensors, header = read_tensors(file)
         tensors[name] = tensors[name].float().flatten().fill_(value).view(tensors[name].shape)
-        write_tensors(file, tensors, said_of(header))
+        write_tensors(file, tensors, read_metadata(header))
 
     encoder, whole = mast.load_encoder(ours.path), ours.embedding.read_bytes()
     head = nn.Linear(encoder.dim, 2)

@@ -207,6 +207,7 @@ def contents(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 @pytest.mark.usefixtures("tiny_experiments")
 def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
@@ -247,6 +248,7 @@ def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == after
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_experiments")
 def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -30,6 +30,8 @@ from mast.studies.tables import paper_table as paper
 from mast.studies.tables.paper_table import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUICK = {"penalties": [0.01], "resamples": 20}
 SETTINGS = {

@@ -17,6 +17,8 @@ from mast.studies.engine import ALL, FINISHED, WAITING, Shard
 from mast.studies.experiment import Workplace
 from mast.studies.tables import TableExperiment, experiment
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUICK = {"penalties": [0.01], "resamples": 20}
 SETTINGS = {

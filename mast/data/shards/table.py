@@ -24,7 +24,7 @@ import torch
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
 from mast.data.labels import numbered
@@ -175,11 +175,11 @@ def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table
         return None
     try:
         tensors, header = read_tensors(file, "it is made anew")
-        if said_of(header).get("state") != state:
+        if read_metadata(header).get("state") != state:
             return None
         arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in tensors.items()}
         names = Names(arrays.pop("names"), arrays.pop("ends"))
-        classes = tuple(map(str, said_of(header)["classes"]))
+        classes = tuple(map(str, read_metadata(header)["classes"]))
         table = Table(**arrays, names=names, classes=classes)
         _check(table, found)
     except UserError as error:
