@@ -256,7 +256,8 @@ def _field_texts(config: Any, prefix: str = "") -> dict[str, str]:
     """What docstrings say of the fields of nested dataclasses, by dotted name."""
     from dataclasses import fields, is_dataclass
 
-    texts = {prefix + name: text for name, text in _documented(type(config)).items()}
+    kinds = [kind for kind in reversed(type(config).__mro__) if is_dataclass(kind)]
+    texts = {prefix + name: text for kind in kinds for name, text in _documented(kind).items()}
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
