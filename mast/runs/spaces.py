@@ -174,9 +174,9 @@ def compared(
         named_operators(names, tuple(OPERATORS))
     if invariances.space is not None and not invariances.pairs:
         check_weights(invariances.space)
-    if weights is not None and (chosen or invariances.weighted):
-        raise UserError("what is adapted has its own weights: leave weights out")
-    adapted = _adapted(encoder, compute, size) if chosen or invariances.weighted else None
+    adapted = None
+    if chosen or invariances.weighted:
+        adapted = _adapted(encoder, compute, size, weights)
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
         closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
@@ -228,14 +228,23 @@ def _in_space(
     return FrozenEncoder(module, whole.compute, None, description, bench, whole)
 
 
-def _adapted(encoder: str | Path | nn.Module, compute: Compute, size: int | None) -> Adapted | None:
+def _adapted(
+    encoder: str | Path | nn.Module,
+    compute: Compute,
+    size: int | None,
+    weights: str | Path | None,
+) -> Adapted | None:
     """What is named, if it was adapted; a finished run is adapted on its own images."""
     if isinstance(encoder, nn.Module):
-        adapted = encoder if isinstance(encoder, Adapted) else None
-    elif RunFolder(encoder).config.is_file():
-        adapted = adapted_run(RunFolder(encoder), compute, size)
+        can = isinstance(encoder, Adapted)
     else:
-        adapted = load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
-    if adapted is not None:
-        check_adapted_at(adapted.size, size)
+        can = any((Path(encoder) / each).is_file() for each in KNOWN)
+    if not can:
+        return None
+    if weights is not None:
+        raise UserError("what is adapted has its own weights: leave weights out")
+    if not isinstance(encoder, nn.Module) and RunFolder(encoder).config.is_file():
+        return adapted_run(RunFolder(encoder), compute, size)
+    adapted = encoder if isinstance(encoder, Adapted) else load_adapted(str(encoder))
+    check_adapted_at(adapted.size, size)
     return adapted
