@@ -32,8 +32,14 @@ RED, GREEN, BLUE = np.float32(0.2989), np.float32(0.587), np.float32(0.114)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile when first called, and keep the result on disk where there is a place for it."""
-    options: dict[str, Any] = {"fastmath": _FAST, "nogil": True, "error_model": "numpy"}
+    """Compile when first called, and keep the result on disk where there is a place for it.
+
+    Kernels that others call are inlined: a process that compiles both would otherwise link the
+    inner one as it was built alone, whose sums have another order than its copy on disk.
+    """
+    options: dict[str, Any] = {
+        "fastmath": _FAST, "nogil": True, "error_model": "numpy", "forceinline": True,
+    }  # fmt: skip
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # neither this folder nor the user's cache can be written
