@@ -20,8 +20,7 @@ def compare(
     and so are published weights of a ResNet-18, if they were measured on the same images.
 
     Args:
-        runs: Run folders with evaluations, or one; differences are to the first, and the verdict is
-            on it.
+        runs: Run folders with evaluations, or one; gains and verdict are the first's.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws, the same ones for all runs.
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.text import Text
 
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
@@ -27,7 +31,7 @@ class Row:
         heading: Protocol, set, target and measure.
         values: Percent, one a run; None where a run was not measured so.
         intervals: The ends of each value's own 95 % interval; None where there is none.
-        differences: To the first run, one for each of the others; None where there is none.
+        gains: The first run minus each of the others, paired; None where there is none.
         chance: What is reached without a look at the images, in percent; None where the results do
             not say.
     """
@@ -35,7 +39,7 @@ class Row:
     heading: tuple[str, str, str, str]
     values: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...]
-    differences: tuple[Difference | None, ...]
+    gains: tuple[Difference | None, ...]
     chance: float | None = None
 
     @property
@@ -43,20 +47,25 @@ class Row:
         """What is reached by chance, as text; empty where it is not known."""
         return "" if self.chance is None else f"{self.chance:.1f}"
 
+    def beside(self) -> list[tuple[str, str]]:
+        """For each run the interval of its value, and what the first run gains over it."""
+        texts = []
+        for interval, gain in zip(self.intervals, (None, *self.gains), strict=True):
+            ends = "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
+            change = "" if gain is None else f"{gain.value:+.1f}"
+            if gain is not None and gain.low is not None:
+                change += f" [{gain.low:+.1f}, {gain.high:+.1f}]"
+            texts.append((ends, change))
+        return texts
+
     def cells(self) -> list[tuple[str, str]]:
-        """For each run its value, and its interval (the first run) or difference (the others)."""
-        cells = []
-        for at, value in enumerate(self.values):
-            beside, interval = "", self.intervals[at]
-            difference = self.differences[at - 1] if at else None
-            if at == 0 and interval is not None:
-                beside = f"[{interval[0]:.1f}, {interval[1]:.1f}]"
-            elif difference is not None:
-                beside = f"{difference.value:+.1f}"
-                if difference.low is not None:
-                    beside += f" [{difference.low:+.1f}, {difference.high:+.1f}]"
-            cells.append(("–" if value is None else f"{value:.1f}", beside))
-        return cells
+        """For each run its value, and its interval (the first run) or the gain over it (the others)."""
+        return [
+            ("–" if value is None else f"{value:.1f}", change if at else ends)
+            for at, (value, (ends, change)) in enumerate(
+                zip(self.values, self.beside(), strict=True)
+            )
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,20 +87,26 @@ class Comparison(Shown):
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> FittedTable:
-        """A table for a rich console; below a value is its difference from the first run's."""
-        table = FittedTable(
-            3, title=f"Test sets, %, 95 % intervals; + and - are from {self.runs[0]}, paired"
-        )
-        for column in ("protocol, set", "target", "measure"):
+        """A table for a rich console: under each measure a line for each run that has it."""
+        title = f"Test sets, percent; gain: {self.runs[0]} minus the other, paired; 95 % intervals"
+        table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for column in ("measure", "encoder"):
             table.add_column(column)
-        with_chance = any(row.chance is not None for row in self.rows)
-        for column in (*(["chance"] if with_chance else []), *self.runs):
+        for column in ("%", "interval", "gain"):
             table.add_column(column, justify="right")
-        for row in self.rows:
-            protocol, set_name, *measured = row.heading
-            cells = ["\n".join(filter(None, cell)) for cell in row.cells()]
-            chance = [row.chance_cell] if with_chance else []
-            table.add_row(f"{protocol}, {set_name}", *measured, *chance, *cells)
+        for (protocol, set_name, target), rows in groupby(self.rows, lambda row: row.heading[:3]):
+            chance = ""
+            table.add_row(Text(f"{protocol}, {set_name}, {target}", "bold"))
+            for row in rows:
+                lines = [
+                    (name, f"{value:.1f}", *beside)
+                    for name, value, beside in zip(self.runs, row.values, row.beside(), strict=True)
+                    if value is not None
+                ]
+                if row.chance_cell != chance and row.chance_cell:
+                    lines.append(("chance", chance := row.chance_cell, "", ""))
+                for at, line in enumerate(lines):
+                    table.add_row("" if at else row.heading[3], *line)
         return table
 
     def shown(self) -> Iterator[str | FittedTable]:
@@ -107,7 +122,7 @@ def compare(
     """Put what was measured of several runs side by side.
 
     Args:
-        runs: Run folders with evaluations, or one; differences are to the first. What the first
+        runs: Run folders with evaluations, or one; gains are the first's. What the first
             started as comes last, and published weights, where these were measured.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
@@ -147,8 +162,8 @@ def compare(
         set_name = next(readable(result.set_name) for result in (first, *others) if result)
         for target, measure in measures:
             values = tuple(_value(result, target, measure) for result in (first, *others))
-            differences = tuple(
-                difference(first, other, (target,), measure, seed, resamples)
+            gains = tuple(
+                difference(other, first, (target,), measure, seed, resamples)
                 if first is not None and other is not None and paired
                 else None
                 for other, paired in zip(others, comparable, strict=True)
@@ -157,7 +172,7 @@ def compare(
             heading = (key[0], set_name, target, measure.replace("_", " "))
             chances = (_chance(result, target, measure) for result in (first, *others))
             chance = next((value for value in chances if value is not None), None)
-            rows.append(Row(heading, values, intervals, differences, chance))
+            rows.append(Row(heading, values, intervals, gains, chance))
     notes += _namesakes(results)
     notes += _of_tests(results)
     others_by_name = {

@@ -201,9 +201,8 @@ class Verdict:
         ]
         if rows := _listed([on_set.row for beside in known for on_set in beside.sets]):
             parts.append(
-                f"The sentence is about the rows {rows}: {self.name} minus the other. The table "
-                f"has the other minus {self.name}, of opposite sign; its other rows weigh images "
-                "differently and have other intervals, so they may disagree."
+                f"The sentence quotes {rows}; other rows weigh images differently, so they may "
+                "disagree."
             )
         for beside in known:
             if len(beside.sets) > 1:

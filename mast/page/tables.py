@@ -16,8 +16,8 @@ class Cell(NamedTuple):
 
     text: str
     number: float | None = None  # what it is sorted by
-    beside: str = ""  # an interval or a difference, small below it
-    clear: bool = False  # whether the difference's interval leaves out zero
+    beside: str = ""  # an interval or a gain, small below it
+    clear: bool = False  # whether the gain's interval leaves out zero
 
 
 class Column(NamedTuple):
@@ -135,7 +135,7 @@ def _table(caption: str, measured: Comparison, kinds: Sequence[str], shown: Sequ
     # What all runs were measured by comes first.
     for row in sorted(shown, key=lambda row: row.values.count(None)):
         protocol, set_name, target, measure = row.heading
-        clear = [False, *(d is not None and d.is_clear for d in row.differences)]
+        clear = [False, *(gain is not None and gain.is_clear for gain in row.gains)]
         heads = [Cell(target, beside=set_name), Cell(protocol, beside=measure)]
         heads += [Cell(row.chance_cell, row.chance)] * with_chance
         cells = [
