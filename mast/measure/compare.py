@@ -59,7 +59,7 @@ class Row:
         return texts
 
     def cells(self) -> list[tuple[str, str]]:
-        """For each run its value and, below it, its interval (the first run) or the gain over it."""
+        """For each run its value and, below it, its interval (first run) or the gain over it."""
         return [
             ("–" if value is None else f"{value:.1f}", change if at else ends)
             for at, (value, (ends, change)) in enumerate(
