@@ -1,4 +1,4 @@
-"""The canvas file and its manifest on disk: found, checked, or built.
+"""The canvases of a set: in memory, decoded on demand, or in the cache, where they are verified.
 
 Two files a set, named after what they hold:
 
@@ -10,27 +10,34 @@ and two more for each size of test views that was asked for, if canvases are sma
     <set>-<key>-<side>px.<source fingerprint>.v<size>.u8     every view, its planes of size × size
     <set>-<key>-<side>px.<source fingerprint>.v<size>.safetensors   their checksums, written last
 
-Both are written under a temporary name and then renamed, so a killed build leaves nothing that
-looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
-so that the broken ones are known.
+All are written under a temporary name and then renamed, so a killed build leaves nothing that looks
+finished. A set over the size limit has the manifest alone: its images were all decoded once, so
+that the broken ones are known.
 
-Legend: N images, H and W height and width of a canvas, at most side × side pixels.
+Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas,
+at most side × side pixels, V pixels of a view along an axis.
 """
 
+import errno
 import hashlib
 import logging
 import math
+import operator
 import os
 import random
 import re
 import shutil
+import sys
+import threading
+import weakref
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NoReturn, TypeVar, final, overload
 from zlib import crc32
 
 import numpy as np
@@ -40,20 +47,496 @@ from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
-from mast.core.reading import RGB, Layout, Reading
-from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.data.decode import BrokenImageError
-from mast.data.manifest import Manifest, Names
-from mast.data.pixels import decode_in_order, lengths
+from mast.core.reading import RGB, Layout, Reading, read_reading
+from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
+from mast.core.waiting import Threads
+from mast.data.formats import BrokenImageError
 from mast.data.source import Source, tell_of_stacks
 
-VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers
 
+class Pixels(ABC):
+    """Images of different sizes, by index.
+
+    Attributes:
+        size_N2: int64, height and width of each in pixels.
+        checksum_N: uint32, CRC-32 of each.
+        layout: Of all of them.
+    """
+
+    size_N2: np.ndarray
+    checksum_N: np.ndarray
+    layout: Layout = RGB
+
+    def __len__(self) -> int:
+        return len(self.size_N2)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all images."""
+        return int(lengths(self.size_N2, self.layout).sum())
+
+    @abstractmethod
+    def read(self, index_B: np.ndarray) -> np.ndarray:
+        """Some images, one after the other, each its sheets.
+
+        Returns:
+            (T,) uint8, in memory of its own.
+        """
+
+
+@final
+class InMemory(Pixels):
+    """Images one after the other in an array.
+
+    Args:
+        values_T: uint8.
+        size_N2: Height and width of each.
+        layout: Of all.
+    """
+
+    def __init__(self, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> None:
+        self.size_N2 = size_N2
+        self.layout = layout
+        self._values_T = values_T
+        self._start_N = starts(size_N2, layout)
+
+    @classmethod
+    def of(cls, images: Iterable[np.ndarray], layout: Layout = RGB) -> "InMemory":
+        """Of arrays, the sheets (S, H, W, 3) of each, or one (H, W, 3)."""
+        arrays = list(images)
+        flat = [image_SHWC.ravel() for image_SHWC in arrays] or [np.empty(0, np.uint8)]
+        sizes = [image_SHWC.shape[-3:-1] for image_SHWC in arrays]
+        return cls(np.concatenate(flat), np.array(sizes, np.int64).reshape(-1, 2), layout)
+
+    def read(self, index_B: np.ndarray) -> np.ndarray:
+        parts = [self._image(index) for index in index_B.tolist()]
+        return np.concatenate([*parts, np.empty(0, np.uint8)])
+
+    @cached_property
+    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # here it is computed
+        return np.array([crc32(self._image(index).data) for index in range(len(self))], np.uint32)
+
+    def _image(self, index: int) -> np.ndarray:
+        start = self._start_N[index]
+        return self._values_T[start : start + lengths(self.size_N2[index], self.layout)]
+
+
+@final
+class Chosen(Pixels):
+    """Some images of a set.
+
+    Args:
+        pixels: Of the whole set.
+        index_N: Which of them.
+    """
+
+    def __init__(self, pixels: Pixels, index_N: np.ndarray) -> None:
+        self.size_N2 = pixels.size_N2[index_N]
+        self.layout = pixels.layout
+        self._pixels = pixels
+        self._index_N = index_N
+
+    @property
+    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # those of a set in memory wait
+        return self._pixels.checksum_N[self._index_N]
+
+    def read(self, index_B: np.ndarray) -> np.ndarray:
+        return self._pixels.read(self._index_N[index_B])
+
+
+def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
+    """How many bytes images of these sizes take."""
+    return np.asarray(3 * layout.sheets * size_N2.prod(-1))
+
+
+def starts(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
+    """Where each image begins, if they lie one after the other."""
+    length_N = lengths(size_N2, layout)
+    return np.cumsum(length_N) - length_N
+
+
+Canvas = tuple[np.ndarray, float]
+_T = TypeVar("_T")
+
+
+def decode_in_order(
+    decode: Callable[[int], _T], indices: Sequence[int], workers: int
+) -> Iterator[_T | BrokenImageError]:
+    """Decodes with threads and yields in the order of the indices.
+
+    Threads suffice: Pillow releases the interpreter's lock while it decodes and resizes.
+
+    Args:
+        decode: Makes something of one image, such as `Source.canvas`.
+        indices: Which images.
+        workers: Number of threads.
+
+    Yields:
+        What was made, or why there is none.
+    """
+
+    def tried(index: int) -> _T | BrokenImageError:
+        try:
+            return decode(index)
+        except BrokenImageError as error:
+            return error
+
+    window = 32 * workers  # bounds what waits in memory
+    with Threads(workers) as pool:
+        for start in range(0, len(indices), window):
+            yield from pool.map(tried, indices[start : start + window])
+
+
+@final
+class Decoded(Pixels):
+    """Images that are decoded when they are asked for.
+
+    Args:
+        source: The images.
+        source_index_N: Their indices in the source; all were found whole when the set was opened.
+        decode: Makes of one image in the source an array of uint8.
+        workers: Number of threads.
+        size_N2: Height and width of each, as all were decoded then.
+        checksum_N: CRC-32 of each, taken then.
+        layout: Of all.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        source_index_N: np.ndarray,
+        decode: Callable[[int], np.ndarray],
+        workers: int,
+        size_N2: np.ndarray,
+        checksum_N: np.ndarray,
+        layout: Layout = RGB,
+    ) -> None:
+        self.layout = layout
+        self.size_N2 = size_N2
+        self.checksum_N = checksum_N
+        self._source = source
+        self._source_index_N = source_index_N
+        self._decode = decode
+        self._workers = workers
+
+    def read(self, index_B: np.ndarray) -> np.ndarray:
+        """Decodes images."""
+        source_index_B = self._source_index_N[index_B].tolist()
+        size_B2 = self.size_N2[index_B]
+        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
+        decoded = decode_in_order(self._decode, source_index_B, self._workers)
+        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
+        spans = zip(source_index_B, size_B2.tolist(), ends, ends[1:], strict=False)
+        for outcome, (index, size, start, end) in zip(decoded, spans, strict=True):
+            if isinstance(outcome, BrokenImageError):
+                self._refuse(outcome.name, outcome.reason)
+            shape = [*outcome.shape]  # S × H × W × 3 of a canvas, P × V × V of a test view
+            if outcome.size != end - start or size not in (shape[-3:-1], shape[-2:]):
+                self._refuse(self._source.identifier(index), "it has another size")
+            values_T[start:end] = outcome.ravel()
+        return values_T
+
+    def _refuse(self, name: str, reason: str) -> NoReturn:
+        raise UserError(
+            f"{name}: {reason}. It was whole when the set was opened: restore it, or start again "
+            "to have the folder read again."
+        )
+
+
+_log = logging.getLogger("mast")
+
+
+@final
+class Stored(Pixels):
+    """Canvases one after the other in a file; each is verified when it is read.
+
+    A canvas that is not what was written is decoded again, and the file is mended.
+
+    Args:
+        file: Of canvases alone.
+        decoded: The same canvases, from their source, with their checksums.
+    """
+
+    def __init__(self, file: Path, decoded: Decoded) -> None:
+        self.size_N2 = decoded.size_N2
+        self.checksum_N = decoded.checksum_N
+        self.layout = decoded.layout
+        self._start_N = starts(self.size_N2, self.layout)
+        self._file = file
+        self._open = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._open)
+        self._decoded = decoded
+        self._said = False
+        self._lock = threading.Lock()
+
+    def read(self, index_B: np.ndarray) -> np.ndarray:
+        """Reads images."""
+        size_B2 = self.size_N2[index_B]
+        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
+        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
+        for number, first, end in zip(index_B.tolist(), ends, ends[1:], strict=False):
+            canvas = values_T[first:end]
+            self._read(number, canvas.data)
+            if crc32(canvas.data) != self.checksum_N[number]:
+                canvas[:] = self._restored(number)
+        return values_T
+
+    def _read(self, number: int, memory: memoryview) -> None:
+        """Fills memory with one canvas as far as the file can be read."""
+        with suppress(OSError):
+            if sys.platform != "win32":
+                os.preadv(self._open, [memory], int(self._start_N[number]))
+                return
+            with self._lock:
+                os.lseek(self._open, int(self._start_N[number]), os.SEEK_SET)
+                content = os.read(self._open, len(memory))
+                memory[: len(content)] = content
+
+    def _restored(self, number: int) -> np.ndarray:
+        """A damaged canvas from its image; the file gets it, too, if it can be written."""
+        file = self._file
+        canvas = self._decoded.read(np.array([number]))
+        if crc32(canvas.data) != self.checksum_N[number]:
+            raise UserError(
+                f"{file} is damaged, and the image of its canvas {number} is no longer what it "
+                "was: delete the file to have it built anew"
+            )
+        if not self._said:
+            self._said = True
+            _log.warning(
+                "%s changed on the disk since it was written, first at canvas %d; what is damaged "
+                "is decoded again", file, number,
+            )  # fmt: skip
+        try:
+            if file.is_symlink() or file.stat().st_nlink > 1:  # who else reads it is not known
+                raise OSError(errno.EMLINK, "it is a link")
+            with file.open("r+b") as canvases:
+                canvases.seek(int(self._start_N[number]))
+                canvases.write(canvas.tobytes())
+        except OSError as error:
+            _log.warning("%s cannot be mended: %s", file, error.strerror)
+        return canvas
+
+
+@final
+class TestViews:
+    """The test views of a set, made when a size is first asked for.
+
+    Args:
+        make: From a size V to the views of all images, each 3 × V × V; None where they are those of
+            the canvases, which shrank no image.
+        index_N: Which of the images these are; all if not given.
+    """
+
+    __test__ = False  # pytest takes the name for its own
+
+    def __init__(
+        self, make: Callable[[int], Pixels | None], index_N: np.ndarray | None = None
+    ) -> None:
+        self._make = make
+        self._index_N = index_N
+        self._made: dict[int, Pixels | None] = {}
+
+    def at(self, size: int) -> Pixels | None:
+        """The views of a size; None as above."""
+        if size not in self._made:
+            made = self._make(size)
+            if made is not None and self._index_N is not None:
+                made = Chosen(made, self._index_N)
+            self._made[size] = made
+        return self._made[size]
+
+    def some(self, index_B: np.ndarray) -> "TestViews":
+        """Those of some images."""
+        return TestViews(self.at, index_B)
+
+
+_AT_ONCE = 65_536  # names that are made on the way through all of them
+
+
+@final
+class Names(Sequence[str]):
+    """Strings that are made when they are asked for.
+
+    Args:
+        text: uint8, all names one behind the other, UTF-8; what is none is kept as Python does.
+        end_N: int64, where each ends.
+    """
+
+    def __init__(self, text: np.ndarray, end_N: np.ndarray) -> None:
+        self.text = text
+        self.end_N = end_N
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Names":
+        """Of strings."""
+        text, ends = bytearray(), []
+        for name in names:
+            text += name.encode("utf-8", "surrogateescape")
+            ends.append(len(text))
+        return cls(np.frombuffer(text, np.uint8), np.array(ends, np.int64))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Names]") -> "Names":
+        """Of several, one behind the other."""
+        begin_P = np.cumsum([0, *(len(part.text) for part in parts)])
+        ends = [part.end_N + begin for part, begin in zip(parts, begin_P[:-1], strict=True)]
+        return cls(np.concatenate([part.text for part in parts]), np.concatenate(ends))
+
+    def __len__(self) -> int:
+        return len(self.end_N)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(len(self))))
+        at = operator.index(index)
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError(f"{index} of {len(self)} names")
+        begin = int(self.end_N[at - 1]) if at else 0
+        return _string(self.text[begin : int(self.end_N[at])].tobytes())
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _AT_ONCE):
+            ends = self.end_N[first : first + _AT_ONCE].tolist()
+            begin = start = int(self.end_N[first - 1]) if first else 0
+            text = self.text[start : ends[-1]].tobytes()
+            for end in ends:
+                yield _string(text[begin - start : end - start])
+                begin = end
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(map(operator.eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _string(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+_TYPES = {
+    "kept": torch.int64, "height": torch.int32, "width": torch.int32,
+    "aspect": torch.float32, "checksum": torch.int32, "names": torch.uint8, "ends": torch.int64,
+}  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Manifest:
+    """What a canvas file holds; labels and names of classes are the source's.
+
+    Attributes:
+        version: Layout and way of making.
+        source: Fingerprint of the source when this was built.
+        side: Of a square with as many pixels as a canvas may have.
+        content: Hash of the canvases and labels.
+        kept_N: int64, index in the source of each canvas.
+        size_N2: int64, height and width of each canvas in pixels.
+        aspect_N: float32, width / height of each original.
+        checksum_N: uint32, CRC-32 of each canvas.
+        identifiers: Name of each canvas.
+        skipped: Reason by name of every broken file.
+        stacks: Names of files with several pages or frames, of which the first is here.
+        reading: How files were read.
+    """
+
+    version: int
+    source: str
+    side: int
+    content: str
+    kept_N: np.ndarray
+    size_N2: np.ndarray
+    aspect_N: np.ndarray
+    checksum_N: np.ndarray
+    identifiers: Names
+    skipped: Mapping[str, str]
+    stacks: Sequence[str] = ()
+    reading: Reading = field(default_factory=Reading)
+
+    def write(self, path: Path) -> None:
+        """Write it, atomically, with a digest."""
+        tensors = {
+            "kept": torch.from_numpy(self.kept_N),
+            "height": torch.from_numpy(self.size_N2[:, 0].astype(np.int32)),
+            "width": torch.from_numpy(self.size_N2[:, 1].astype(np.int32)),
+            "aspect": torch.from_numpy(self.aspect_N),
+            "checksum": torch.from_numpy(self.checksum_N.view(np.int32)),
+            "names": torch.from_numpy(self.identifiers.text),
+            "ends": torch.from_numpy(self.identifiers.end_N),
+        }
+        described = {
+            "version": self.version,
+            "source": self.source,
+            "side": self.side,
+            "content": self.content,
+            "skipped": dict(self.skipped),
+            "stacks": list(self.stacks),
+            "reading": asdict(self.reading),
+        }
+        write_tensors(path, tensors, described)
+
+    @staticmethod
+    def version_of(path: Path) -> Any:
+        """What the header of a file says, unverified; None where it says nothing."""
+        try:
+            return read_metadata(read_header(path) or {}).get("version")
+        except ValueError:
+            return None
+
+    @classmethod
+    def read(cls, path: Path) -> "Manifest":
+        """Read what was written."""
+        tensors, header = read_tensors(path, "it is built anew")
+        said = read_metadata(header)
+        try:
+            if any(
+                tensors[name].shape[1:] or tensors[name].dtype != of for name, of in _TYPES.items()
+            ):
+                raise ValueError("other arrays than are written")
+            names = Names(tensors["names"].numpy(), tensors["ends"].numpy())
+            size_N2 = np.stack([tensors["height"], tensors["width"]], axis=1).astype(np.int64)
+            manifest = cls(
+                int(said["version"]), str(said["source"]), int(said["side"]), str(said["content"]),
+                tensors["kept"].numpy(), size_N2, tensors["aspect"].numpy(),
+                tensors["checksum"].numpy().view(np.uint32),
+                names, dict(said["skipped"]), tuple(said["stacks"]),
+                read_reading(said["reading"]),
+            )  # fmt: skip
+            manifest._check()
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"{path} is damaged, it is no manifest: it is built anew") from error
+        return manifest
+
+    def _check(self) -> None:
+        """Refuses what was written whole, but cannot be what a canvas file holds."""
+        kept_N, aspect_N, end_N = self.kept_N, self.aspect_N, self.identifiers.end_N
+        if not (
+            self.side > 0
+            and (self.size_N2 > 0).all()
+            and len(kept_N) == len(self.size_N2) == len(aspect_N) == len(self.checksum_N)
+            and len(kept_N) == len(end_N) > 0
+            and kept_N[0] >= 0
+            and (kept_N[1:] > kept_N[:-1]).all()
+            and ((aspect_N > 0) & np.isfinite(aspect_N)).all()
+            and end_N[0] >= 0
+            and (end_N[1:] >= end_N[:-1]).all()
+            and end_N[-1] == len(self.identifiers.text)
+            and all(isinstance(said, str) for said in (*self.skipped.values(), *self.stacks))
+        ):
+            raise ValueError("arrays that do not fit each other")
+
+
+VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers
 MANIFEST = "safetensors"  # its ending
 _LISTED = 10  # broken images that a message names
 _SEEN = 64  # images of a set, by whose sizes its bytes are estimated
-
-_log = logging.getLogger("mast")
 
 
 def named_after(name: str, asked: str = "") -> str:
@@ -173,9 +656,6 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
 
     Returns:
         The manifest, and the file of the canvases, None where they exceed the limit.
-
-    Raises:
-        UserError: If too many images are broken, or the folder cannot be written.
     """
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
@@ -221,9 +701,6 @@ def obtain_test_views(
     Returns:
         CRC-32 of each view, and the file; neither where that would exceed the limit, or, with a
         warning, where the folder cannot be written.
-
-    Raises:
-        UserError: If an image is no longer what it was.
     """
     if (needed := 3 * reading.layout.sheets * size**2 * len(kept_N)) > request.limit:
         return None, None
@@ -412,12 +889,7 @@ def _lines(broken: Mapping[str, str]) -> str:
 
 
 def _remove_stale(request: Request, unfinished: bool) -> None:
-    """Removes files of earlier states of the set and of earlier versions of this program.
-
-    Args:
-        request: The set.
-        unfinished: Whether to remove what killed builds of earlier versions left, too.
-    """
+    """Removes files of earlier states of the set and of earlier versions of this program."""
     for path in request.folder.glob(f"{request.stem}.*"):
         other = request.fingerprint[:16] not in path.name
         stale = path.suffix in (".u8", f".{MANIFEST}") and other

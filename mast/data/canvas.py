@@ -27,12 +27,12 @@ from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.decode import BrokenImageError, Opened, open_image, read_test_view, to_canvas
+from mast.data.cache import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
+from mast.data.decode import find_reading, read_test_view, to_canvas
+from mast.data.formats import BrokenImageError, Opened, open_image
 from mast.data.pieces import Cut, Pieces, in_pieces
-from mast.data.pixels import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
-from mast.data.ranges import find_reading
+from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled
-from mast.data.sources import default_cache, open_source
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view

@@ -17,10 +17,8 @@ import numpy as np
 from mast.core.display import Work, doing
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import Opened, open_image
-from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
-from mast.data.parts import WHOLE, part_of, parts_among
-from mast.data.source import UNLABELLED, SetDescription, Source
+from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, Opened, extensions, open_image
+from mast.data.source import UNLABELLED, WHOLE, SetDescription, Source, part_of, parts_among
 
 _NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
@@ -54,9 +52,6 @@ def walk(root: Path) -> Found:
 
     Args:
         root: A folder.
-
-    Raises:
-        UserError: A folder cannot be read.
     """
     with doing("found", unit="images") as work:
         found = _walk(root, work)
@@ -160,9 +155,6 @@ class Folder(Source):
 
     Args:
         root: The folder; or one image file, which then is the only one.
-
-    Raises:
-        UserError: If it holds no image.
     """
 
     def __init__(self, root: Path) -> None:
@@ -217,11 +209,7 @@ class Folder(Source):
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
-    """Opens a folder, or one image file, by its path, which is there.
-
-    Raises:
-        UserError: It is neither, or no image is in it.
-    """
+    """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
     if not path.is_dir() and (kind or not path.name.lower().endswith(extensions())):
@@ -233,11 +221,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
 
 
 def describe_folder(spec: str) -> SetDescription:
-    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is.
-
-    Raises:
-        UserError: There is no such folder.
-    """
+    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is."""
     root = named(spec)
     if not os.path.isdir(root):
         raise UserError(

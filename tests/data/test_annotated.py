@@ -11,8 +11,8 @@ from PIL import Image
 
 from mast.core.errors import UserError
 from mast.data import Annotated, DataConfig, Objects, open_canvas, open_source
-from mast.data.coco import coco_splits
-from mast.data.voc import CLASSES, voc_splits
+from mast.data.annotated import VOC_CLASSES as CLASSES
+from mast.data.annotated import coco_splits, voc_splits
 
 CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)
 

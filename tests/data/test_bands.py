@@ -18,10 +18,8 @@ from pydicom.encaps import encapsulate
 from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
-from mast.data.bands import Bands
-from mast.data.decode import open_image
 from mast.data.folder import Folder, walk
-from mast.data.formats import extensions
+from mast.data.formats import Bands, extensions, open_image
 
 H, W = 18, 20
 VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)

@@ -23,9 +23,8 @@ from mast.core.tensors import write_tensors
 from mast.data import DataConfig, Folder, canvas_size, open_canvas, open_source
 from mast.data import cache as cache_module
 from mast.data import canvas as canvas_module
+from mast.data.cache import Manifest, Names, Stored
 from mast.data.decode import canvas_shape
-from mast.data.manifest import Manifest, Names
-from mast.data.pixels import Stored
 from mast.measure.features import test_views as shown_views
 
 NUMBERED = ("kept_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image

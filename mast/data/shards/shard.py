@@ -23,10 +23,10 @@ import numpy as np
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.waiting import wait
-from mast.data.bands import page_numbers
-from mast.data.decode import BrokenImageError, open_image, to_canvas
-from mast.data.labels import IMAGES, image_column, label_column
+from mast.data.decode import to_canvas
+from mast.data.formats import BrokenImageError, open_image, page_numbers
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
+from mast.data.source import IMAGES, image_column, label_column
 
 _log = logging.getLogger("mast")
 Answer = TypeVar("Answer")
@@ -61,16 +61,6 @@ class Sample(NamedTuple):
         reading: Reading | None = None,
         tell: Callable[[], object] | None = None,
     ) -> tuple[np.ndarray, float]:
-        """As `Source.canvas`.
-
-        Args:
-            side: Of a square with as many pixels as the canvas may have.
-            reading: How the files of the set are read.
-            tell: Called if the file has several pages or frames, of which the first is read.
-
-        Raises:
-            BrokenImageError: It cannot be decoded.
-        """
         try:
             with open_image(io.BytesIO(self.image)) as image:
                 if tell is not None and len(page_numbers(image)) > 1:
@@ -103,9 +93,6 @@ class Shard:
 
         Args:
             offset_N: Their numbers in the shard, in rising order.
-
-        Raises:
-            UserError: It cannot be read, or has other than as many samples as were counted.
         """
         wanted, last = set(offset_N.tolist()), int(offset_N.max(initial=-1))
         number = -1
@@ -133,11 +120,7 @@ def miscounted(url: str, how: str, count: int) -> UserError:
 
 @contextmanager
 def telling(url: str) -> Iterator[None]:
-    """Say which shard it was where one cannot be read.
-
-    Raises:
-        UserError: Whatever was raised.
-    """
+    """Say which shard it was where one cannot be read."""
     try:
         yield
     except UserError:
@@ -163,11 +146,7 @@ def opened(url: str) -> io.BufferedReader:
 
 
 def read_range(url: str, at: int, size: int) -> bytes:
-    """Some bytes of a file, and no others.
-
-    Raises:
-        UserError: They stay away, or the file ends before.
-    """
+    """Some bytes of a file, and no others."""
     parts: list[bytes] = []
     with _Steady(url) as file:
         file.seek(at)
@@ -187,9 +166,6 @@ class _Steady(io.RawIOBase):
 
     Args:
         url: Where it is.
-
-    Raises:
-        UserError: It stays away.
     """
 
     def __init__(self, url: str) -> None:
@@ -283,11 +259,7 @@ def open_once(url: str) -> Any:
 
 
 def answered(url: str, ask: Callable[[], Answer]) -> Answer:
-    """What the store of a file answers; some of them wait for minutes.
-
-    Raises:
-        TimeoutError: It is silent.
-    """
+    """What the store of a file answers; some of them wait for minutes."""
     if is_local(url):
         return ask()
     done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()
@@ -376,11 +348,7 @@ def rows_of(
 
 
 def read_rows(url: str, at: int, column: str | None = None) -> tuple[int, list[bytes]]:
-    """The images of the row group of a Parquet file that has a row, and its first row.
-
-    Raises:
-        UserError: The row group is too large, or has other than as many rows as it says.
-    """
+    """The images of the row group of a Parquet file that has a row, and its first row."""
     with opened(url) as file:
         parquet, image, _ = open_parquet(file, url, column)
         first, group = 0, 0
@@ -416,10 +384,6 @@ def open_parquet(file: Any, url: str, column: str | None = None) -> tuple[Any, s
         file: The file.
         url: What it is called.
         column: The column of images that the user names, if any.
-
-    Raises:
-        UserError: It has no such column of images, or several, or does not say truly how many rows
-            it has.
     """
     from pyarrow import types
     from pyarrow.parquet import ParquetFile

@@ -82,9 +82,6 @@ def tar_samples(
     Yields:
         Key, ending of the image, and the files by their endings; key and endings from the last dot
         on where each image is a sample.
-
-    Raises:
-        ReadError: It is damaged, or has files of a sample in several places.
     """
     seen, without, several = set[str](), Counter[str](), Counter[str]()
     for key, named in groupby(_parts(file, wanted, without), lambda part: part[0]):
@@ -123,11 +120,7 @@ def _is_image(ending: str) -> bool:
 def _each(
     key: str, parts: dict[str, Part], several: Counter[str]
 ) -> Iterator[tuple[str, str, dict[str, Part]]]:
-    """Each image of a group as a sample, with the files that are called as it is, or as the group.
-
-    Yields:
-        As `tar_samples`.
-    """
+    """Each image of a group as a sample, with the files named as it is, or as the group."""
     named: dict[str, dict[str, Part]] = {}
     for ending, part in parts.items():
         own, _, last = ending.rpartition(".")
@@ -182,9 +175,6 @@ def tar_members(file: IO[bytes]) -> Iterator[Member]:
 
     Args:
         file: The tar; it may be read elsewhere between two members.
-
-    Raises:
-        ReadError: A header is damaged, or two empty blocks are not the end of the tar and its file.
     """
     at, said = 0, dict[bytes, bytes]()  # of the member that follows
     while True:
@@ -233,11 +223,7 @@ def tar_members(file: IO[bytes]) -> Iterator[Member]:
 
 
 def _said(file: IO[bytes], header: tarfile.TarInfo) -> dict[bytes, bytes]:
-    """What a header says of the member that follows, by the names of PAX.
-
-    Raises:
-        ReadError: It is longer than any name.
-    """
+    """What a header says of the member that follows, by the names of PAX."""
     if header.type not in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
         return {}
     if header.size > _TEXT:
