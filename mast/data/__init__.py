@@ -4,8 +4,8 @@ from mast.data.annotated import Annotated as Annotated
 from mast.data.annotated import Objects as Objects
 from mast.data.annotated import joined as joined
 from mast.data.annotated import with_objects as with_objects
+from mast.data.cache import cached_sets as cached_sets
 from mast.data.cache import expected_bytes as expected_bytes
-from mast.data.cache import kept as kept
 from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size

@@ -68,11 +68,7 @@ class Objects:
         return len(self.labels_N)
 
     def select(self, keep_N: np.ndarray) -> "Objects":
-        """Some of the objects.
-
-        Args:
-            keep_N: (N,) bool.
-        """
+        """The objects where `keep_N` (N,) bool is true."""
         return Objects(
             self.boxes_N4[keep_N],
             self.labels_N[keep_N],
@@ -89,8 +85,7 @@ class AnnotatedImage:
 
     Attributes:
         file: Its path below the folder of images.
-        height: Of the upright image, in pixels.
-        width: Of the upright image, in pixels.
+        height: Of the upright image, in pixels, as `width`.
         objects: What it shows; boxes may still reach outside, areas may be NaN for "the box's".
     """
 
@@ -118,8 +113,6 @@ class Annotated(Source):
     Attributes:
         categories: Their names.
         category_ids: Their numbers in the annotation file, in the same order.
-        images: What is known of every image.
-        state: As given.
     """
 
     def __init__(
@@ -184,12 +177,7 @@ class Annotated(Source):
 
 
 def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
-    """Several sets as one, the images of one after those of another.
-
-    Args:
-        name: What the user called it.
-        parts: Sets with the same categories.
-    """
+    """Several sets with the same categories as one, the images of one after those of another."""
     first = parts[0]
     for part in parts[1:]:
         if part.categories != first.categories:
@@ -222,12 +210,7 @@ def with_objects(source: Source) -> Annotated:
 
 
 def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
-    """The parts of a set with annotated objects.
-
-    Args:
-        name: Of the whole set.
-        splits: What the set calls its split, by part; None where it has none.
-    """
+    """The parts of a set, from what it calls its splits, by part; None where it has none."""
     parts = split_names(name, splits)
     if not parts:
         refuse_split(name)
@@ -320,11 +303,7 @@ _BEFORE, _AFTER = "instances_", ".json"
 
 
 def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
-    """Opens a set by its name.
-
-    Args:
-        spec: As in this module's summary.
-    """
+    """Opens a set by its name, as in this module's summary."""
     before, _, after = spec.removeprefix("coco:").rpartition("@")
     if not before:
         before, after = after, ""
@@ -351,8 +330,7 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
 def describe_coco(spec: str) -> SetDescription:
     """The newest splits of coco:FOLDER.
 
-    COCO itself is scored on its val, as the labels of its test are kept back; sets like it may have
-    both.
+    COCO is scored on its val, as the labels of its test are kept back; other sets may have both.
     """
     splits = coco_splits(named(spec.removeprefix("coco:")))
     train, val, test = (_newest(splits, prefix) for prefix in ("train", "val(?:id)?", "test"))
@@ -368,12 +346,7 @@ def coco_splits(folder: Path) -> list[str]:
 def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
     """Reads an annotation file.
 
-    Images come in the order of their number in the file, categories too.
-
-    Args:
-        name: What the user called the set.
-        annotations: The JSON file.
-        images: The folder that its file names are relative to.
+    Images and categories come in the order of their numbers. File names are relative to `images`.
     """
     document, state = _read_document(annotations)
     try:
@@ -548,11 +521,7 @@ _TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
 
 
 def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
-    """Opens a set by its name.
-
-    Args:
-        spec: As in this module's summary.
-    """
+    """Opens a set by its name, as in this module's summary."""
     before, _, split = spec.removeprefix("voc:").rpartition("@")
     if not before:
         before, split = split, ""
@@ -593,13 +562,7 @@ def voc_splits(folder: Path) -> list[str]:
 
 
 def read_voc(name: str, folder: Path, split: str) -> Annotated:
-    """Reads the objects of a split.
-
-    Args:
-        name: What the user called the set.
-        folder: Of one year, such as VOCdevkit/VOC2007.
-        split: Such as "trainval"; its list is there.
-    """
+    """Reads the objects of a split, such as "trainval", whose list is in the folder of a year."""
     state = hashlib.blake2b(digest_size=16)
     file = _voc_lists(folder) / f"{split}.txt"
     listed = read_text(file)

@@ -48,7 +48,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
-from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.waiting import Threads
 from mast.data.formats import BrokenImageError
 from mast.data.source import Source, tell_of_stacks
@@ -77,22 +77,19 @@ class Pixels(ABC):
 
     @abstractmethod
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Some images, one after the other, each its sheets.
+        """Some images, one after the other, each its sheets: (T,) uint8, in memory of its own."""
 
-        Returns:
-            (T,) uint8, in memory of its own.
-        """
+    def _room(self, index_B: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Memory for some images, and the part of each."""
+        length_B = lengths(self.size_N2[index_B], self.layout)
+        values_T = np.empty(length_B.sum(), np.uint8)
+        spans = zip(length_B.tolist(), length_B.cumsum().tolist(), strict=True)
+        return values_T, [values_T[end - length : end] for length, end in spans]
 
 
 @final
 class InMemory(Pixels):
-    """Images one after the other in an array.
-
-    Args:
-        values_T: uint8.
-        size_N2: Height and width of each.
-        layout: Of all.
-    """
+    """Images one after the other in an array of uint8."""
 
     def __init__(self, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> None:
         self.size_N2 = size_N2
@@ -123,12 +120,7 @@ class InMemory(Pixels):
 
 @final
 class Chosen(Pixels):
-    """Some images of a set.
-
-    Args:
-        pixels: Of the whole set.
-        index_N: Which of them.
-    """
+    """Some images of a set."""
 
     def __init__(self, pixels: Pixels, index_N: np.ndarray) -> None:
         self.size_N2 = pixels.size_N2[index_N]
@@ -162,17 +154,9 @@ _T = TypeVar("_T")
 def decode_in_order(
     decode: Callable[[int], _T], indices: Sequence[int], workers: int
 ) -> Iterator[_T | BrokenImageError]:
-    """Decodes with threads and yields in the order of the indices.
+    """Decodes with threads, in the order of the indices; yields the error in place of a broken one.
 
     Threads suffice: Pillow releases the interpreter's lock while it decodes and resizes.
-
-    Args:
-        decode: Makes something of one image, such as `Source.canvas`.
-        indices: Which images.
-        workers: Number of threads.
-
-    Yields:
-        What was made, or why there is none.
     """
 
     def tried(index: int) -> _T | BrokenImageError:
@@ -188,52 +172,39 @@ def decode_in_order(
 
 
 @final
+@dataclass(eq=False)
 class Decoded(Pixels):
     """Images that are decoded when they are asked for.
 
-    Args:
+    Attributes:
         source: The images.
         source_index_N: Their indices in the source; all were found whole when the set was opened.
         decode: Makes of one image in the source an array of uint8.
         workers: Number of threads.
         size_N2: Height and width of each, as all were decoded then.
         checksum_N: CRC-32 of each, taken then.
-        layout: Of all.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        source_index_N: np.ndarray,
-        decode: Callable[[int], np.ndarray],
-        workers: int,
-        size_N2: np.ndarray,
-        checksum_N: np.ndarray,
-        layout: Layout = RGB,
-    ) -> None:
-        self.layout = layout
-        self.size_N2 = size_N2
-        self.checksum_N = checksum_N
-        self._source = source
-        self._source_index_N = source_index_N
-        self._decode = decode
-        self._workers = workers
+    source: Source
+    source_index_N: np.ndarray
+    decode: Callable[[int], np.ndarray]
+    workers: int
+    size_N2: np.ndarray
+    checksum_N: np.ndarray
+    layout: Layout = RGB
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Decodes images."""
-        source_index_B = self._source_index_N[index_B].tolist()
-        size_B2 = self.size_N2[index_B]
-        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
-        decoded = decode_in_order(self._decode, source_index_B, self._workers)
-        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
-        spans = zip(source_index_B, size_B2.tolist(), ends, ends[1:], strict=False)
-        for outcome, (index, size, start, end) in zip(decoded, spans, strict=True):
+        source_index_B = self.source_index_N[index_B].tolist()
+        values_T, parts = self._room(index_B)
+        decoded = decode_in_order(self.decode, source_index_B, self.workers)
+        expected = zip(source_index_B, self.size_N2[index_B].tolist(), parts, strict=True)
+        for outcome, (index, size, part) in zip(decoded, expected, strict=True):
             if isinstance(outcome, BrokenImageError):
                 self._refuse(outcome.name, outcome.reason)
             shape = [*outcome.shape]  # S × H × W × 3 of a canvas, P × V × V of a test view
-            if outcome.size != end - start or size not in (shape[-3:-1], shape[-2:]):
-                self._refuse(self._source.identifier(index), "it has another size")
-            values_T[start:end] = outcome.ravel()
+            if outcome.size != len(part) or size not in (shape[-3:-1], shape[-2:]):
+                self._refuse(self.source.identifier(index), "it has another size")
+            part[:] = outcome.ravel()
         return values_T
 
     def _refuse(self, name: str, reason: str) -> NoReturn:
@@ -251,10 +222,6 @@ class Stored(Pixels):
     """Canvases one after the other in a file; each is verified when it is read.
 
     A canvas that is not what was written is decoded again, and the file is mended.
-
-    Args:
-        file: Of canvases alone.
-        decoded: The same canvases, from their source, with their checksums.
     """
 
     def __init__(self, file: Path, decoded: Decoded) -> None:
@@ -270,12 +237,8 @@ class Stored(Pixels):
         self._lock = threading.Lock()
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Reads images."""
-        size_B2 = self.size_N2[index_B]
-        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
-        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
-        for number, first, end in zip(index_B.tolist(), ends, ends[1:], strict=False):
-            canvas = values_T[first:end]
+        values_T, parts = self._room(index_B)
+        for number, canvas in zip(index_B.tolist(), parts, strict=True):
             self._read(number, canvas.data)
             if crc32(canvas.data) != self.checksum_N[number]:
                 canvas[:] = self._restored(number)
@@ -283,6 +246,7 @@ class Stored(Pixels):
 
     def _read(self, number: int, memory: memoryview) -> None:
         """Fills memory with one canvas as far as the file can be read."""
+        # Not mapped: where the file is cut short, or its disk fails, SIGBUS would end the process.
         with suppress(OSError):
             if sys.platform != "win32":
                 os.preadv(self._open, [memory], int(self._start_N[number]))
@@ -437,7 +401,7 @@ class Manifest:
         source: Fingerprint of the source when this was built.
         side: Of a square with as many pixels as a canvas may have.
         content: Hash of the canvases and labels.
-        kept_N: int64, index in the source of each canvas.
+        index_N: int64, index in the source of each canvas.
         size_N2: int64, height and width of each canvas in pixels.
         aspect_N: float32, width / height of each original.
         checksum_N: uint32, CRC-32 of each canvas.
@@ -451,7 +415,7 @@ class Manifest:
     source: str
     side: int
     content: str
-    kept_N: np.ndarray
+    index_N: np.ndarray
     size_N2: np.ndarray
     aspect_N: np.ndarray
     checksum_N: np.ndarray
@@ -463,7 +427,7 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Write it, atomically, with a digest."""
         tensors = {
-            "kept": torch.from_numpy(self.kept_N),
+            "kept": torch.from_numpy(self.index_N),
             "height": torch.from_numpy(self.size_N2[:, 0].astype(np.int32)),
             "width": torch.from_numpy(self.size_N2[:, 1].astype(np.int32)),
             "aspect": torch.from_numpy(self.aspect_N),
@@ -481,14 +445,6 @@ class Manifest:
             "reading": asdict(self.reading),
         }
         write_tensors(path, tensors, described)
-
-    @staticmethod
-    def version_of(path: Path) -> Any:
-        """What the header of a file says, unverified; None where it says nothing."""
-        try:
-            return read_metadata(read_header(path) or {}).get("version")
-        except ValueError:
-            return None
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
@@ -516,14 +472,14 @@ class Manifest:
 
     def _check(self) -> None:
         """Refuses what was written whole, but cannot be what a canvas file holds."""
-        kept_N, aspect_N, end_N = self.kept_N, self.aspect_N, self.identifiers.end_N
+        index_N, aspect_N, end_N = self.index_N, self.aspect_N, self.identifiers.end_N
         if not (
             self.side > 0
             and (self.size_N2 > 0).all()
-            and len(kept_N) == len(self.size_N2) == len(aspect_N) == len(self.checksum_N)
-            and len(kept_N) == len(end_N) > 0
-            and kept_N[0] >= 0
-            and (kept_N[1:] > kept_N[:-1]).all()
+            and len(index_N) == len(self.size_N2) == len(aspect_N) == len(self.checksum_N)
+            and len(index_N) == len(end_N) > 0
+            and index_N[0] >= 0
+            and (index_N[1:] > index_N[:-1]).all()
             and ((aspect_N > 0) & np.isfinite(aspect_N)).all()
             and end_N[0] >= 0
             and (end_N[1:] >= end_N[:-1]).all()
@@ -591,7 +547,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedSet:
     """A set in a cache folder.
 
     Attributes:
@@ -599,10 +555,8 @@ class Kept:
         side: Of a square with as many pixels as a canvas may have.
         images: How many there are.
         stored: Bytes of the canvases; 0 where they are decoded on the fly.
-        damaged: Canvases that changed since they were written; None: not verified, or the manifest
-            itself is damaged.
-        readable: Whether the manifest is whole.
-        earlier: Whether an earlier version of this program wrote it.
+        damaged: Canvases that changed since they were written; None where that is not known.
+        readable: Whether the manifest is whole, and of this version.
     """
 
     name: str
@@ -611,16 +565,10 @@ class Kept:
     stored: int
     damaged: int | None = None
     readable: bool = True
-    earlier: bool = False
 
 
-def kept(folder: Path, verify: bool = False) -> list[Kept]:
-    """The sets of a cache folder, by name.
-
-    Args:
-        folder: It need not exist.
-        verify: Read every canvas and compare its checksum.
-    """
+def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
+    """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
     sets = []
     for path in sorted(folder.glob("*px.????????????????.safetensors")):
         name, file = path.name.partition(".")[0], path.with_suffix(".u8")
@@ -628,11 +576,10 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
         try:
             manifest = Manifest.read(path)
         except UserError:
-            earlier = Manifest.version_of(path) in range(VERSION)
-            sets.append(Kept(name, 0, 0, stored, readable=False, earlier=earlier))
+            sets.append(CachedSet(name, 0, 0, stored, readable=False))
             continue
         damaged = _damaged(manifest, file) if verify else None
-        sets.append(Kept(name, manifest.side, len(manifest.kept_N), stored, damaged))
+        sets.append(CachedSet(name, manifest.side, len(manifest.index_N), stored, damaged))
     return sets
 
 
@@ -651,9 +598,6 @@ def _damaged(manifest: Manifest, file: Path) -> int:
 def obtain(request: Request) -> tuple[Manifest, Path | None]:
     """Opens the cache of a source, building it first if it is missing, stale or damaged.
 
-    Args:
-        request: The set and how to keep it.
-
     Returns:
         The manifest, and the file of the canvases, None where they exceed the limit.
     """
@@ -663,10 +607,10 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
         if cached is None:
             # Without locks, builds run side by side under names of their own and the last one
             # stays, which costs time but is right.
-            with locked(request.folder / f"{request.stem}.lock") as alone:
+            with locked(request.folder / f"{request.stem}.lock"):
                 cached = _read(request)  # another process may have built it meanwhile
                 if cached is None:
-                    _remove_stale(request, unfinished=alone)
+                    _remove_stale(request)
                     _build(request)
                     cached = _read(request)
     except OSError as error:
@@ -677,7 +621,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "which it decodes on the fly."
         ) from error
     assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
-    _refuse_too_many(request, cached[0].skipped, len(cached[0].kept_N))
+    _refuse_too_many(request, cached[0].skipped, len(cached[0].index_N))
     if broken := cached[0].skipped:
         _log.warning(
             "%d of %d images of %s are broken and are skipped:\n%s",
@@ -688,21 +632,15 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
 
 
 def obtain_test_views(
-    request: Request, kept_N: np.ndarray, reading: Reading, size: int
+    request: Request, index_N: np.ndarray, reading: Reading, size: int
 ) -> tuple[np.ndarray | None, Path | None]:
     """Opens the file of the test views of a source, writing it first if there is none that fits.
-
-    Args:
-        request: The set, of which canvases are there.
-        kept_N: Index in the source of each image.
-        reading: How they are read.
-        size: Side of the views in pixels.
 
     Returns:
         CRC-32 of each view, and the file; neither where that would exceed the limit, or, with a
         warning, where the folder cannot be written.
     """
-    if (needed := 3 * reading.layout.sheets * size**2 * len(kept_N)) > request.limit:
+    if (needed := 3 * reading.layout.sheets * size**2 * len(index_N)) > request.limit:
         return None, None
     stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
     said = {"version": VERSION, "source": request.fingerprint, "size": size}
@@ -714,16 +652,16 @@ def obtain_test_views(
             found = len(checksum_N), stored.stat().st_size
         except (UserError, OSError, KeyError):
             return None
-        fits = found == (len(kept_N), needed) and read_metadata(header).items() >= said.items()
+        fits = found == (len(index_N), needed) and read_metadata(header).items() >= said.items()
         return checksum_N if fits else None
 
     def write() -> np.ndarray:
         checksums = array("I")
         view = partial(request.source.test_view, size=size, reading=reading)
-        outcomes = decode_in_order(view, kept_N.tolist(), request.workers)
+        outcomes = decode_in_order(view, index_N.tolist(), request.workers)
         with replacing(stored) as unfinished, open(unfinished, "wb") as file:
             name = f"test views of {request.source.name}"
-            for outcome in track(outcomes, name, len(kept_N), "images"):
+            for outcome in track(outcomes, name, len(index_N), "images"):
                 if isinstance(outcome, BrokenImageError):
                     raise outcome
                 file.write(outcome.tobytes())
@@ -751,8 +689,6 @@ def _read(
     path, stored = request.file(MANIFEST), request.file("u8")
     if not path.exists():
         return None
-    if Manifest.version_of(path) not in (VERSION, None):
-        return None
     try:
         manifest = Manifest.read(path)
     except UserError as error:
@@ -761,8 +697,8 @@ def _read(
     expected_key = (VERSION, request.fingerprint, request.side)
     if (manifest.version, manifest.source, manifest.side) != expected_key:
         return None
-    known = len(manifest.kept_N) + len(manifest.skipped)
-    if manifest.kept_N[-1] >= len(request.source) or known < len(request.source):
+    known = len(manifest.index_N) + len(manifest.skipped)
+    if manifest.index_N[-1] >= len(request.source) or known < len(request.source):
         tell("%s does not match the %d images of %s; it is built anew.", path,
              len(request.source), request.source.name)  # fmt: skip
         return None
@@ -779,13 +715,7 @@ def _read(
 
 
 def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
-    """How many bytes the canvases of a set take, by the sizes of some images.
-
-    Args:
-        source: The images.
-        side: Of a square with as many pixels as a canvas may have.
-        layout: Of the canvases.
-    """
+    """How many bytes the canvases of a set take, by the sizes of some images."""
     known = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(_SEEN, len(source))):
         try:
@@ -851,15 +781,15 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         identifiers.append(source.identifier(index))
         aspect.append(outcome[1])
     _refuse_too_many(request, skipped, len(kept))
-    kept_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
+    index_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
     size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
     content.update(aspect_N.tobytes())  # views are cut by it
     content.update(b"" if request.reading == Reading() else repr(request.reading).encode())
     for label_N in (*source.targets.values(), *source.multilabels.values()):
-        content.update(label_N[kept_N].tobytes())
+        content.update(label_N[index_N].tobytes())
     return Manifest(
-        VERSION, request.fingerprint, request.side, content.hexdigest(), kept_N, size_N2, aspect_N,
+        VERSION, request.fingerprint, request.side, content.hexdigest(), index_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), Names.of(identifiers), skipped,
         [source.identifier(index) for index in sorted(source.stacks)], request.reading,
     )  # fmt: skip
@@ -888,16 +818,8 @@ def _lines(broken: Mapping[str, str]) -> str:
     return "\n".join([*lines, *([f"  … and {more} more"] if more else [])])
 
 
-def _remove_stale(request: Request, unfinished: bool) -> None:
-    """Removes files of earlier states of the set and of earlier versions of this program."""
+def _remove_stale(request: Request) -> None:
+    """Removes files of earlier states of the set."""
     for path in request.folder.glob(f"{request.stem}.*"):
-        other = request.fingerprint[:16] not in path.name
-        stale = path.suffix in (".u8", f".{MANIFEST}") and other
-        killed = unfinished and path.suffix in (".unfinished", ".partial")
-        if stale or killed or path.suffix == ".json":  # the manifest of an earlier version
-            path.unlink(missing_ok=True)
-    name = named_after(request.source.whereabouts)
-    for path in request.folder.glob(f"{name}-*px.*.{MANIFEST}"):
-        if Manifest.version_of(path) in range(VERSION):
-            path.with_suffix(".u8").unlink(missing_ok=True)
+        if path.suffix in (".u8", f".{MANIFEST}") and request.fingerprint[:16] not in path.name:
             path.unlink(missing_ok=True)

@@ -161,12 +161,7 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
 
 
 def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
-    """Whether the visible part is too bright to show on white.
-
-    Args:
-        level_HW: Brightness, 0 to 255.
-        alpha_HW: Opacity.
-    """
+    """Whether the visible part, of a brightness of 0 to 255, is too bright to show on white."""
     total = float(alpha_HW.sum(dtype=np.float64))
     seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
     return total > 0 and float(seen) > _BRIGHT * total
@@ -327,14 +322,7 @@ def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _
 
 
 def to_pixels(image: Opened) -> np.ndarray:
-    """Decodes an opened image at its full size.
-
-    Args:
-        image: An image as `open_image` returns it, not yet decoded.
-
-    Returns:
-        (H, W, 3) uint8.
-    """
+    """Decodes an opened image at its full size, (H, W, 3) uint8."""
     return np.asarray(_upright_rgb(image)[0])
 
 
@@ -345,7 +333,7 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     an antialiased filter does the rest: several times faster, and not visibly different.
 
     Args:
-        image: An image as `open_image` returns it, not yet decoded.
+        image: As `open_image` returns it, not yet decoded.
         side: Of a square with as many pixels as the canvas may have.
         reading: Of its set; None reads it as RGB of 8 bits.
 
@@ -378,12 +366,7 @@ def crop_fraction(size: int) -> float:
 
 
 def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
-    """Decodes an opened image whole, and cuts the view by which an encoder is tested.
-
-    Args:
-        image: An image as `open_image` returns it, not yet decoded.
-        size: Side of the view in pixels, V.
-        reading: Of its set; None reads it as RGB of 8 bits.
+    """Decodes an opened image whole, and cuts the view of `size` pixels that tests encoders.
 
     Returns:
         (3, V, V) uint8, or planes (P, V, V) of another layout.
@@ -407,13 +390,7 @@ def _short_side(sides: tuple[int, int], size: int) -> tuple[int, int]:
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
-    """Width and height of a canvas: those of the image, or of its shape and side × side pixels.
-
-    Args:
-        width: Of the image in pixels.
-        height: Of the image in pixels.
-        side: Of a square with as many pixels as the canvas may have.
-    """
+    """Width and height of a canvas: those of the image, or of its shape and side × side pixels."""
     scale = min(1.0, side / math.sqrt(width * height))
     short = max(1, round(min(width, height) * scale))
     long = min(round(max(width, height) * scale), max(side**2 // short, short))

@@ -47,12 +47,7 @@ for syntax in DECODER_DEPENDENCIES:
 
 
 def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
-    """A frame of a DICOM.
-
-    Args:
-        file: At its beginning.
-        page: Which frame.
-    """
+    """A frame of a DICOM."""
     file.seek(132)
     meta = read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
     if meta.get("TransferSyntaxUID") in (None, uid.DeflatedExplicitVRLittleEndian):

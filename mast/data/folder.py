@@ -33,7 +33,7 @@ class Found:
             no file, which is kept so that it is counted as broken.
         unread: Files of a kind that is not read and may be images.
         again: Folders that were looked into by another path before; they are not entered twice.
-        nowhere: Links that lead nowhere, other than those called as images are.
+        nowhere: Links that lead nowhere.
     """
 
     images: list[tuple[str, int, int]] = field(default_factory=list)
@@ -45,13 +45,8 @@ class Found:
 def walk(root: Path) -> Found:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
-    Arrays are images if most of what is found are: others are kept beside images.
-
-    Links are followed after everything else, so that a folder that lies below `root` goes by its
-    own path, whatever leads to it as well.
-
-    Args:
-        root: A folder.
+    Arrays are images if most of what is found are: others are kept beside images. Links are
+    followed after everything else, so that a folder below `root` goes by its own path.
     """
     with doing("found", unit="images") as work:
         found = _walk(root, work)
@@ -145,16 +140,12 @@ _STRAY = 0.1  # share of the images that may lie beside the folders of the class
 
 @final
 class Folder(Source):
-    """Every image below a folder, in the order of their relative paths.
+    """Every image below a folder, in the order of their relative paths; or one image file.
 
     If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
     tenth of them may lie in the root itself, and have no label. With more there are no labels, nor
-    where subfolders look like parts. Hidden files and folders are left out, and so are files of
-    kinds that are not read, with a warning. Links are followed; a folder that several paths lead to
-    is read once.
-
-    Args:
-        root: The folder; or one image file, which then is the only one.
+    where subfolders look like parts. Files of kinds that are not read are left out with a warning.
+    A folder that several links lead to is read once.
     """
 
     def __init__(self, root: Path) -> None:
@@ -199,8 +190,8 @@ class Folder(Source):
     def fingerprint(self) -> str:
         """A hash of every relative path, size in bytes and time of modification.
 
-        Reading the bytes would cost as much as decoding; an edit that keeps all three does not
-        happen by accident. The content itself is hashed when the canvases are made.
+        An edit that keeps all three does not happen by accident. The content itself is hashed when
+        the canvases are made.
         """
         digest = hashlib.blake2b(digest_size=16)
         for path, size, modified in self._files:
@@ -245,11 +236,7 @@ def describe_folder(spec: str) -> SetDescription:
 
 
 def no_classes(paths: Sequence[str]) -> str:
-    """Why the subfolders of a folder are no classes of its images; nothing if they are.
-
-    Args:
-        paths: Of the images, below the folder.
-    """
+    """Why the subfolders of a folder are no classes of its images; nothing if they are."""
     below = _below(paths)
     if not below:
         return "no image lies in a subfolder"

@@ -101,11 +101,7 @@ _STRIPS, _TILES = 0x0111, 0x0144  # tags of where they are
 
 
 def refuse_bomb(file: IO[bytes]) -> None:
-    """Looks at the outline of a file.
-
-    Args:
-        file: Anything, at its beginning.
-    """
+    """Raises ValueError where a file, at its beginning, has more parts than images have."""
     begin = file.read(16)
     for signature, too_many in _KINDS.items():
         if begin.startswith(signature) and too_many(file, begin):
@@ -113,13 +109,7 @@ def refuse_bomb(file: IO[bytes]) -> None:
 
 
 def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
-    """Checks what a file declares before memory is taken for it.
-
-    Args:
-        width: In pixels.
-        height: In pixels.
-        max_pixels: The most that it may have; as many as Pillow decodes if not given.
-    """
+    """Raises ValueError where a file declares more pixels than it may have, or Pillow decodes."""
     most = max_pixels or 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
     if width * height > most:
         raise ValueError(
@@ -312,13 +302,7 @@ class Bands:
 def beyond_pillow(
     image: ImageFile.ImageFile, file: Path | BinaryIO, page: int, max_pixels: int | None = None
 ) -> Bands | None:
-    """What Pillow would lose of an image; None where it loses nothing.
-
-    Args:
-        image: As Pillow opened it, at the page.
-        file: Where from.
-        page: Of a TIFF.
-    """
+    """What Pillow would lose of an image that it opened at a page; None where it loses nothing."""
     if image.format == "TIFF":
         if _is_plain(image):
             return None
@@ -420,11 +404,7 @@ def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
 
 # ------------------------------------------------------------------------------- what it does not
 def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
-    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last.
-
-    Args:
-        file: At its beginning.
-    """
+    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last."""
     from numpy.lib import format as npy
 
     old = npy.read_magic(file) == (1, 0)
@@ -623,12 +603,7 @@ Opened: TypeAlias = Image.Image | Bands
 
 
 class BrokenImageError(UserError):
-    """An image that cannot be decoded.
-
-    Args:
-        name: The file, or the sample's name in its set.
-        reason: What went wrong, as one line.
-    """
+    """An image, by its file or its name in its set, that cannot be decoded, and why in one line."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}; replace or remove this file")
@@ -655,6 +630,9 @@ def open_image(
         state: Size in bytes and time of modification in ns that the file must have.
         page: Which of its pages or frames, from 0.
         max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
+
+    Raises:
+        Exception: It is no image that is read, made to take minutes, or cannot be decoded.
     """
     if isinstance(file, Path):
         if kind := special(file):

@@ -240,10 +240,8 @@ class Toys(Generated):
 class _Frame:
     """The coordinates of an object: the origin at its centre, its radius 1.
 
-    Attributes:
-        u_PP: Along the direction in which it looks.
-        v_PP: Across, to the right of it.
-        edge: Pixels a unit: makes every outline one pixel soft.
+    u runs along the direction in which it looks, v across, to the right of it. `edge` is pixels a
+    unit, which makes every outline one pixel soft.
     """
 
     u_PP: np.ndarray

@@ -45,12 +45,7 @@ _SEED = 0  # of what is drawn: the same images everywhere, always
 @final
 @dataclass(frozen=True)
 class Drawn:
-    """So many images of each class, drawn by a fixed seed.
-
-    Attributes:
-        counts: Images of each class, by split.
-        rest: The split that gets all others, if any does.
-    """
+    """So many images of each class, by split, drawn by a fixed seed; `rest` gets all others."""
 
     counts: Mapping[str, int]
     rest: str | None = None
@@ -61,16 +56,7 @@ class Drawn:
         return (*self.counts, *([self.rest] if self.rest else []))
 
     def positions(self, name: str, split: str, label_N: np.ndarray) -> np.ndarray:
-        """Which images a split has.
-
-        Args:
-            name: Of the set.
-            split: One of `splits`.
-            label_N: The class of every image.
-
-        Returns:
-            (P,) positions, ascending.
-        """
+        """The images (P,) of a split, ascending."""
         random = np.random.default_rng(_SEED)
         needed = sum(self.counts.values()) + (self.rest is not None)
         chosen = []
@@ -113,17 +99,7 @@ class Listed:
     def positions(
         self, name: str, split: str, root: Path, paths: Sequence[Path]
     ) -> tuple[np.ndarray, str]:
-        """Which images a split has.
-
-        Args:
-            name: Of the set.
-            split: One of `splits`.
-            root: The folder that holds the set.
-            paths: The file of every image.
-
-        Returns:
-            (P,) positions in the order of the list, and a hash of the list.
-        """
+        """The images (P,) of a split, in the order of its list, and a hash of the list."""
         folder = root / self.folder
         file = folder / self.files[split]
         if not file.is_file():
@@ -156,10 +132,9 @@ class Usual:
         val: The split to choose hyper-parameters by; None where a part of `train` is held out.
         test: The split that is scored.
         metric: What is reported.
-        arguments: What torchvision's class is given beside its split.
+        arguments: What torchvision's class takes beside its split.
         partition: How it is split, where torchvision's class has no splits.
-        halves: Whether each split has a half for training and one for the test, as letters-train
-            and letters-test.
+        halves: Whether each split has halves, as letters-train and letters-test.
     """
 
     train: str = "train"
@@ -218,12 +193,8 @@ _EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unve
 class Torchvision(Source):
     """A data set of `torchvision.datasets`, such as CIFAR10 or Flowers102.
 
-    Args:
-        name: Class name.
-        split: Handed to the argument `train`, `split`, `image_set` or `version`, whichever the
-            class has; where it has none, a split of the catalogue's partition, or "all".
-        root: The folder that holds the set, or is to hold it.
-        download: Whether torchvision may download it.
+    The split is the class's argument `train`, `split`, `image_set` or `version`; where it has none,
+    a split of the catalogue's partition, or "all". `root` is the folder that holds the set.
     """
 
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
@@ -355,10 +326,6 @@ def _is_dataset(value: object, datasets: Any) -> bool:
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
     """The labels of a data set of torchvision.
 
-    Args:
-        name: What the user called it.
-        dataset: An instance of a class of `torchvision.datasets`.
-
     Returns:
         Labels (N,) int64, `UNLABELLED` of an image without one (STL10's unlabeled), and the
         classes' names, which are numbers where it has no names; None for a set without labels.
@@ -418,14 +385,8 @@ class HuggingFace(Source):
     """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
 
     Every ClassLabel column is a task; where there is none, the column of text or whole numbers that
-    is called as labels are.
-
-    Args:
-        name: `owner/name` on the hub, or a path.
-        split: Name of the split.
-        root: The cache folder of `datasets`.
-        download: Whether the hub may be asked; without it, only what is cached is used.
-        column: The column of the images; by its name, or the only one, if not given.
+    is called as labels are. Without `download` only what is in `root`, the cache, is used. The
+    images are those of `column`; by its name, or the only one, if not given.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ from mast.core.launch import cores
 from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
 from mast.data.cache import VERSION, Canvas, InMemory
-from mast.data.canvas import CanvasSet, DataConfig, ResidentSet, canvas_size, open_canvas
+from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
 from mast.data.decode import find_reading
 from mast.data.formats import BrokenImageError, Opened, open_image
 from mast.data.pieces import split_cut
@@ -59,13 +59,10 @@ class Batch:
 class Feed(ABC):
     """Shuffled batches, all ranks together those of one.
 
-    Args:
+    Attributes:
         name: What the user called the set.
         images: How many it has.
         batch_size: The global batch, all ranks together.
-        world_size: Number of processes.
-
-    Attributes:
         fingerprint: Hash of the images and their order.
         skipped: Reason by name of every broken file that was left out.
         classes: Names of classes by task; empty where there are no labels.
@@ -103,16 +100,13 @@ class Feed(ABC):
 
     @abstractmethod
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch.
+        """The batches of one epoch; what fails in the background is raised here.
 
         Closing the iterator early, or dropping it, ends the background threads.
 
         Args:
             epoch: Which epoch, from 0.
             start_step: The first step to yield: a resumed run skips those it has done.
-
-        Yields:
-            One batch a step. What fails in the background is raised here.
         """
 
     @abstractmethod
@@ -130,12 +124,7 @@ class Feed(ABC):
             raise ValueError(f"this feed saves no position, got {saved}")
 
     def onto(self, device: torch.device, limit_gb: float) -> None:  # noqa: B027  # most cannot
-        """Keep the images in a device's memory, where they are known to fit.
-
-        Args:
-            device: The device.
-            limit_gb: The most they may take.
-        """
+        """Keep the images in a device's memory, where they are known to fit below a limit."""
 
 
 CPU = torch.device("cpu")
@@ -148,14 +137,6 @@ class Loader(Feed):
     An epoch is one permutation of the set, drawn from (seed, epoch) and cut into global batches;
     a rank takes its contiguous part of each, so all ranks together see what one alone would. What
     does not fill a batch at the end of an epoch is left out.
-
-    Args:
-        canvas_set: The images.
-        batch_size: The global batch, all ranks together.
-        seed: Seed of the order.
-        rank: This process, from 0.
-        world_size: Number of processes.
-        device: Which wants the batches.
 
     Attributes:
         resident: The same canvases on the device that wants the batches, if they are there.
@@ -181,18 +162,10 @@ class Loader(Feed):
         self.seed = seed
         self.rank = rank
         self.device = device
-        self.resident: ResidentSet | None = None
+        self.resident: Canvases | None = None
 
     def indices(self, epoch: int, step: int) -> np.ndarray:
-        """This rank's samples of one step.
-
-        Args:
-            epoch: Which permutation.
-            step: Which batch of it, below `steps_per_epoch`.
-
-        Returns:
-            index_B, int64.
-        """
+        """This rank's samples of one step, (B,) int64."""
         return self._share(self._order(epoch), step)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
@@ -221,8 +194,9 @@ class Loader(Feed):
         labels = list(self.canvas_set.targets.values())
         label_B = torch.from_numpy(labels[0][index_B]) if len(labels) == 1 else None
         if self.resident is not None:
-            return Batch(self.resident.batch(index_B), torch.from_numpy(index_B), label_B)
-        canvases = self.canvas_set.batch(index_B).pinned(self.device)
+            canvases = self.resident[torch.from_numpy(index_B)]
+        else:
+            canvases = self.canvas_set.batch(index_B).pinned(self.device)
         return Batch(canvases, torch.from_numpy(index_B), label_B)
 
 
@@ -243,10 +217,6 @@ class ShardLoader(Feed):
         index: The shards.
         side: Of a square with as many pixels as a canvas may have.
         batch_size: The global batch, all ranks together.
-        seed: Seed of the order.
-        rank: This process, from 0.
-        world_size: Number of processes.
-        device: Which wants the batches.
         width: Samples among which the order is mixed; a process keeps as many encoded images.
         readers: Shards that a process reads at a time.
         workers: Threads that decode.
@@ -525,9 +495,6 @@ def open_feed(
         world_size: Number of processes.
         local: How many of them share this machine's cores.
         device: Which wants the batches.
-
-    Raises:
-        UserError: There is no such set, it cannot be read, or it makes no batch.
     """
     if not config.spec.startswith(SHARDS):
         canvases = open_canvas(config, view_size, local)

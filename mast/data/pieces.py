@@ -118,16 +118,13 @@ def groups_of(identifiers: Sequence[str]) -> np.ndarray | None:
 
 
 def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:
-    """A source of pages and tiles of images.
+    """A source of pages and tiles of images; the source itself where whole images are wanted.
 
     Args:
         source: The images; its limit of pixels is changed.
         cut: What of each file is an image.
         cache: Folder where it is kept where pieces lie.
         no_data: A value that does not count in whether a piece is blank.
-
-    Returns:
-        The source itself where whole images and first pages are asked for.
     """
     if not cut.suffix:
         return source
@@ -141,17 +138,11 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
 
 @final
 class Pieces(Source):
-    """Pages and tiles of the images of another source, with the labels of these.
+    """Pages and tiles of the images of another source, with their labels; arguments of `in_pieces`.
 
     Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
     the stride; an image that is no larger than a tile is one piece. An image that is cut is decoded
     once for all its tiles if these are read in order, by however many threads.
-
-    Args:
-        source: The images.
-        cut: What of each is an image here.
-        cache: Folder where it is kept where pieces lie.
-        no_data: A value that does not count in whether a piece is blank.
     """
 
     def __init__(self, source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> None:

@@ -107,11 +107,7 @@ class Source(ABC):
         return self.name
 
     def load(self, index: int) -> np.ndarray:
-        """One image at full size.
-
-        Returns:
-            (H, W, 3) uint8.
-        """
+        """One image at full size, (H, W, 3) uint8."""
         try:
             with self.open(index) as image:
                 return to_pixels(image)
@@ -121,16 +117,14 @@ class Source(ABC):
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
     ) -> tuple[np.ndarray, float]:
-        """One whole image in its own shape.
-
-        Args:
-            index: Which image.
-            side: Of a square with as many pixels as the canvas may have.
-            reading: How the files of the set are read; by default as RGB of 8 bits.
+        """One whole image in its own shape, with the pixels of a square of `side` at most.
 
         Returns:
-            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
-            width / height of the original.
+            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where `reading` has another
+            layout; and width / height of the original.
+
+        Raises:
+            BrokenImageError: It cannot be decoded; so `load` and `test_view`.
         """
         try:
             with self.open(index) as image:
@@ -143,12 +137,7 @@ class Source(ABC):
             raise self._broken(index, error) from error
 
     def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
-        """The view of one image by which an encoder is tested.
-
-        Args:
-            index: Which image.
-            size: Side of the view in pixels, V.
-            reading: As of `canvas`.
+        """The view of `size` pixels of one image by which an encoder is tested.
 
         Returns:
             (3, V, V) uint8, or the planes (P, V, V) of another layout.
@@ -219,15 +208,7 @@ def tell_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
 
 
 def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """The name of every part.
-
-    Args:
-        name: Of the whole set.
-        splits: What the set calls its split, by part; None where it has none.
-
-    Returns:
-        What `open_source` takes, by part.
-    """
+    """What `open_source` takes, by part, from what the set calls its splits, if it has them."""
     return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
 
 
@@ -250,12 +231,7 @@ def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> st
 
 
 def sampled(source: Source, among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
-    """Some images of a set, always the same, each open until the next is asked for.
-
-    Args:
-        source: The set.
-        among: The indices of which they are; all if there are none.
-    """
+    """Some images of a set, always the same, each open until the next is asked for."""
     seen = 0
     indices = among or range(len(source))
     for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
@@ -329,9 +305,7 @@ _NUMBERED = 2**16  # classes at most that are called by all numbers up to the hi
 def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
     """Names of classes, with its number behind each that several share: ImageNet has two cranes.
 
-    Args:
-        names: One a class; what UTF-8 cannot hold is escaped.
-        numbers: What the set calls each, all different; its position if not given.
+    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped.
     """
     numbers = range(len(names)) if numbers is None else numbers
     names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
@@ -344,13 +318,9 @@ def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) ->
 
 
 def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as numbers of classes.
+    """Texts or whole numbers as labels (N,) int64 and the names of the classes.
 
-    Args:
-        values: N texts or whole numbers; None, "" and numbers below 0 are no labels.
-
-    Returns:
-        Labels (N,) int64, `UNLABELLED` where there is none, and the names of the classes.
+    None, "" and numbers below 0 are `UNLABELLED`.
     """
     if any(isinstance(value, str) for value in values):
         known = sorted({value for value in values if value})
@@ -362,10 +332,9 @@ def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def by_number(number_N: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels of numbers without names, which stay what they are unless they are very high.
+    """Labels (N,) that are numbers without names, which stay as they are unless they are very high.
 
-    So parts agree even if a class is missing in one. Arguments and what is returned as of
-    `numbered`.
+    So parts agree even if a class is missing in one.
     """
     label_N = np.maximum(number_N, UNLABELLED)
     highest = int(label_N.max(initial=UNLABELLED))
@@ -389,13 +358,7 @@ def split_column(spec: str) -> tuple[str, str | None]:
 
 
 def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -> str:
-    """The column of the images: the one that the user names, is called so, or is the only one.
-
-    Args:
-        name: What the set is called.
-        columns: All that may hold images; one or more.
-        wanted: The one that the user names.
-    """
+    """The column of the images: the one that the user names, is called so, or is the only one."""
     if wanted is not None:
         if wanted not in columns:
             raise unknown(f"column of images of {name}", wanted, columns)

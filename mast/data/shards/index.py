@@ -139,7 +139,7 @@ class Found(NamedTuple):
     """Shards, and what the index beside them says.
 
     Attributes:
-        files: Size and state of each, by where it is; in the order of their names.
+        files: Size and state of each, by its URL; in the order of their names.
         counts: Samples and size of each that the index names.
         classes: Names of the classes.
         version: What they were made of.
@@ -456,7 +456,7 @@ def open_table(
 
     Args:
         name: What the user calls the set.
-        found: Size and state of each shard, by where it is.
+        found: Size and state of each shard, by its URL.
         cache: Folder where tables are kept.
         column: The column of images that the user names.
     """

@@ -46,8 +46,8 @@ class Sample(NamedTuple):
     Attributes:
         key: Its name.
         image: The encoded file.
-        label: Number of its class; -1 where there is none, or what there is is no number.
-        aspect: Width / height of the original, where the image is a canvas; None: it is whole.
+        label: Number of its class; -1 where there is none.
+        aspect: Width / height of the original of a canvas; None where the image is whole.
     """
 
     key: str
@@ -74,12 +74,10 @@ class Sample(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Shard:
-    """A file of samples.
+    """A file of `count` samples and `size` bytes.
 
     Args:
         url: Where it is, with its protocol where it is not on this machine.
-        count: How many samples it has.
-        size: Its bytes.
         column: The column of the images of a Parquet file; by its name if not given.
     """
 
@@ -89,11 +87,7 @@ class Shard:
     column: str | None = None
 
     def samples(self, offset_N: np.ndarray) -> Generator[Sample, None, None]:
-        """Some of the samples.
-
-        Args:
-            offset_N: Their numbers in the shard, in rising order.
-        """
+        """Samples by their rising numbers in the shard; UserError if the count is wrong."""
         wanted, last = set(offset_N.tolist()), int(offset_N.max(initial=-1))
         number = -1
         with (
@@ -163,9 +157,6 @@ class _Steady(io.RawIOBase):
     """A file that is opened again, with longer and longer waits, where a read fails.
 
     Reading goes on at the byte that was not read.
-
-    Args:
-        url: Where it is.
     """
 
     def __init__(self, url: str) -> None:
@@ -378,13 +369,7 @@ def _content(row: dict[str, Any], column: str) -> bytes:
 
 
 def open_parquet(file: Any, url: str, column: str | None = None) -> tuple[Any, str, str | None]:
-    """A Parquet file, its column of images, and that of labels if it has one.
-
-    Args:
-        file: The file.
-        url: What it is called.
-        column: The column of images that the user names, if any.
-    """
+    """A Parquet file, its column of images, which a user may name, and that of labels if any."""
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
 

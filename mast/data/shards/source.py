@@ -46,12 +46,7 @@ _GROUPS = 8  # row groups of Parquet files that are kept in memory
 
 @final
 class Shards(Source):
-    """A set in shards with random access.
-
-    Args:
-        spec: As of `open_index`.
-        cache: Folder where it is kept what lies where.
-    """
+    """A set in shards with random access; where each sample lies is kept in a cache folder."""
 
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
