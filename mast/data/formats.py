@@ -95,7 +95,7 @@ _FEW = 1000  # of what images have dozens of
 _MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
 _EXIF = 100  # segments of a JPEG; Pillow copies all that were before
 _SCANS = 100  # over all pixels of a progressive JPEG; thirty bytes may be one
-_HEADER = 65_536  # bytes of a PPM's, and of what a JPEG may have between its segments
+_HEADER = 65_536  # bytes of a PPM's or an array's, and between the segments of a JPEG
 _MARKER = re.compile(rb"\xff([^\x00\xd0-\xd7\xff])(?=(.{0,2}))", re.DOTALL)
 _STRIPS, _TILES = 0x0111, 0x0144  # tags of where they are
 
@@ -408,6 +408,10 @@ def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
     from numpy.lib import format as npy
 
     old = npy.read_magic(file) == (1, 0)
+    length = int.from_bytes(file.read(2 if old else 4), "little")
+    if length > _HEADER:  # as much memory would be taken
+        raise ValueError(f"an array with a header of {length:,} bytes")
+    file.seek(-2 if old else -4, os.SEEK_CUR)
     header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
     shape, by_columns, dtype = header(file)
     leads = len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
