@@ -24,7 +24,7 @@ from torchvision.transforms.v2 import functional
 
 from mast.augment import PRESETS, Pipeline
 from mast.core.canvases import Canvases
-from mast.data.factors import Factors
+from mast.data.generated import Factors
 
 LARGE, SMALL = (375, 500), (152, 203)
 CASES = (

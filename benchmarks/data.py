@@ -28,7 +28,7 @@ from torchvision.datasets import ImageFolder
 from mast import ViewMaker
 from mast.augment import PRESETS, Pipeline, Views
 from mast.data import CanvasSet, DataConfig, Loader, open_canvas
-from mast.data.factors import Factors
+from mast.data.generated import Factors
 from mast.models.encoders import IMAGENET
 
 

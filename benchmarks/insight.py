@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import mast
 from mast.augment import PRESETS
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData

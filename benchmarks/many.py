@@ -28,10 +28,8 @@ from PIL import Image
 
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
-from mast.data.cache import VERSION
-from mast.data.manifest import Manifest, Names
-from mast.data.shards.index import look_for
-from mast.data.shards.table import Table, keep_table
+from mast.data.cache import VERSION, Manifest, Names
+from mast.data.shards.index import Table, keep_table, look_for
 
 IN_SHARD = 2000
 LINKS = 50_000  # to one file: a file system allows some 65,000
@@ -53,7 +51,7 @@ dealing = Dealing(index.counts.tolist(), 4096, 8192, 0, 0, (Deal(0, 64),))
 row, shuffle = dealing.part(0)
 shuffle.between(0, 8192)
 """
-MANIFEST = "from pathlib import Path; from mast.data.manifest import Manifest; "
+MANIFEST = "from pathlib import Path; from mast.data.cache import Manifest; "
 MANIFEST += "Manifest.read(Path(P) / 'manifest.safetensors').identifiers[12345678]"
 SOURCE = "from mast.data import open_source; s = open_source(f'shards:{P}/shards', C); "
 SOURCE += "s.fingerprint(); s.identifier(12345678)"

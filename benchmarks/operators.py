@@ -17,7 +17,7 @@ from torch import Tensor
 from mast.augment import OPERATORS, Pipeline, Preset, View
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases
-from mast.data.factors import Factors
+from mast.data.generated import Factors
 
 GEOMETRY = {
     "crop": ("random_resized_crop", "horizontal_flip"),

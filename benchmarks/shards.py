@@ -28,7 +28,7 @@ from PIL import Image
 from mast.commands.shard import shard
 from mast.core.launch import cores
 from mast.data import DataConfig, Feed, open_feed, open_source
-from mast.data.factors import Factors
+from mast.data.generated import Factors
 
 CPU = torch.device("cpu")
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.frozen import Bench, FrozenEncoder
 from mast.protocols.run import EvaluationSettings
 

@@ -4,7 +4,7 @@ import inspect
 import json
 
 from mast.analyses import Grid
-from mast.data.torchvision_sets import CATALOGUE
+from mast.data.libraries import CATALOGUE
 from mast.methods import METHODS
 from mast.recipes import FULL
 from mast.studies.tables.printed import as_markdown

@@ -24,8 +24,8 @@ from mast.core.locks import locked
 from mast.core.table import Shown
 from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
-from mast.data.bands import Bands
-from mast.data.pixels import decode_in_order
+from mast.data.cache import decode_in_order
+from mast.data.formats import Bands
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
 from mast.data.source import Pages, sampled, tell_of_stacks
 
@@ -197,11 +197,7 @@ def shard(
 
 
 def _check_ours(folder: Path) -> None:
-    """Look whether a folder is empty, or has what this command wrote; hidden files do not count.
-
-    Raises:
-        UserError: It has something else.
-    """
+    """Look whether a folder is empty, or has what this command wrote; hidden files do not count."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
     others = {name for name in names if name != LOCK and not name.startswith(".")}
     if PLAN in names:
@@ -226,11 +222,7 @@ def _version_of(index: Any) -> Any:
 
 
 def _agree(folder: Path, plan: Plan) -> None:
-    """Keep the plan, or find the same one.
-
-    Raises:
-        UserError: The folder has the shards of another one.
-    """
+    """Keep the plan, or find the same one."""
     file = folder / PLAN
     if not file.is_file():
         write_json(file, asdict(plan))
@@ -263,18 +255,7 @@ class _Writer:
         self._ordered: dict[int, tuple[Path, int, int]] | None = None  # file, begin and bytes
 
     def write(self, file: Path, index_N: np.ndarray) -> int:
-        """Write one shard, unless it is there.
-
-        Args:
-            file: The tar.
-            index_N: The images, by their number in the source.
-
-        Returns:
-            How many are in it.
-
-        Raises:
-            UserError: More images are broken than may be.
-        """
+        """Write one shard, unless it is there."""
         if (written := _whole(file)) is None:
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
             written = _whole(file)
@@ -282,17 +263,7 @@ class _Writer:
         return written
 
     def decode_in_order(self, folder: Path, workers: int) -> None:
-        """Encode all images in the order of the source, which decodes each of its files once.
-
-        From there they are copied, in the order of the shards.
-
-        Args:
-            folder: Where they wait, in files of as many as a shard has; those there are kept.
-            workers: Threads.
-
-        Raises:
-            UserError: More images are broken than may be.
-        """
+        """Encode all images in the order of the source, which decodes each of its files once."""
         folder.mkdir(exist_ok=True)
         self._ordered = {}
         count = len(self.source)
@@ -320,11 +291,7 @@ class _Writer:
             _add(tar, END, b"")
 
     def _encoded(self, index: int) -> tuple[bytes, float]:
-        """The file of a canvas, and width / height of its original.
-
-        Raises:
-            BrokenImageError: It cannot be decoded, or has no place in a JPEG.
-        """
+        """The file of a canvas, and width / height of its original."""
         canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
         if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
             name = self.source.identifier(index)
@@ -334,11 +301,7 @@ class _Writer:
         return encoded.getvalue(), aspect
 
     def _copied(self, index: int) -> tuple[bytes, float]:
-        """As `_encoded`, of an image that was encoded in order.
-
-        Raises:
-            KeyError: It was broken.
-        """
+        """As `_encoded`, of an image that was encoded in order."""
         assert self._ordered is not None
         file, begin, size = self._ordered[index]
         height, width = self.source.size(index)
@@ -371,11 +334,7 @@ class _Writer:
         _log.warning("left out: %s", error)
 
     def judge(self, broken: int) -> None:
-        """Refuse more broken images than may be.
-
-        Raises:
-            UserError: Saying how many there are.
-        """
+        """Refuse more broken images than may be."""
         allowed = int(self.max_broken * len(self.source))
         if broken > allowed:
             last = f"; the last one is {self.broken[-1]}" if self.broken else ""

@@ -22,7 +22,7 @@ from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.seeds import stream
 from mast.core.table import FittedTable
-from mast.data import default_cache, kept, open_canvas
+from mast.data import cached_sets, default_cache, open_canvas
 from mast.methods import METHODS
 from mast.recipes import RECIPES
 
@@ -91,14 +91,12 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
     for column in ("pixels", "images", "GB"):
         table.add_column(column, justify="right")
     table.add_column("state")
-    for each in kept(folder, verify):
+    for each in cached_sets(folder, verify):
         state = "not verified" if each.damaged is None else "whole"
         if each.damaged:
             state = f"{each.damaged:,} damaged: decoded again when they are read"
-        elif each.earlier:
-            state = "of an earlier version: built anew when it is opened"
         elif not each.readable:
-            state = "manifest damaged: built anew when it is opened"
+            state = "manifest damaged or of another version: built anew when it is opened"
         gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"
         table.add_row(each.name, f"{each.side}²", f"{each.images:,}", gigabytes, state)
     return table

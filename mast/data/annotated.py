@@ -1,30 +1,44 @@
-"""Images with annotated objects: a box, a class and perhaps a mask each.
+"""Images with annotated objects, as COCO and Pascal VOC write them.
+
+coco:FOLDER@SPLIT is FOLDER/annotations/instances_SPLIT.json, with its images in the first of
+FOLDER/SPLIT, FOLDER/images/SPLIT and FOLDER that is there; coco:FILE.json@FOLDER is any other file,
+with its images in FOLDER. voc:FOLDER@SPLIT, where FOLDER is such as VOCdevkit/VOC2007, has
+
+    ImageSets/Main/SPLIT.txt            the images
+    ImageSets/Main/CLASS_SPLIT.txt      which of them show a class; from the XML if missing
+    Annotations/IMAGE.xml               their objects
+    JPEGImages/IMAGE.jpg
 
 Boxes are (x1, y1, x2, y2) in pixels of the upright original, from 0 at the left and top edge to its
-width and height at the right and bottom edge. Masks stay as the annotation file has them: whoever
-needs pixels rasterises them.
+width and height at the right and bottom edge. Masks stay as the annotation file has them.
 
 Legend: N objects of one image, M images, C categories.
 """
 
 import hashlib
+import itertools
 import logging
+import math
 import os
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
+from xml.etree import ElementTree
 
 import numpy as np
 
-from mast.core.errors import UserError
-from mast.data.decode import Opened, open_image, upright_size
-from mast.data.source import SetDescription, Source, refuse_split, split_names
+from mast.core.errors import UserError, unknown
+from mast.core.files import named, parse_json, read_bytes, read_text
+from mast.data.decode import upright_size
+from mast.data.formats import Opened, open_image
+from mast.data.source import SetDescription, Source, refuse_split, split_names, told_apart
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
-
 Segmentation = list[list[float]] | dict[str, Any]
-
 _log = logging.getLogger("mast")
 
 
@@ -54,11 +68,7 @@ class Objects:
         return len(self.labels_N)
 
     def select(self, keep_N: np.ndarray) -> "Objects":
-        """Some of the objects.
-
-        Args:
-            keep_N: (N,) bool.
-        """
+        """The objects where `keep_N` (N,) bool is true."""
         return Objects(
             self.boxes_N4[keep_N],
             self.labels_N[keep_N],
@@ -75,8 +85,7 @@ class AnnotatedImage:
 
     Attributes:
         file: Its path below the folder of images.
-        height: Of the upright image, in pixels.
-        width: Of the upright image, in pixels.
+        height: Of the upright image, in pixels, as `width`.
         objects: What it shows; boxes may still reach outside, areas may be NaN for "the box's".
     """
 
@@ -88,7 +97,7 @@ class AnnotatedImage:
 
 @final
 class Annotated(Source):
-    """Images with annotated objects, read by `mast.data.coco` or `mast.data.voc`.
+    """Images with annotated objects.
 
     Boxes are clipped to their image; those that then have no area are dropped, counted and logged.
     There are no `targets`; which categories an image shows is the task "objects" of `multilabels`:
@@ -104,11 +113,6 @@ class Annotated(Source):
     Attributes:
         categories: Their names.
         category_ids: Their numbers in the annotation file, in the same order.
-        images: What is known of every image.
-        state: As given.
-
-    Raises:
-        UserError: If an image is not in the folder, or nothing is annotated.
     """
 
     def __init__(
@@ -173,15 +177,7 @@ class Annotated(Source):
 
 
 def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
-    """Several sets as one, the images of one after those of another.
-
-    Args:
-        name: What the user called it.
-        parts: Sets with the same categories.
-
-    Raises:
-        UserError: Their categories differ.
-    """
+    """Several sets with the same categories as one, the images of one after those of another."""
     first = parts[0]
     for part in parts[1:]:
         if part.categories != first.categories:
@@ -204,11 +200,7 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
 
 
 def with_objects(source: Source) -> Annotated:
-    """The source, if objects are annotated in its images.
-
-    Raises:
-        UserError: They are not.
-    """
+    """The source, if objects are annotated in its images."""
     if isinstance(source, Annotated):
         return source
     raise UserError(
@@ -218,15 +210,7 @@ def with_objects(source: Source) -> Annotated:
 
 
 def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
-    """The parts of a set with annotated objects.
-
-    Args:
-        name: Of the whole set.
-        splits: What the set calls its split, by part; None where it has none.
-
-    Raises:
-        UserError: There is none, or a single split is named.
-    """
+    """The parts of a set, from what it calls its splits, by part; None where it has none."""
     parts = split_names(name, splits)
     if not parts:
         refuse_split(name)
@@ -242,9 +226,6 @@ def inside_folder(annotations: Path, entry: str) -> str:
     """A name of an image as a file of annotations has it, if it does not lead elsewhere.
 
     Links inside the folder of images are the user's own and may lead anywhere.
-
-    Raises:
-        UserError: It is absolute, or leaves the folder of images by "..".
     """
     path = Path(entry)
     if path.anchor or ".." in path.parts:
@@ -256,11 +237,7 @@ def inside_folder(annotations: Path, entry: str) -> str:
 
 
 def pixels(annotated: Any) -> int:
-    """A height or a width as a file of annotations has it.
-
-    Raises:
-        ValueError: No image has so many pixels.
-    """
+    """A height or a width as a file of annotations has it."""
     side = int(annotated)
     if not 1 <= side < 2**31:
         raise ValueError(f"an image has a side of {annotated!r:.40} pixels")
@@ -317,3 +294,386 @@ def _presence(images: Sequence[AnnotatedImage], categories: int) -> np.ndarray:
         label_C[objects.labels_N[objects.difficult_N]] = -1
         label_C[objects.labels_N[~objects.difficult_N]] = 1
     return label_MC
+
+
+_LISTS = ("images", "annotations", "categories")
+_NUMBERS, _FAR = frozenset((int, float)), 1e12
+_LEAST = 6  # numbers of a polygon: three points; one of fewer covers nothing
+_BEFORE, _AFTER = "instances_", ".json"
+
+
+def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
+    """Opens a set by its name, as in this module's summary."""
+    before, _, after = spec.removeprefix("coco:").rpartition("@")
+    if not before:
+        before, after = after, ""
+    place = named(before)
+    if before.endswith(_AFTER):
+        images = named(after or place.parent)
+        for path, kind in ((place, "file"), (images, "folder")):
+            if not (path.is_file() if kind == "file" else path.is_dir()):
+                raise UserError(f"no {kind} {path}: expected coco:FILE.json@FOLDER, got {spec!r}.")
+        return read_coco(spec, place, images)
+    splits = coco_splits(place)
+    if not splits:
+        raise UserError(
+            f"no {place}/annotations/{_BEFORE}SPLIT{_AFTER}: expected coco:FOLDER@SPLIT with "
+            f"such a file, or coco:FILE.json@FOLDER; got {spec!r}."
+        )
+    if after not in splits:
+        raise unknown(f"split of coco:{before}", after, splits)
+    choices = (place / after, place / "images" / after, place)
+    folder = next(choice for choice in choices if choice.is_dir())
+    return read_coco(spec, _annotations(place) / f"{_BEFORE}{after}{_AFTER}", folder)
+
+
+def describe_coco(spec: str) -> SetDescription:
+    """The newest splits of coco:FOLDER.
+
+    COCO is scored on its val, as the labels of its test are kept back; other sets may have both.
+    """
+    splits = coco_splits(named(spec.removeprefix("coco:")))
+    train, val, test = (_newest(splits, prefix) for prefix in ("train", "val(?:id)?", "test"))
+    return object_parts(spec, {"train": train, "val": val if test else None, "test": test or val})
+
+
+def coco_splits(folder: Path) -> list[str]:
+    """The splits whose instances are annotated in a folder laid out as COCO; perhaps none."""
+    files = sorted(_annotations(folder).glob(f"{_BEFORE}*{_AFTER}"))
+    return [file.name.removeprefix(_BEFORE).removesuffix(_AFTER) for file in files]
+
+
+def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
+    """Reads an annotation file.
+
+    Images and categories come in the order of their numbers. File names are relative to `images`.
+    """
+    document, state = _read_document(annotations)
+    try:
+        numbered = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
+        names = told_apart(list(numbered.values()), list(numbered))
+        categories = dict(zip(numbered, names, strict=True))
+        rows = _by_id(document["images"])
+        of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+        for kind, numbers in (("image", of_image), ("category", categories)):
+            _refuse_unknown(annotations, kind, numbers, document["annotations"])
+        for row in document["annotations"]:
+            of_image[row["image_id"]].append(row)
+        numbers = Counter(row.get("id") for row in document["annotations"])
+        numbers.pop(None, None)
+        if numbers and (most := numbers.most_common(1)[0])[1] > 1:
+            raise ValueError(f"two annotations have the id {most[0]}")
+        files = Counter(os.path.normpath(_file_name(row)) for row in rows)
+        if files and (most := files.most_common(1)[0])[1] > 1:
+            raise ValueError(f"two images name the file {most[0]}")
+        label = {number: position for position, number in enumerate(categories)}
+        annotated = [
+            AnnotatedImage(
+                inside_folder(annotations, _file_name(row)),
+                height := pixels(row["height"]),
+                width := pixels(row["width"]),
+                _objects(of_image[row["id"]], label, (height, width)),
+            )
+            for row in rows
+        ]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{annotations} is not written as COCO writes it: "
+            f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
+        ) from error
+    undrawn = [
+        f"{of_object.get('id')!r:.40} of {image.file}"
+        for row, image in zip(rows, annotated, strict=True)
+        for of_object, mask in zip(of_image[row["id"]], image.objects.masks, strict=True)
+        if mask is None and of_object.get("segmentation")
+    ]
+    if undrawn:
+        _log.warning(
+            "%s: segmentations that cannot be drawn in their image are left out: %d of %d, the "
+            "first is %s.", annotations, len(undrawn), len(document["annotations"]), undrawn[0],
+        )  # fmt: skip
+    return Annotated(name, images, annotated, categories, state)
+
+
+def _newest(splits: Sequence[str], prefix: str) -> str | None:
+    """The split of that name, with the highest year if it has one: train2017, not train2014."""
+    return max((name for name in splits if re.fullmatch(rf"{prefix}\d*", name)), default=None)
+
+
+def _annotations(folder: Path) -> Path:
+    return folder / "annotations"
+
+
+def _read_document(path: Path) -> tuple[dict[str, Any], str]:
+    """The document, and a hash of it."""
+    content = read_bytes(path)
+    try:
+        document = parse_json(content, finite=False)  # what is used of it is looked at
+    except ValueError as error:
+        raise UserError(f"{path} {error}.") from error
+    lists = document if isinstance(document, dict) else {}
+    missing = [name for name in _LISTS if not isinstance(lists.get(name), list)]
+    if missing:
+        raise UserError(
+            f"{path} has no list of {' and of '.join(missing)}: expected COCO's instances, with "
+            f"{', '.join(_LISTS)}; it has {', '.join(map(str, lists)) or 'none'}."
+        )
+    for name in _LISTS:
+        for entry in lists[name]:
+            if not isinstance(entry, dict):
+                raise UserError(f"{path} has {entry!r:.80} among its {name}: expected an object.")
+    return lists, hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ordered = sorted(rows, key=lambda row: row["id"])
+    for first, second in itertools.pairwise(ordered):
+        if first["id"] == second["id"]:
+            raise ValueError(f"two entries have the id {first['id']}")
+    return ordered
+
+
+def _refuse_unknown(path: Path, kind: str, numbers: Any, rows: list[dict[str, Any]]) -> None:
+    strays = [row[f"{kind}_id"] for row in rows if row[f"{kind}_id"] not in numbers]
+    if strays:
+        raise UserError(
+            f"{len(strays)} of {len(rows)} annotations in {path} have a {kind}_id that is none of "
+            f"its {len(numbers)} listed, the first is {strays[0]!r}. Is this the file of another "
+            "set?"
+        )
+
+
+def _file_name(row: dict[str, Any]) -> str:
+    if not isinstance(row["file_name"], str):
+        raise ValueError(f"the image {row['id']!r} has the file_name {row['file_name']!r:.80}")
+    return row["file_name"]
+
+
+def _objects(rows: list[dict[str, Any]], label: dict[Any, int], size: tuple[int, int]) -> Objects:
+    """The objects of one image of that height and width."""
+    for row in rows:
+        _check(row)
+    boxes_N4 = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
+    boxes_N4[:, 2:] += boxes_N4[:, :2]  # COCO has the corner and the two sides
+    return Objects(
+        boxes_N4=boxes_N4,
+        labels_N=np.array([label[row["category_id"]] for row in rows], np.int64),
+        masks=tuple(_mask(row, size) for row in rows),
+        crowd_N=np.array([row.get("iscrowd", 0) for row in rows], bool),
+        difficult_N=np.zeros(len(rows), bool),
+        area_N=np.array([row.get("area", np.nan) for row in rows], np.float64),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in _NUMBERS and -_FAR < value < _FAR
+
+
+def _check(row: dict[str, Any]) -> None:
+    """Refuses an annotation of which a field is not of COCO's type."""
+    bbox = row["bbox"]
+    fitting = {
+        "bbox": isinstance(bbox, list) and len(bbox) == 4 and all(map(_is_number, bbox)),
+        "iscrowd": row.get("iscrowd", 0) in (0, 1),
+        "area": row.get("area") is None or _is_number(row["area"]),
+    }
+    for field, fits in fitting.items():
+        if not fits:
+            raise ValueError(
+                f"the annotation {row.get('id')!r:.40} of the image {row['image_id']!r:.40} has "
+                f"the {field} {row[field]!r:.80}"
+            )
+
+
+def _mask(row: dict[str, Any], size: tuple[int, int]) -> Segmentation | None:
+    """An annotation's segmentation, None where it cannot be drawn."""
+    mask = row.get("segmentation") or None
+    if isinstance(mask, list):
+        side = max(size)
+        if _NUMBERS.issuperset(map(type, mask)):  # one polygon, not in a list of several
+            mask = [mask]
+        polygons = [of for of in mask if not isinstance(of, list) or len(of) >= _LEAST]
+        fits = all(
+            isinstance(polygon, list)
+            and len(polygon) % 2 == 0
+            and _NUMBERS.issuperset(map(type, polygon))
+            and -side <= min(polygon) <= max(polygon) <= 2 * side  # else it may take all memory
+            for polygon in polygons
+        )
+        return polygons if polygons and fits else None
+    if not isinstance(mask, dict) or mask.get("size") != [*size]:
+        return None
+    counts = mask.get("counts")
+    if isinstance(counts, list):
+        whole = all(type(count) is int and count >= 0 for count in counts)
+        return mask if whole and sum(counts) == math.prod(size) else None
+    return mask if isinstance(counts, str) else None
+
+
+VOC_CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
+    "tvmonitor",
+)  # fmt: skip
+_TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
+
+
+def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
+    """Opens a set by its name, as in this module's summary."""
+    before, _, split = spec.removeprefix("voc:").rpartition("@")
+    if not before:
+        before, split = split, ""
+    folder = named(before)
+    splits = voc_splits(folder)
+    if not splits:
+        inside = [path.parent.parent for path in sorted(folder.glob("*/ImageSets/Main"))]
+        hint = f" Did you mean voc:{inside[0]}?" if inside else ""
+        raise UserError(
+            f"no {folder}/ImageSets/Main/SPLIT.txt: expected voc:FOLDER@SPLIT, where FOLDER is "
+            f"such as VOCdevkit/VOC2007; got {spec!r}.{hint}"
+        )
+    if split not in splits:
+        raise unknown(f"split of voc:{before}", split, splits)
+    return read_voc(spec, folder, split)
+
+
+def describe_voc(spec: str) -> SetDescription:
+    """The splits of voc:FOLDER.
+
+    VOC 2007 learns from train and val together and is scored on test; later years keep test back.
+    """
+    splits = voc_splits(named(spec.removeprefix("voc:")))
+    train, val, trainval, test = (
+        name if name in splits else None for name in ("train", "val", "trainval", "test")
+    )
+    if test is None:
+        return object_parts(spec, {"train": train, "test": val})
+    if train and val:
+        return object_parts(spec, {"train": train, "val": val, "test": test})
+    return object_parts(spec, {"train": trainval or train, "test": test})
+
+
+def voc_splits(folder: Path) -> list[str]:
+    """The splits of a folder laid out as VOC; perhaps none."""
+    names = [path.stem for path in sorted(_voc_lists(folder).glob("*.txt"))]
+    return [name for name in names if "_" not in name]  # the others are one class's
+
+
+def read_voc(name: str, folder: Path, split: str) -> Annotated:
+    """Reads the objects of a split, such as "trainval", whose list is in the folder of a year."""
+    state = hashlib.blake2b(digest_size=16)
+    file = _voc_lists(folder) / f"{split}.txt"
+    listed = read_text(file)
+    state.update(listed.encode())
+    numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"{file} lists {Counter(numbers).most_common(1)[0][0]} more than once")
+    images, found = [], dict[str, int]()
+    for number in numbers:
+        path = folder / "Annotations" / f"{number}.xml"
+        if not os.path.exists(path):  # Path.exists raises of a name that is too long
+            raise UserError(f"no {path}, though {split}.txt lists {number}.")
+        content = read_bytes(path)
+        state.update(content)
+        images.append(_read_image(path, f"{number}.jpg", content, found))
+    classes = _classes(folder, found)
+    number_C = np.array([classes.index(of) for of in found], np.int64)
+    images = [
+        replace(image, objects=replace(image.objects, labels_N=number_C[image.objects.labels_N]))
+        for image in images
+    ]
+    truth = _truth(folder, split, numbers, classes)
+    for label_M in truth.values():
+        state.update(label_M.tobytes())
+    if classes != VOC_CLASSES:
+        state.update("\n".join(classes).encode())
+    categories = dict(enumerate(classes, start=1))
+    source = Annotated(name, folder / "JPEGImages", images, categories, state.hexdigest())
+    for label, label_M in truth.items():
+        source.multilabels[TASK][:, label] = label_M
+    return source
+
+
+def _voc_lists(folder: Path) -> Path:
+    return folder / "ImageSets" / "Main"
+
+
+def _classes(folder: Path, found: Mapping[str, int]) -> tuple[str, ...]:
+    """VOC's classes, or those of all annotations of a folder with others, so that splits agree."""
+    if set(VOC_CLASSES) == found.keys():
+        return VOC_CLASSES
+    names = set(found)
+    for path in (folder / "Annotations").glob("*.xml"):
+        with suppress(ElementTree.ParseError, UserError, OSError):  # of another split
+            elements = ElementTree.fromstring(read_bytes(path)).iterfind("object/name")
+            names |= {(element.text or "").strip() for element in elements}
+    if names <= set(VOC_CLASSES):
+        return VOC_CLASSES
+    own = sorted(names - set(VOC_CLASSES))
+    _log.warning("%s has classes of its own: %d, the first is %s", folder, len(own), own[0])
+    return tuple(sorted(names))
+
+
+def _read_image(path: Path, file: str, content: bytes, found: dict[str, int]) -> AnnotatedImage:
+    """What one XML file says of an image file; its classes are numbered as they are found."""
+    try:
+        root = ElementTree.fromstring(content)
+        elements = root.findall("object")
+        boxes = [
+            [_number(item, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
+            for item in elements
+        ]
+        names = [_text(item, "name").strip() for item in elements]
+        height, width = (pixels(_text(root, f"size/{side}")) for side in ("height", "width"))
+        difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
+    # VOC counts pixels from 1 and includes the last one.
+    boxes_N4 = np.array(boxes, np.float64).reshape(len(elements), 4) - [1, 1, 0, 0]
+    objects = Objects(
+        boxes_N4=boxes_N4,
+        labels_N=np.array([found.setdefault(name, len(found)) for name in names], np.int64),
+        masks=(None,) * len(elements),
+        crowd_N=np.zeros(len(elements), bool),
+        difficult_N=difficult_N,
+        area_N=np.full(len(elements), np.nan),
+    )
+    return AnnotatedImage(file, height, width, objects)
+
+
+def _text(element: ElementTree.Element, path: str) -> str:
+    text = element.findtext(path)
+    if text is None:
+        raise ValueError(f"<{element.tag}> lacks <{path}>")
+    return text
+
+
+def _number(element: ElementTree.Element, path: str) -> float:
+    number = float(_text(element, path))
+    if not math.isfinite(number):
+        raise ValueError(f"<{path}> is {number}")
+    return number
+
+
+def _truth(
+    folder: Path, split: str, numbers: list[str], classes: Sequence[str]
+) -> dict[int, np.ndarray]:
+    """Labels (M,) int8 of the classes that have a file of their own, by class."""
+    truth = {}
+    for label, name in enumerate(classes):
+        path = _voc_lists(folder) / f"{name}_{split}.txt"
+        if "/" in name or not os.path.exists(path):
+            continue
+        text = read_text(path)
+        try:
+            rows = [line.split() for line in text.splitlines() if line.strip()]
+            label_of = {number: _TRUTH[int(value)] for number, value in rows}
+            truth[label] = np.array([label_of[number] for number in numbers], np.int8)
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"{path} does not fit {split}.txt: expected a line for each of its "
+                f"{len(numbers)} images with 1, -1 or 0 behind it ({error})."
+            ) from error
+    return truth

@@ -27,12 +27,12 @@ from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.decode import BrokenImageError, Opened, open_image, read_test_view, to_canvas
+from mast.data.cache import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
+from mast.data.decode import find_reading, read_test_view, to_canvas
+from mast.data.formats import BrokenImageError, Opened, open_image
 from mast.data.pieces import Cut, Pieces, in_pieces
-from mast.data.pixels import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
-from mast.data.ranges import find_reading
+from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled
-from mast.data.sources import default_cache, open_source
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
@@ -149,34 +149,12 @@ class DataConfig:
 
 
 def canvas_size(view_size: int) -> int:
-    """The side of a square with as many pixels as a canvas has, for views of a given side.
+    """The side of a square with as many pixels as a canvas has, for views of a side in pixels.
 
     It is 2.75 times the view: training crops and test views then have at least 97 % of the gradient
     energy of those of the originals, for images of up to 4:1 (`benchmarks/canvas.py`).
-
-    Args:
-        view_size: Side of a view in pixels.
-
-    Returns:
-        Side in pixels: 64 → 176, 224 → 616.
     """
     return min(round(PER_VIEW * view_size), LARGEST)
-
-
-@final
-@dataclass(frozen=True)
-class ResidentSet:
-    """The canvases of a set in the memory of one device.
-
-    Attributes:
-        canvases: All of them.
-    """
-
-    canvases: Canvases
-
-    def batch(self, indices: np.ndarray) -> Canvases:
-        """Some canvases, of which no pixel is copied."""
-        return self.canvases[torch.from_numpy(indices)]
 
 
 @final
@@ -219,16 +197,8 @@ class CanvasSet:
         """CRC-32 of each canvas, (N,) uint32; no canvas is read unless all are in memory."""
         return self.pixels.checksum_N
 
-    def resident(self, device: torch.device, limit_gb: float) -> "ResidentSet | None":
-        """The canvases in a device's memory.
-
-        Args:
-            device: The device.
-            limit_gb: The most they may take.
-
-        Returns:
-            None where they would take more, or are decoded on demand.
-        """
+    def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
+        """The canvases in a device's memory; None if they take more, or are decoded on demand."""
         if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
@@ -243,26 +213,17 @@ class CanvasSet:
                 first += len(part)
                 work.update(stop)
         size_N2, aspect_N = map(torch.from_numpy, (self.pixels.size_N2, self.aspect_N))
-        return ResidentSet(Canvases.packed(values_T, size_N2, aspect_N, layout))
+        return Canvases.packed(values_T, size_N2, aspect_N, layout)
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
-        """The set of some of the images, in the order given, copied into memory.
-
-        Args:
-            indices: Integers below N.
-        """
+        """The set of some of the images, in the order given, copied into memory."""
         index_B = np.asarray(indices, np.int64)
         values_T = self.batch(index_B).values_T.numpy()
         size_B2, layout = self.pixels.size_N2[index_B], self.pixels.layout
         return self._some(index_B, InMemory(values_T, size_B2, layout))
 
     def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
-        """As `subset`, but nothing is copied: canvases are read when they are asked for.
-
-        Args:
-            indices: Integers below N.
-            name: What the part is called.
-        """
+        """As `subset`, but nothing is copied: canvases are read when they are asked for."""
         index_B = np.asarray(indices, np.int64)
         return replace(self._some(index_B, Chosen(self.pixels, index_B)), name=name)
 
@@ -280,14 +241,7 @@ class CanvasSet:
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
-        """Gathers canvases.
-
-        Args:
-            indices: (B,) integers below N.
-
-        Returns:
-            The canvases, in memory of their own.
-        """
+        """Gathers the canvases of (B,) indices, in memory of their own."""
         index_B = np.asarray(indices, np.int64)
         if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
             raise IndexError(f"indices must be below {len(self)}, got {index_B}")
@@ -371,9 +325,9 @@ def open_canvas(
         )  # fmt: skip
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
-    kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()
+    index_N, checksum_N = manifest.index_N.copy(), manifest.checksum_N.copy()
     decoded = Decoded(
-        source, kept_N, lambda index: source.canvas(index, side, known)[0], workers,
+        source, index_N, lambda index: source.canvas(index, side, known)[0], workers,
         manifest.size_N2, checksum_N, layout,
     )  # fmt: skip
 
@@ -381,10 +335,10 @@ def open_canvas(
         area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
         if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
             return None
-        checksum_N, file = cache.obtain_test_views(request, kept_N, known, size)
+        checksum_N, file = cache.obtain_test_views(request, index_N, known, size)
         views = Decoded(
-            source, kept_N, partial(source.test_view, size=size, reading=known), workers,
-            np.full((len(kept_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
+            source, index_N, partial(source.test_view, size=size, reading=known), workers,
+            np.full((len(index_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
             layout,
         )  # fmt: skip
         return views if file is None else Stored(file, views)
@@ -393,12 +347,12 @@ def open_canvas(
         name=source.name,
         pixels=decoded if stored is None else Stored(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
-        targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
+        targets={task: target_N[index_N] for task, target_N in source.targets.items()},
         classes=source.classes,
         identifiers=manifest.identifiers,
         fingerprint=manifest.content,
         skipped=dict(manifest.skipped),
-        multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
+        multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=TestViews(make),
         reading=known,
     )

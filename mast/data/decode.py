@@ -1,9 +1,9 @@
-"""One image file → pixels, and from there to the canvas.
+"""Opened images become pixels: the canvas and the test view, with values scaled by a set's range.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
-or over black if their visible part is itself white; of several pages or frames one is taken; EXIF
-orientation is undone. What has more than 8 bits, or is to have other channels, is scaled by the
-range of its set (`Reading`), or by its own where it is read alone.
+or over black if their visible part is itself white; EXIF orientation is undone. What has more than
+8 bits, or other channels, is scaled by the range of its set (`Reading`), or by its own where it is
+read alone.
 
 Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, V side of a view.
 """
@@ -11,36 +11,263 @@ Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, 
 import functools
 import logging
 import math
-import re
-import struct
-from collections.abc import Callable
-from contextlib import nullcontext
-from io import BytesIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image
 
 from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
-from mast.core.files import special
-from mast.core.reading import Reading
-from mast.data.bands import (
+from mast.core.reading import Layout, Reading
+from mast.data.formats import (
     Bands,
-    beyond_pillow,
+    BrokenImageError,
+    Opened,
     has_four_bands,
     is_deep,
-    needs,
-    read_array,
-    read_tiff,
+    load_pixels,
+    open_image,
+    orientation_of,
 )
-from mast.data.formats import formats, load_pixels, orientation_of, refuse_bomb, refuse_size
-from mast.data.ranges import alone, read_channels, shows_nothing
+
+Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
+_VALUES = 16_384  # of each of them and of its channels
+_TAILS = 0.1, 99.9  # percentiles
+_NOISE = 0.05  # share of the largest values, down to which floats may be negative
+_LEAST = 0.1  # share of a range, of which a set uses less only by mistake
+_FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
+_NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
+_GRAY = ("1", "L", "LA", "La", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow
+_CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # to so many channels, from so many others
+_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
+_log = logging.getLogger("mast")
+
+
+def find_reading(
+    name: str,
+    images: Iterable[Image.Image | Bands],
+    wanted: Range = ("auto",),
+    channels: int = 3,
+    no_data: float | None = None,
+) -> Reading:
+    """How the files of a set are read, from some of its images.
+
+    Those of 8 bits count only where there are no others.
+
+    Args:
+        name: Of the set, for messages.
+        images: As `sampled` gives them.
+        wanted: Two numbers, which become 0 and 1, or one word. "dtype": the least and the largest
+            integer of the type, or of the bits that a file declares; 0 and 1 of floats.
+            "percentile": the 0.1st and the 99.9th percentile of each channel. "auto": 0 and 255 of
+            8 bits; the median of the windows of DICOM files that all have one; where no value is
+            negative, of integers the bits that all declare or the fewest, 8, 10, 12, 14 or 16,
+            that hold the sample, and of floats the smallest of 1, 255, 65535 that holds it and of
+            which it uses a tenth; else percentiles.
+        channels: C, the channels that the encoder takes; 3 repeat gray.
+        no_data: What stands for no value, beside what a file says itself.
+    """
+    plain = wanted in (("auto",), ("dtype",))
+    found, counts = list[Bands](), set[int]()
+    for image in images:
+        counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in _GRAY else 3)
+        if isinstance(image, Bands) or not plain:
+            with suppress(Exception):  # a broken one is counted when all are decoded
+                found.append(_thinned(image if isinstance(image, Bands) else Bands.of(image)))
+    if counts and not counts & {channels, *_CONVERTED.get(channels, ())}:
+        several = " and ".join(map(str, sorted(counts)))
+        raise UserError(
+            f"{name} has images of {several} channels, and {channels} are expected: "
+            f"mast pretrain --data.channels {max(counts)} trains an encoder of {max(counts)}"
+        )
+    if channels == 3 and 4 in counts:
+        _log.warning(
+            "%s has images of 4 channels, of which the first 3 are read: data.channels 4 reads all",
+            name,
+        )
+    deep = [bands for bands in found if is_deep(bands)]
+    layout = Layout(channels, deep=bool(deep))
+    used = deep or found
+    if not used or (plain and not deep):
+        return Reading(layout, no_data=no_data)
+    reading = Reading(layout, *_limits(used, wanted, channels, no_data), no_data)
+    _warn(name, reading, used)
+    return reading
+
+
+def _thinned(bands: Bands) -> Bands:
+    """Some of its values, evenly spaced."""
+    step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
+    return replace(bands, values_HWC=bands.values_HWC[::step, ::step].copy(), alpha_HW=None)
+
+
+def alone(bands: Bands) -> Reading:
+    """How an image is read of which nothing else is known: as RGB of 8 bits."""
+    declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
+    return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
+
+
+def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
+    """The channels of an image one by one, each (H, W) float32 in [0, 1].
+
+    Transparent images of colours are composited over white, or black where they show nothing on it.
+    """
+    layout = reading.layout
+    values_HWC, alpha_HW = bands.values_HWC, bands.alpha_HW
+    if is_deep(bands) and not layout.deep:
+        own = alone(bands)
+        low, high = own.low, own.high
+    elif layout.deep and not is_deep(bands):
+        low, high = (0.0,), (255.0,)
+    else:
+        low, high = reading.low, reading.high
+
+    def channel(at: int) -> np.ndarray:
+        # numbers of more than 24 bits lose their last ones in float32
+        exact = "f8" if values_HWC.dtype.itemsize > 2 else "f4"
+        values_HW: np.ndarray = values_HWC[:, :, at].astype(exact, copy=False)
+        there_HW = there(values_HWC[:, :, at], reading.no_data, bands.no_data)
+        least, most = low[at % len(low)], high[at % len(high)]
+        with np.errstate(invalid="ignore", over="ignore"):
+            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1).astype(np.float32)
+        if bands.inverted:
+            unit_HW = 1 - unit_HW
+        return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
+
+    count, wanted = bands.channels, layout.channels
+    if count + 1 == wanted and alpha_HW is not None:
+        yield from map(channel, range(count))
+        yield alpha_HW.astype(np.float32)
+        return
+    channels: Iterable[np.ndarray] = map(channel, range(wanted))
+    if count == 1 and wanted == 3:
+        channels = [channel(0)] * 3
+    elif count == 3 and wanted == 1:
+        red_HW, green_HW, blue_HW = map(channel, range(3))
+        channels = [0.299 * red_HW + 0.587 * green_HW + 0.114 * blue_HW]
+    elif count != wanted and (count, wanted) != (4, 3):
+        raise ValueError(f"it has {count} channels, and {wanted} are expected")
+    if alpha_HW is None or wanted not in (1, 3):
+        yield from channels
+        return
+    opaque_CHW = np.stack([*channels])
+    ground = 0.0 if shows_nothing(255 * opaque_CHW.mean(0), alpha_HW) else 1.0
+    for channel_HW in opaque_CHW:
+        yield (channel_HW * alpha_HW + ground * (1 - alpha_HW)).astype(np.float32)
+
+
+def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
+    """Whether the visible part, of a brightness of 0 to 255, is too bright to show on white."""
+    total = float(alpha_HW.sum(dtype=np.float64))
+    seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
+    return total > 0 and float(seen) > _BRIGHT * total
+
+
+def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
+    """Where values are; None: everywhere."""
+    there = None
+    if values.dtype.kind == "f":
+        there = np.isfinite(values) & (np.abs(values) < _NONE)
+    for value in {*no_data} - {None}:
+        differs = values != value
+        there = differs if there is None else there & differs
+    return there
+
+
+def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np.ndarray:
+    """Values of one channel, of all images alike many."""
+    parts = []
+    for bands in images:
+        some_N = bands.values_HWC[:, :, channel % bands.channels].ravel()
+        there_N = there(some_N, no_data, bands.no_data)
+        parts.append((some_N if there_N is None else some_N[there_N]).astype(np.float64))
+    return np.concatenate(parts)
+
+
+def _limits(
+    images: Sequence[Bands], wanted: Range, channels: int, no_data: float | None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What becomes 0 and what 1, one number each or one for each channel."""
+    if len(wanted) == 2:
+        low, high = map(float, wanted)
+        return (low,), (high,)
+    types = {bands.values_HWC.dtype for bands in images}
+    if wanted == ("dtype",):
+        of_types = [_of_type(bands) for bands in images]
+        return (min(low for low, _ in of_types),), (max(high for _, high in of_types),)
+    if wanted == ("auto",):
+        windows = [bands.window for bands in images if bands.window is not None]
+        if len(windows) == len(images):
+            low, high = np.median(windows, axis=0).tolist()
+            return (low,), (high,)
+        every_N = np.concatenate([_sampled(images, at, no_data) for at in range(channels)])
+        bottom, top = np.percentile(every_N, _TAILS).tolist() if len(every_N) else (-1.0, 0.0)
+        floats = any(of.kind == "f" for of in types)
+        # a little noise around 0 is not a range below it
+        if bottom >= -_NOISE * top if floats else bottom >= 0 <= every_N.min():
+            declared = [bands.bits for bands in images if bands.bits is not None]
+            if all(of.kind in "bu" for of in types) and len(declared) == len(images):
+                return (0.0,), (2.0 ** max(declared) - 1,)
+            if all(of.kind in "biu" for of in types):
+                # a hot pixel alone does not decide
+                most = float(every_N.max()) if every_N.max() <= 4 * top else top
+                fitting = [2.0**bits - 1 for bits in (8, 10, 12, 14, 16) if most < 2**bits]
+            else:
+                fitting = [limit for limit in _FLOATS if top <= limit]
+                fitting = [limit for limit in fitting[:1] if limit == 1.0 or top >= _LEAST * limit]
+            if fitting:
+                return (0.0,), (fitting[0],)
+    several = max(bands.channels for bands in images) > 1
+    lows, highs = [], []
+    for at in range(channels if several else 1):
+        some_N = _sampled(images, at, no_data)
+        low, high = np.percentile(some_N, _TAILS).tolist() if len(some_N) else (0.0, 1.0)
+        lows.append(low)
+        highs.append(high if high > low else low + 1)
+    return tuple(lows), tuple(highs)
+
+
+def _of_type(bands: Bands) -> tuple[float, float]:
+    """The least and the largest value that an image could have."""
+    kind = bands.values_HWC.dtype
+    if kind.kind in "bf":
+        return 0.0, 1.0
+    if bands.bits is not None and kind.kind == "u":
+        return 0.0, 2.0**bands.bits - 1
+    return float(np.iinfo(kind).min), float(np.iinfo(kind).max)
+
+
+def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
+    """Warn where little of the range is used."""
+    for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
+        some_N = _sampled(images, at, reading.no_data)
+        low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
+        for end in (low, high):  # which may stand for no value
+            others_N = some_N[some_N != end]
+            if len(others_N) > _LEAST * len(some_N):
+                others = np.percentile(others_N, _TAILS)
+                if 0 < others[1] - others[0] < _LEAST * (high - low):
+                    _log.warning(
+                        "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
+                        "data.no_data %g leaves more of the range to the others",
+                        name, *others, end, 100 - 100 * len(others_N) / len(some_N), end,
+                    )  # fmt: skip
+                    return
+        if min(high, most) - max(low, least) < _LEAST * (most - least):
+            _log.warning(
+                "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
+                "data.range percentile, or two numbers, would use more",
+                name, low, high, least, most,
+            )  # fmt: skip
+            return
+
 
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
-
 _UNDO_ORIENTATION = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -50,127 +277,7 @@ _UNDO_ORIENTATION = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-_log = logging.getLogger("mast")
-Opened: TypeAlias = Image.Image | Bands
 _T = TypeVar("_T")
-
-
-class BrokenImageError(UserError):
-    """An image that cannot be decoded.
-
-    Args:
-        name: The file, or the sample's name in its set.
-        reason: What went wrong, as one line.
-    """
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name}: {reason}; replace or remove this file")
-        self.name = name
-        self.reason = reason
-
-    @classmethod
-    def of(cls, name: str, error: Exception) -> "BrokenImageError":
-        """What a decoder raised, in one line."""
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
-        return cls(name, " ".join(said.split()) or type(error).__name__)
-
-
-def open_image(
-    file: Path | BytesIO,
-    state: tuple[int, int] | None = None,
-    page: int = 0,
-    max_pixels: int | None = None,
-) -> Image.Image | Bands:
-    """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
-
-    Args:
-        file: A path, or what is in a file.
-        state: Size in bytes and time of modification in ns that the file must have.
-        page: Which of its pages or frames, from 0.
-        max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
-
-    Raises:
-        ValueError: It is a pipe, which would not answer, or something else that is no file; it is
-            in another state, made to take minutes, or has more pixels than it may.
-        OSError: It is no image of a format that is read, or there is none.
-        Exception: Its values, which Pillow cannot hold, cannot be decoded.
-        EOFError: It has no such page.
-    """
-    if isinstance(file, Path):
-        if kind := special(file):
-            raise ValueError(f"{kind}, not a file")
-        status = file.stat()
-        if state not in (None, (status.st_size, status.st_mtime_ns)):
-            raise ValueError("not the file that was there when the set was opened")
-    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
-        content.seek(0)
-        begin = content.read(132)
-        content.seek(0)
-        if begin.startswith(b"\x93NUMPY"):
-            return read_array(content, max_pixels)
-        if begin.endswith(b"DICM"):
-            try:
-                from mast.data.dicom import read_dicom
-            except ModuleNotFoundError:
-                raise needs("dicom") from None
-            return read_dicom(content, page, max_pixels)
-        refuse_bomb(content)
-    try:
-        image = _opened(file) if max_pixels is None else _opened_unbound(file)
-    except UnidentifiedImageError:
-        if not begin.startswith((b"II", b"MM")):
-            raise
-        return read_tiff(file, page, max_pixels)
-    try:
-        if page:
-            image.seek(page)
-        if max_pixels is not None:
-            refuse_size(*image.size, max_pixels)
-        bands = beyond_pillow(image, file, page, max_pixels)
-    except Exception:
-        image.close()
-        raise
-    if bands:
-        image.close()
-    return bands or image
-
-
-def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
-    try:
-        return Image.open(file, formats=formats())
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{error} max_pixels allows more") from error
-
-
-def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
-    """As `Image.open` does, without its bound, which is one for all of a process."""
-    if isinstance(file, Path):
-        with file.open("rb") as content:
-            begin = content.read(16)
-    else:
-        file.seek(0)
-        begin = file.read(16)
-    for name in formats():
-        make, accepts = Image.OPEN[name]
-        if accepts is not None and accepts(begin) is not True:
-            continue
-        if not isinstance(file, Path):
-            file.seek(0)
-        try:
-            return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
-        except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
-            continue
-    raise UnidentifiedImageError("no image of a format that is read")
-
-
-class _LargeTiff(TiffImagePlugin.TiffImageFile):
-    """One that Pillow does not compare with its bound again when it is decoded."""
-
-    def load_prepare(self) -> None:
-        if self._im is None:
-            self.im = Image.core.new(self.mode, self._tile_size)  # type: ignore[attr-defined]
-        super().load_prepare()
 
 
 def read_canvas(
@@ -215,14 +322,7 @@ def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _
 
 
 def to_pixels(image: Opened) -> np.ndarray:
-    """Decodes an opened image at its full size.
-
-    Args:
-        image: An image as `open_image` returns it, not yet decoded.
-
-    Returns:
-        (H, W, 3) uint8.
-    """
+    """Decodes an opened image at its full size, (H, W, 3) uint8."""
     return np.asarray(_upright_rgb(image)[0])
 
 
@@ -233,7 +333,7 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     an antialiased filter does the rest: several times faster, and not visibly different.
 
     Args:
-        image: An image as `open_image` returns it, not yet decoded.
+        image: As `open_image` returns it, not yet decoded.
         side: Of a square with as many pixels as the canvas may have.
         reading: Of its set; None reads it as RGB of 8 bits.
 
@@ -266,12 +366,7 @@ def crop_fraction(size: int) -> float:
 
 
 def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
-    """Decodes an opened image whole, and cuts the view by which an encoder is tested.
-
-    Args:
-        image: An image as `open_image` returns it, not yet decoded.
-        size: Side of the view in pixels, V.
-        reading: Of its set; None reads it as RGB of 8 bits.
+    """Decodes an opened image whole, and cuts the view of `size` pixels that tests encoders.
 
     Returns:
         (3, V, V) uint8, or planes (P, V, V) of another layout.
@@ -295,13 +390,7 @@ def _short_side(sides: tuple[int, int], size: int) -> tuple[int, int]:
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
-    """Width and height of a canvas: those of the image, or of its shape and side × side pixels.
-
-    Args:
-        width: Of the image in pixels.
-        height: Of the image in pixels.
-        side: Of a square with as many pixels as the canvas may have.
-    """
+    """Width and height of a canvas: those of the image, or of its shape and side × side pixels."""
     scale = min(1.0, side / math.sqrt(width * height))
     short = max(1, round(min(width, height) * scale))
     long = min(round(max(width, height) * scale), max(side**2 // short, short))

@@ -11,8 +11,7 @@ from pydicom.pixels.decoders.base import DecodeRunner, get_decoder
 from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
 from pydicom.pixels.utils import pixel_array
 
-from mast.data.bands import Bands, as_bands, checked
-from mast.data.formats import refuse_size
+from mast.data.formats import Bands, as_bands, checked, refuse_size
 
 # A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
 DECODER_DEPENDENCIES = {
@@ -48,15 +47,7 @@ for syntax in DECODER_DEPENDENCIES:
 
 
 def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
-    """A frame of a DICOM.
-
-    Args:
-        file: At its beginning.
-        page: Which frame.
-
-    Raises:
-        Exception: It cannot be decoded.
-    """
+    """A frame of a DICOM."""
     file.seek(132)
     meta = read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
     if meta.get("TransferSyntaxUID") in (None, uid.DeflatedExplicitVRLittleEndian):
@@ -98,10 +89,7 @@ def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
 
 
 def _window(dicom: Any) -> tuple[float, float] | None:
-    """The first that it has.
-
-    Reference: DICOM PS3.3, C.11.2.1.2.
-    """
+    """The first that it has."""
     center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
     if not (len(center) and len(width) and width[0] > 0):
         return None

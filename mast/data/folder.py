@@ -17,10 +17,8 @@ import numpy as np
 from mast.core.display import Work, doing
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import Opened, open_image
-from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
-from mast.data.parts import WHOLE, part_of, parts_among
-from mast.data.source import UNLABELLED, SetDescription, Source
+from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, Opened, extensions, open_image
+from mast.data.source import UNLABELLED, WHOLE, SetDescription, Source, part_of, parts_among
 
 _NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
@@ -35,7 +33,7 @@ class Found:
             no file, which is kept so that it is counted as broken.
         unread: Files of a kind that is not read and may be images.
         again: Folders that were looked into by another path before; they are not entered twice.
-        nowhere: Links that lead nowhere, other than those called as images are.
+        nowhere: Links that lead nowhere.
     """
 
     images: list[tuple[str, int, int]] = field(default_factory=list)
@@ -47,16 +45,8 @@ class Found:
 def walk(root: Path) -> Found:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
-    Arrays are images if most of what is found are: others are kept beside images.
-
-    Links are followed after everything else, so that a folder that lies below `root` goes by its
-    own path, whatever leads to it as well.
-
-    Args:
-        root: A folder.
-
-    Raises:
-        UserError: A folder cannot be read.
+    Arrays are images if most of what is found are: others are kept beside images. Links are
+    followed after everything else, so that a folder below `root` goes by its own path.
     """
     with doing("found", unit="images") as work:
         found = _walk(root, work)
@@ -150,19 +140,12 @@ _STRAY = 0.1  # share of the images that may lie beside the folders of the class
 
 @final
 class Folder(Source):
-    """Every image below a folder, in the order of their relative paths.
+    """Every image below a folder, in the order of their relative paths; or one image file.
 
     If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
     tenth of them may lie in the root itself, and have no label. With more there are no labels, nor
-    where subfolders look like parts. Hidden files and folders are left out, and so are files of
-    kinds that are not read, with a warning. Links are followed; a folder that several paths lead to
-    is read once.
-
-    Args:
-        root: The folder; or one image file, which then is the only one.
-
-    Raises:
-        UserError: If it holds no image.
+    where subfolders look like parts. Files of kinds that are not read are left out with a warning.
+    A folder that several links lead to is read once.
     """
 
     def __init__(self, root: Path) -> None:
@@ -207,8 +190,8 @@ class Folder(Source):
     def fingerprint(self) -> str:
         """A hash of every relative path, size in bytes and time of modification.
 
-        Reading the bytes would cost as much as decoding; an edit that keeps all three does not
-        happen by accident. The content itself is hashed when the canvases are made.
+        An edit that keeps all three does not happen by accident. The content itself is hashed when
+        the canvases are made.
         """
         digest = hashlib.blake2b(digest_size=16)
         for path, size, modified in self._files:
@@ -217,11 +200,7 @@ class Folder(Source):
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
-    """Opens a folder, or one image file, by its path, which is there.
-
-    Raises:
-        UserError: It is neither, or no image is in it.
-    """
+    """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
     if not path.is_dir() and (kind or not path.name.lower().endswith(extensions())):
@@ -233,11 +212,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
 
 
 def describe_folder(spec: str) -> SetDescription:
-    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is.
-
-    Raises:
-        UserError: There is no such folder.
-    """
+    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is."""
     root = named(spec)
     if not os.path.isdir(root):
         raise UserError(
@@ -261,11 +236,7 @@ def describe_folder(spec: str) -> SetDescription:
 
 
 def no_classes(paths: Sequence[str]) -> str:
-    """Why the subfolders of a folder are no classes of its images; nothing if they are.
-
-    Args:
-        paths: Of the images, below the folder.
-    """
+    """Why the subfolders of a folder are no classes of its images; nothing if they are."""
     below = _below(paths)
     if not below:
         return "no image lies in a subfolder"

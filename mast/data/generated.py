@@ -1,7 +1,39 @@
-"""Generated sets: labels drawn first, and every image drawn from its labels.
+"""`factors` and `toys`: generated images in which six properties vary independently of each other.
 
-Images are drawn with an object's own coordinates, layers, colours and blur; colours and pixels are
-float32 in [0, 1].
+Labels are drawn first, and every image from its labels. Each property is a balanced classification
+task, so that it is known beforehand which task needs which property, and which operator's
+invariance destroys it:
+
+| task        | classes | what it is                          | destroyed by invariance to   |
+| ----------- | ------- | ----------------------------------- | ---------------------------- |
+| shape       | 6       | outline of the object               | (none; cutout hides parts)   |
+| color       | 8       | hue of the object                   | color jitter, grayscale,     |
+|             |         |                                     | invert                       |
+| orientation | 4       | the diagonal to which its eye looks | horizontal flip, rotate      |
+| position    | 9       | cell of a 3 × 3 grid, of its centre | crop, translate, flip        |
+| texture     | 5       | pattern on its surface              | strong blur, cutout          |
+| sharpness   | 3       | how much the whole image is blurred | blur, sharpness, motion blur |
+
+A horizontal flip swaps both pairs of diagonals, so what is invariant to it reaches 50 % at most,
+and it swaps the left and right columns of the grid. `DESTROYED_BY` names the operators.
+Everything else is chance and belongs to no task: size, exact hue, saturation and brightness, small
+shifts and turns, phase of the texture, a dull background with a gradient, and pixel noise.
+
+`toys` has the same tasks, drawn so that a small encoder at 32 pixels learns each:
+
+| task        | in `toys`                                                                       |
+| ----------- | ------------------------------------------------------------------------------- |
+| shape       | larger objects with distinct outlines: a thin ring, deep points, long arms      |
+| color       | saturated and bright                                                            |
+| orientation | an eye half as large again, white with a small pupil, which a blur leaves white |
+| position    | a tighter grid, so that a shift of the view can outdo it                        |
+| texture     | plain, bright stripes on a dark surface, checker, dark dots on a bright surface |
+| sharpness   | the same three blurs                                                            |
+
+The ground is grey and even, with little noise. Stripes and checkers that are bright on the same
+share of the surface were not told apart, even with labels; so the share differs by class.
+
+Pixels are computed as float32 in [0, 1] and returned as uint8.
 
 Legend: N images, P side of the image in pixels, C channels.
 """
@@ -10,162 +42,36 @@ import functools
 import hashlib
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, final
 
 import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
-from mast.data.parts import PARTS
-from mast.data.source import SetDescription, Source, refuse_split
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The coordinates of an object: the origin at its centre, its radius 1.
-
-    Attributes:
-        u_PP: Along the direction in which it looks.
-        v_PP: Across, to the right of it.
-        edge: Pixels a unit: makes every outline one pixel soft.
-    """
-
-    u_PP: np.ndarray
-    v_PP: np.ndarray
-    edge: np.float32
-
-
-def frame(side: int, center: np.ndarray, radius: float, angle: float) -> Frame:
-    """The coordinates of an object.
-
-    Args:
-        side: Side of the image in pixels.
-        center: x and y, as shares of the side.
-        radius: Share of the side.
-        angle: Degrees from the right, clockwise, to where it looks.
-    """
-    x_1P, y_P1 = axes(side)
-    radians = np.deg2rad(angle)
-    cos, sin = np.float32(np.cos(radians) / radius), np.float32(np.sin(radians) / radius)
-    dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
-    u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
-    return Frame(u_PP, v_PP, np.float32(radius * side))
-
-
-def circle(own: Frame, radius: float) -> np.ndarray:
-    """Signed distance to the outline in units of the frame, negative inside; as of all below."""
-    return np.hypot(own.u_PP, own.v_PP) - radius
-
-
-def square(own: Frame, half: float) -> np.ndarray:
-    """Half a side from the centre to each of four sides."""
-    return np.maximum(abs(own.u_PP), abs(own.v_PP)) - half
-
-
-def triangle(own: Frame, inner: float) -> np.ndarray:
-    """Points away from where the object looks, which leaves an eye room at the base."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    return np.maximum(u_PP, abs(v_PP) * 0.8660254 - u_PP * 0.5) - inner
-
-
-def star(own: Frame, along: float, across: float, inner: float) -> np.ndarray:
-    """Five points; folded into half a point, one straight edge with this normal remains."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    fold_PP = abs((np.arctan2(v_PP, u_PP) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
-    radius_PP = np.hypot(u_PP, v_PP)
-    return along * radius_PP * np.cos(fold_PP) + across * radius_PP * np.sin(fold_PP) - inner
-
-
-def cross(own: Frame, long: float, wide: float) -> np.ndarray:
-    """Two bars of this half length and half width."""
-    across_PP, along_PP = abs(own.u_PP), abs(own.v_PP)
-    long_PP, short_PP = np.maximum(across_PP, along_PP), np.minimum(across_PP, along_PP)
-    return np.maximum(long_PP - long, short_PP - wide)
-
-
-def ring(own: Frame, middle: float, half: float) -> np.ndarray:
-    """A band around this radius, of this half width."""
-    return abs(circle(own, middle)) - half
-
-
-def turned(own: Frame, tilt: np.float32, length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Two phases (P, P) of patterns that repeat after `length`, across each other.
-
-    Args:
-        own: The object's coordinates.
-        tilt: Radians by which they are turned against it.
-        length: In units of the radius.
-    """
-    frequency = np.float32(2 * np.pi / length)
-    cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
-    return cos * own.u_PP + sin * own.v_PP, cos * own.v_PP - sin * own.u_PP
-
-
-def pattern(wave_PP: np.ndarray, own: Frame, length: float) -> np.ndarray:
-    """The share of the light tone, in [0, 1], where a wave of this length is above 0."""
-    sharp = own.edge / np.float32(2 * np.pi / length)
-    return (wave_PP * sharp + np.float32(0.5)).clip(0, 1)
-
-
-def inside(distance_PP: np.ndarray, edge: np.float32) -> np.ndarray:
-    """How much of each pixel is inside an outline.
-
-    Args:
-        distance_PP: Signed distance to the outline in units of the radius, negative inside.
-        edge: Pixels a unit.
-    """
-    return (np.float32(0.5) - distance_PP * edge).clip(0, 1)
-
-
-def mixed(dark_3: np.ndarray, light_3: np.ndarray, share_PP: np.ndarray) -> np.ndarray:
-    """Two colours, (C, P, P), the second by its share of each pixel."""
-    return dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
-
-
-def pixels(
-    image_CPP: np.ndarray, blur: float, noise: tuple[float, float], random: np.random.Generator
-) -> np.ndarray:
-    """Blurs, adds noise, and rounds to (P, P, C) uint8.
-
-    Args:
-        image_CPP: What was drawn.
-        blur: Standard deviation of a Gaussian as a share of the side, 0 for none.
-        noise: Range of the noise's standard deviation.
-        random: Where the noise is drawn from.
-    """
-    if blur:
-        blur_PP = _blur_matrix(image_CPP.shape[-1], blur)
-        image_CPP = blur_PP @ image_CPP @ blur_PP.T
-    noise_CPP = random.standard_normal(image_CPP.shape, np.float32)
-    image_CPP = image_CPP + noise_CPP * np.float32(random.uniform(*noise))
-    return (image_CPP.clip(0, 1) * 255 + 0.5).astype(np.uint8).transpose(1, 2, 0)
-
-
-def hsv(hue: float, saturation: float, value: float) -> np.ndarray:
-    """Red, green and blue of a hue in turns, a saturation and a value in [0, 1]."""
-    wheel_3 = abs((hue * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1
-    return (value * (1 - saturation * (1 - wheel_3.clip(0, 1)))).astype(np.float32)
-
-
-@functools.cache
-def axes(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixel centres in [0, 1] as a row (1, P) and a column (P, 1)."""
-    centers_P = ((np.arange(side) + 0.5) / side).astype(np.float32)
-    return centers_P[None, :], centers_P[:, None]
-
-
-@functools.cache
-def _blur_matrix(side: int, deviation: float) -> np.ndarray:
-    """(P, P): a Gaussian of `deviation` × side pixels along one axis, normalised at the border."""
-    at_P = np.arange(side)
-    weight_PP = np.exp(-0.5 * ((at_P[:, None] - at_P) / (deviation * side)) ** 2)
-    return (weight_PP / weight_PP.sum(1, keepdims=True)).astype(np.float32)
-
+from mast.data.source import PARTS, SetDescription, Source, refuse_split
 
 SPLITS = {"train": 8192, "val": 2048, "test": 2048}
+CLASSES: dict[str, tuple[str, ...]] = {
+    "shape": ("circle", "square", "triangle", "star", "cross", "ring"),
+    "color": ("red", "orange", "lime", "green", "cyan", "azure", "violet", "magenta"),
+    "orientation": ("lower right", "lower left", "upper left", "upper right"),
+    "position": tuple(f"{row} {column}" for row in ("top", "middle", "bottom")
+                      for column in ("left", "centre", "right")),
+    "texture": ("plain", "stripes", "checker", "dots", "patches"),
+    "sharpness": ("sharp", "soft", "blurred"),
+}  # fmt: skip
+DESTROYED_BY: dict[str, tuple[str, ...]] = {
+    "shape": (),
+    "color": ("color_jitter", "grayscale", "invert"),
+    "orientation": ("horizontal_flip", "rotate"),
+    "position": ("random_resized_crop", "translate_x", "translate_y", "horizontal_flip"),
+    "texture": ("gaussian_blur", "cutout"),
+    "sharpness": ("gaussian_blur", "sharpness", "motion_blur"),
+}
+BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
 
 
 class Generated(Source):
@@ -180,14 +86,11 @@ class Generated(Source):
         word: What the set is called.
         tasks: The class names of every task.
         drawing: Raised when a change alters the pixels, so that caches are rebuilt.
-
-    Raises:
-        UserError: If the split is unknown or the set would be empty.
     """
 
     word: ClassVar[str]
     tasks: ClassVar[Mapping[str, tuple[str, ...]]]
-    drawing: ClassVar[int]
+    drawing: ClassVar[int] = 2
 
     def __init__(self, split: str = "train", count: int | None = None, side: int = 48) -> None:
         if split not in SPLITS:
@@ -207,24 +110,11 @@ class Generated(Source):
     @staticmethod
     @abstractmethod
     def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
-        """Draws one image.
-
-        Args:
-            labels: The class of every task.
-            side: Side of the image in pixels.
-            random: Where everything that belongs to no task is drawn from.
-
-        Returns:
-            (side, side, 3) uint8.
-        """
+        """Draws one image, (side, side, 3) uint8, from the class of every task."""
 
     @classmethod
     def named(cls, spec: str, _root: Path, _download: bool) -> Self:
-        """Opens `word`, `word@SPLIT` or `word@SPLIT:COUNT`.
-
-        Raises:
-            UserError: It is written in another way.
-        """
+        """Opens `word`, `word@SPLIT` or `word@SPLIT:COUNT`."""
         word = cls.word
         match = re.fullmatch(rf"{word}(?:@(\w+)(?::(\d+))?)?", spec)
         if match is None:
@@ -236,11 +126,7 @@ class Generated(Source):
 
     @classmethod
     def described(cls, spec: str) -> SetDescription:
-        """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others.
-
-        Raises:
-            UserError: N is no number of images, or a single split is named.
-        """
+        """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others."""
         word = cls.word
         if spec.startswith(f"{word}@"):
             refuse_split(spec)
@@ -272,3 +158,256 @@ def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:
     """Labels (N,): every run of `classes` images from the start holds each class once."""
     blocks = np.tile(np.arange(classes), (-(-count // classes), 1))
     return np.random.default_rng(seed).permuted(blocks, axis=1).ravel()[:count].astype(np.int64)
+
+
+# ---------------------------------------------------------------------------------------- the sets
+
+
+@final
+class Factors(Generated):
+    """Generated images of six properties."""
+
+    word: ClassVar[str] = "factors"
+    tasks: ClassVar[Mapping[str, tuple[str, ...]]] = CLASSES
+
+    @staticmethod
+    def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
+        shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
+        radius = random.uniform(0.2, 0.26)
+        row, column = divmod(position, 3)
+        center = np.array([column, row]) * 0.23 + 0.27 + random.uniform(-0.07, 0.07, 2)
+        own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-15, 15))
+
+        # --- colours ---
+        hue = (color / 8 + random.uniform(-0.025, 0.025)) % 1.0
+        light_3 = _hsv(hue, random.uniform(0.7, 1.0), random.uniform(0.8, 1.0))
+        dark_3 = light_3 * np.float32(random.uniform(0.25, 0.4))
+        ground_3 = _hsv(random.uniform(), random.uniform(0.0, 0.35), random.uniform(0.2, 0.8))
+
+        # --- background, surface, eye; then blur and noise ---
+        x_1P, y_P1 = _axes(side)
+        slope_x, slope_y = random.uniform(-0.25, 0.25, 2).astype(np.float32)
+        image_CPP = ground_3[:, None, None] + (slope_x * (x_1P - 0.5) + slope_y * (y_P1 - 0.5))
+        surface_CPP = _mixed(dark_3, light_3, _texture(CLASSES["texture"][texture], own, random))
+        outline_PP = _outline(shape, own, _FACTOR_SHAPES)
+        image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
+        eye_PP = np.hypot(own.u_PP - 0.5, own.v_PP)
+        image_CPP += _inside(eye_PP - 0.27, own) * (np.float32(1.0) - image_CPP)
+        image_CPP -= _inside(eye_PP - 0.12, own) * image_CPP
+        return _pixels(image_CPP, BLUR[sharpness], (0.0, 0.04), random)
+
+
+@final
+class Toys(Generated):
+    """The same properties, each easy to learn."""
+
+    word: ClassVar[str] = "toys"
+    tasks: ClassVar[Mapping[str, tuple[str, ...]]] = CLASSES | {
+        "texture": ("plain", "stripes", "checker", "dots")
+    }
+
+    @staticmethod
+    def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
+        shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
+        radius = random.uniform(0.27, 0.3)
+        row, column = divmod(position, 3)
+        center = np.array([column, row]) * 0.13 + 0.37 + random.uniform(-0.02, 0.02, 2)
+        own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-10, 10))
+
+        # --- colours ---
+        hue = (color / 8 + random.uniform(-0.02, 0.02)) % 1.0
+        light_3 = _hsv(hue, random.uniform(0.8, 1.0), random.uniform(0.9, 1.0))
+        dark_3 = light_3 * np.float32(random.uniform(0.2, 0.3))
+        ground_3 = _hsv(0.0, 0.0, random.uniform(0.35, 0.65))
+
+        # --- background, surface, eye; then blur and noise ---
+        share_PP = _toy_texture(CLASSES["texture"][texture], own, random)
+        surface_CPP = _mixed(dark_3, light_3, share_PP)
+        image_CPP = ground_3[:, None, None] + np.zeros_like(surface_CPP)
+        outline_PP = _outline(shape, own, _TOY_SHAPES)
+        image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
+        eye_PP = np.hypot(own.u_PP - 0.56, own.v_PP)
+        image_CPP += _inside(eye_PP - 0.42, own) * (np.float32(1.0) - image_CPP)
+        pupil_PP = np.hypot(own.u_PP - 0.72, own.v_PP)
+        image_CPP -= _inside(pupil_PP - 0.15, own) * image_CPP
+        return _pixels(image_CPP, BLUR[sharpness], (0.0, 0.01), random)
+
+
+# -------------------------------------------------------------------------------------- the object
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The coordinates of an object: the origin at its centre, its radius 1.
+
+    u runs along the direction in which it looks, v across, to the right of it. `edge` is pixels a
+    unit, which makes every outline one pixel soft.
+    """
+
+    u_PP: np.ndarray
+    v_PP: np.ndarray
+    edge: np.float32
+
+
+def _frame(side: int, center: np.ndarray, radius: float, angle: float) -> _Frame:
+    """`center` and `radius` are shares of the side; `angle` is in degrees clockwise from the right,
+    to where the object looks."""
+    x_1P, y_P1 = _axes(side)
+    radians = np.deg2rad(angle)
+    cos, sin = np.float32(np.cos(radians) / radius), np.float32(np.sin(radians) / radius)
+    dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
+    u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
+    return _Frame(u_PP, v_PP, np.float32(radius * side))
+
+
+# Signed distances to outlines in units of the frame, negative inside.
+
+
+def _circle(own: _Frame, radius: float) -> np.ndarray:
+    return np.hypot(own.u_PP, own.v_PP) - radius
+
+
+def _square(own: _Frame, half: float) -> np.ndarray:
+    return np.maximum(abs(own.u_PP), abs(own.v_PP)) - half
+
+
+def _triangle(own: _Frame, inner: float) -> np.ndarray:
+    """Points away from where the object looks, which leaves an eye room at the base."""
+    u_PP, v_PP = own.u_PP, own.v_PP
+    return np.maximum(u_PP, abs(v_PP) * 0.8660254 - u_PP * 0.5) - inner
+
+
+def _star(own: _Frame, along: float, across: float, inner: float) -> np.ndarray:
+    """Five points; folded into half a point, one straight edge with this normal remains."""
+    u_PP, v_PP = own.u_PP, own.v_PP
+    fold_PP = abs((np.arctan2(v_PP, u_PP) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
+    radius_PP = np.hypot(u_PP, v_PP)
+    return along * radius_PP * np.cos(fold_PP) + across * radius_PP * np.sin(fold_PP) - inner
+
+
+def _cross(own: _Frame, long: float, wide: float) -> np.ndarray:
+    """Two bars of this half length and half width."""
+    across_PP, along_PP = abs(own.u_PP), abs(own.v_PP)
+    long_PP, short_PP = np.maximum(across_PP, along_PP), np.minimum(across_PP, along_PP)
+    return np.maximum(long_PP - long, short_PP - wide)
+
+
+def _ring(own: _Frame, middle: float, half: float) -> np.ndarray:
+    return abs(_circle(own, middle)) - half
+
+
+_OUTLINES: tuple[Callable[..., np.ndarray], ...] = (
+    _circle, _square, _triangle, _star, _cross, _ring,
+)  # fmt: skip
+_FACTOR_SHAPES = ((0.88,), (0.78,), (0.6,), (0.55, 0.835, 0.58), (0.95, 0.34), (0.62, 0.34))
+_TOY_SHAPES = ((0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22))
+
+
+def _outline(shape: int, own: _Frame, sizes: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    return _OUTLINES[shape](own, *sizes[shape])
+
+
+def _inside(distance_PP: np.ndarray, own: _Frame) -> np.ndarray:
+    """How much of each pixel is inside an outline."""
+    return (np.float32(0.5) - distance_PP * own.edge).clip(0, 1)
+
+
+# ------------------------------------------------------------------------------------- its surface
+
+
+def _texture(texture: str, own: _Frame, random: np.random.Generator) -> np.ndarray:
+    """The share of the light tone on the surface, in [0, 1]."""
+    phase_u, phase_v, tilt = random.uniform(0, 2 * np.pi, 3).astype(np.float32)
+    # Turned at random against the object, so that a pattern says nothing of the orientation.
+    a_PP, b_PP = _phases(own, tilt, 0.75)
+    a_PP, b_PP = a_PP + phase_u, b_PP + phase_v
+    match texture:
+        case "plain":
+            return np.full_like(own.u_PP, random.uniform(0.5, 1.0))
+        case "stripes":
+            wave_PP = np.sin(a_PP)
+        case "checker":
+            wave_PP = np.sin(a_PP * 0.8) * np.sin(b_PP * 0.8)
+        case "dots":
+            wave_PP = np.cos(a_PP) + np.cos(b_PP) - 0.9
+        case _:  # patches: a few waves of random direction and length
+            wave_PP = np.zeros_like(own.u_PP)
+            for direction, length, phase in random.uniform(0, 1, (4, 3)).astype(np.float32):
+                turn = 2 * np.pi * direction
+                along_PP = np.cos(turn) * a_PP + np.sin(turn) * b_PP
+                wave_PP += np.sin((0.3 + 0.5 * length) * along_PP + 2 * np.pi * phase)
+    return _pattern(wave_PP, own, 0.75)
+
+
+def _toy_texture(texture: str, own: _Frame, random: np.random.Generator) -> np.ndarray:
+    """The share of the light tone on the surface, in [0, 1]; on average it differs by class."""
+    phase_u, phase_v = random.uniform(0, 2 * np.pi, 2).astype(np.float32)
+    # Along the eye or across, by chance, so that a pattern says nothing of the orientation.
+    a_PP, b_PP = _phases(own, np.float32(np.pi / 2 * random.integers(2)), 0.85)
+    a_PP, b_PP = a_PP + phase_u, b_PP + phase_v
+    match texture:
+        case "plain":
+            return np.ones_like(own.u_PP)
+        case "stripes":
+            wave_PP = np.sin(a_PP) - 0.55
+        case "checker":
+            wave_PP = np.sin(a_PP * 0.8) * np.sin(b_PP * 0.8)
+        case _:  # dots, dark ones
+            wave_PP = 0.9 - np.cos(a_PP) - np.cos(b_PP)
+    return _pattern(wave_PP, own, 0.85)
+
+
+def _phases(own: _Frame, tilt: np.float32, length: float) -> tuple[np.ndarray, np.ndarray]:
+    """Two phases (P, P) of patterns that repeat after `length` radii, across each other, turned by
+    `tilt` radians against the object."""
+    frequency = np.float32(2 * np.pi / length)
+    cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
+    return cos * own.u_PP + sin * own.v_PP, cos * own.v_PP - sin * own.u_PP
+
+
+def _pattern(wave_PP: np.ndarray, own: _Frame, length: float) -> np.ndarray:
+    """The share of the light tone, in [0, 1], where a wave of this length is above 0."""
+    sharp = own.edge / np.float32(2 * np.pi / length)
+    return (wave_PP * sharp + np.float32(0.5)).clip(0, 1)
+
+
+def _mixed(dark_3: np.ndarray, light_3: np.ndarray, share_PP: np.ndarray) -> np.ndarray:
+    """Two colours, (C, P, P), the second by its share of each pixel."""
+    return dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
+
+
+# --------------------------------------------------------------------------------------- its pixels
+
+
+def _pixels(
+    image_CPP: np.ndarray, blur: float, noise: tuple[float, float], random: np.random.Generator
+) -> np.ndarray:
+    """Blurs by a share of the side, adds noise of a deviation between two, and rounds to (P, P, C)
+    uint8."""
+    if blur:
+        blur_PP = _blur_matrix(image_CPP.shape[-1], blur)
+        image_CPP = blur_PP @ image_CPP @ blur_PP.T
+    noise_CPP = random.standard_normal(image_CPP.shape, np.float32)
+    image_CPP = image_CPP + noise_CPP * np.float32(random.uniform(*noise))
+    return (image_CPP.clip(0, 1) * 255 + 0.5).astype(np.uint8).transpose(1, 2, 0)
+
+
+def _hsv(hue: float, saturation: float, value: float) -> np.ndarray:
+    """Red, green and blue of a hue in turns, a saturation and a value in [0, 1]."""
+    wheel_3 = abs((hue * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1
+    return (value * (1 - saturation * (1 - wheel_3.clip(0, 1)))).astype(np.float32)
+
+
+@functools.cache
+def _axes(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pixel centres in [0, 1] as a row (1, P) and a column (P, 1)."""
+    centers_P = ((np.arange(side) + 0.5) / side).astype(np.float32)
+    return centers_P[None, :], centers_P[:, None]
+
+
+@functools.cache
+def _blur_matrix(side: int, deviation: float) -> np.ndarray:
+    """(P, P): a Gaussian of `deviation` × side pixels along one axis, normalised at the border."""
+    at_P = np.arange(side)
+    weight_PP = np.exp(-0.5 * ((at_P[:, None] - at_P) / (deviation * side)) ** 2)
+    return (weight_PP / weight_PP.sum(1, keepdims=True)).astype(np.float32)

@@ -27,11 +27,9 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import named, read_text
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.data.bands import Bands, page_numbers
-from mast.data.cache import named_after
-from mast.data.decode import BrokenImageError, Opened, upright, upright_size
-from mast.data.pixels import decode_in_order
-from mast.data.ranges import there
+from mast.data.cache import decode_in_order, named_after
+from mast.data.decode import there, upright, upright_size
+from mast.data.formats import Bands, BrokenImageError, Opened, page_numbers
 from mast.data.source import Pages, Source
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
@@ -89,11 +87,7 @@ class Cut:
 
 
 def split_cut(spec: str) -> tuple[str, Cut]:
-    """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says.
-
-    Raises:
-        UserError: It says what is not understood.
-    """
+    """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says."""
     found = _SUFFIX.fullmatch(spec)
     if found is None or os.path.exists(named(spec)):
         return spec, Cut()
@@ -124,19 +118,13 @@ def groups_of(identifiers: Sequence[str]) -> np.ndarray | None:
 
 
 def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:
-    """A source of pages and tiles of images.
+    """A source of pages and tiles of images; the source itself where whole images are wanted.
 
     Args:
         source: The images; its limit of pixels is changed.
         cut: What of each file is an image.
         cache: Folder where it is kept where pieces lie.
         no_data: A value that does not count in whether a piece is blank.
-
-    Returns:
-        The source itself where whole images and first pages are asked for.
-
-    Raises:
-        UserError: It is one of pieces already, or all are blank.
     """
     if not cut.suffix:
         return source
@@ -150,20 +138,11 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
 
 @final
 class Pieces(Source):
-    """Pages and tiles of the images of another source, with the labels of these.
+    """Pages and tiles of the images of another source, with their labels; arguments of `in_pieces`.
 
     Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
     the stride; an image that is no larger than a tile is one piece. An image that is cut is decoded
     once for all its tiles if these are read in order, by however many threads.
-
-    Args:
-        source: The images.
-        cut: What of each is an image here.
-        cache: Folder where it is kept where pieces lie.
-        no_data: A value that does not count in whether a piece is blank.
-
-    Raises:
-        UserError: All are blank.
     """
 
     def __init__(self, source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> None:
@@ -248,11 +227,7 @@ class Pieces(Source):
         return (height, width) if height else self.source.size(int(self._file_S[scene]))
 
     def open(self, index: int, page: int = 0) -> Opened:
-        """A piece, or an image that is one, which is not decoded yet.
-
-        Raises:
-            ValueError: It is not of the size of which it was.
-        """
+        """A piece, or an image that is one, which is not decoded yet."""
         scene, box = int(self._scene_N[index]), self._box(index)
         if box is None:
             return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
@@ -274,10 +249,7 @@ class Pieces(Source):
     # -------------------------------------------------------------------------- decoded once
 
     def _scene(self, scene: int) -> Opened:
-        """A scene, decoded once for all tiles that are due, by whichever thread is first.
-
-        A thread that would only wait decodes the next one meanwhile, as far as memory goes.
-        """
+        """A scene, decoded once for all tiles that are due, by whichever thread is first."""
         ours = None
         with self._lock:
             if scene not in self._decoded:
@@ -395,11 +367,7 @@ class Pieces(Source):
         self._count_S = np.bincount(self._scene_N, minlength=len(self._first_S))
 
     def _exclude(self, exclude: str | Path) -> None:
-        """Leaves out the images that a file names; a warning counts the names that are no image's.
-
-        Raises:
-            UserError: The file cannot be read, or no image is left.
-        """
+        """Leaves out the images that a file names; a warning counts the unknown names."""
         lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
         names = {name for name in lines if name.strip()}
         of_path = {os.path.abspath(named(name)): name for name in names}
@@ -442,16 +410,7 @@ class Pieces(Source):
 def _spreads(
     whole: Opened, boxes: Sequence[tuple[int, int, int, int]], no_data: float | None = None
 ) -> list[float]:
-    """Standard deviation of the channel that varies most, in parts of an image.
-
-    Args:
-        whole: Decoded.
-        boxes: Left, top, right and bottom of each part.
-        no_data: A value that does not count, beside what the image says itself.
-
-    Returns:
-        Of each part, as a share of white, or of the image's own range where values are no bytes.
-    """
+    """Standard deviation of the channel that varies most, in parts of an image."""
     if not isinstance(whole, Bands):
         return [max(ImageStat.Stat(whole.crop(box)).stddev) / 255 for box in boxes]
     there_HWC = there(whole.values_HWC, no_data, whole.no_data)

@@ -1,44 +1,40 @@
-"""What a source of images fulfils, and what a row of the registry of sources says.
+"""What a source of images fulfils, and how the sets of a registry are described.
 
 Legend: N images, H height, W width, C classes of a task.
 """
 
+import functools
 import hashlib
 import logging
 import math
+import os
 import random
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from PIL import Image
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
+from mast.core.files import named
 from mast.core.reading import Reading
-from mast.data.bands import Bands, is_deep, page_numbers
-from mast.data.decode import (
-    BrokenImageError,
-    Opened,
-    to_canvas,
-    to_pixels,
-    to_test_view,
-    upright_size,
-)
+from mast.data.decode import to_canvas, to_pixels, to_test_view, upright_size
+from mast.data.formats import Bands, BrokenImageError, Opened, is_deep, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
-
 # Where a set is searched for and whether it may be fetched; the other commands take what is there.
 ROOT_AND_DOWNLOAD = (
     "--data.root and --data.download of mast pretrain, --root and --download of mast evaluate, "
     "root and download=True in Python"
 )
-
 UNLABELLED = -1  # the label of an image that has none
 SHARDS = "shards:"  # which a training reads in order (`mast.data.loader`)
 SAMPLE = 64  # images by which a range is found
@@ -91,11 +87,7 @@ class Source(ABC):
         return set()
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of one upright image in pixels, without decoding it if possible.
-
-        Raises:
-            Exception: Of many kinds, where it cannot be opened.
-        """
+        """Height and width of one upright image in pixels, without decoding it if possible."""
         with self.open(index) as image:
             width, height = upright_size(image)
         return height, width
@@ -115,14 +107,7 @@ class Source(ABC):
         return self.name
 
     def load(self, index: int) -> np.ndarray:
-        """One image at full size.
-
-        Returns:
-            (H, W, 3) uint8.
-
-        Raises:
-            BrokenImageError: If it cannot be decoded.
-        """
+        """One image at full size, (H, W, 3) uint8."""
         try:
             with self.open(index) as image:
                 return to_pixels(image)
@@ -132,19 +117,14 @@ class Source(ABC):
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
     ) -> tuple[np.ndarray, float]:
-        """One whole image in its own shape.
-
-        Args:
-            index: Which image.
-            side: Of a square with as many pixels as the canvas may have.
-            reading: How the files of the set are read; by default as RGB of 8 bits.
+        """One whole image in its own shape, with the pixels of a square of `side` at most.
 
         Returns:
-            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
-            width / height of the original.
+            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where `reading` has another
+            layout; and width / height of the original.
 
         Raises:
-            BrokenImageError: If it cannot be decoded.
+            BrokenImageError: It cannot be decoded; so `load` and `test_view`.
         """
         try:
             with self.open(index) as image:
@@ -157,18 +137,10 @@ class Source(ABC):
             raise self._broken(index, error) from error
 
     def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
-        """The view of one image by which an encoder is tested.
-
-        Args:
-            index: Which image.
-            size: Side of the view in pixels, V.
-            reading: As of `canvas`.
+        """The view of `size` pixels of one image by which an encoder is tested.
 
         Returns:
             (3, V, V) uint8, or the planes (P, V, V) of another layout.
-
-        Raises:
-            BrokenImageError: If it cannot be decoded.
         """
         try:
             with self.open(index) as image:
@@ -236,24 +208,12 @@ def tell_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
 
 
 def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """The name of every part.
-
-    Args:
-        name: Of the whole set.
-        splits: What the set calls its split, by part; None where it has none.
-
-    Returns:
-        What `open_source` takes, by part.
-    """
+    """What `open_source` takes, by part, from what the set calls its splits, if it has them."""
     return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
 
 
 def refuse_split(name: str) -> None:
-    """Checks that a name is that of a whole set.
-
-    Raises:
-        UserError: It names a single split.
-    """
+    """Checks that a name is that of a whole set."""
     whole, _, split = name.rpartition("@")
     if whole:
         raise UserError(
@@ -271,12 +231,7 @@ def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> st
 
 
 def sampled(source: Source, among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
-    """Some images of a set, always the same, each open until the next is asked for.
-
-    Args:
-        source: The set.
-        among: The indices of which they are; all if there are none.
-    """
+    """Some images of a set, always the same, each open until the next is asked for."""
     seen = 0
     indices = among or range(len(source))
     for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
@@ -288,3 +243,145 @@ def sampled(source: Source, among: Sequence[int] = ()) -> Iterator[Image.Image |
             continue
         if seen > _SEEN:
             return
+
+
+PARTS = ("train", "val", "test")
+_WORDS = {
+    "train": re.compile(r"train(ing)?(set|data)?"),
+    "val": re.compile(r"(val(id(ation)?)?|dev)(set|data)?"),
+    "test": re.compile(r"test(ing)?(set|data)?"),
+}
+_PLAIN = frozenset({"set", "data", "dataset", "image", "images"})  # which no affix is made of
+
+
+def part_of(name: str) -> tuple[str, str] | None:
+    """The part that a name stands for, and what else it says: ("train", "seg") for `seg_train`.
+
+    Case, digits and whatever stands between words do not count. None where no word is a part's,
+    or words of two are.
+    """
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    found = [
+        (part, at)
+        for at, word in enumerate(words)
+        for part, of in _WORDS.items()
+        if of.fullmatch(word)
+    ]
+    if len(found) != 1:
+        return None
+    ((part, place),) = found
+    return part, " ".join(w for at, w in enumerate(words) if at != place and w not in _PLAIN)
+
+
+def parts_among(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names that stand for parts of one set, by part; empty where they may well be classes.
+
+    Such are a training part and another one that differ in nothing else (`seg_train`, `seg_test`),
+    and names that say no more than a part, where there are no others. A part has several names
+    where these do not tell which one it is.
+    """
+    groups, others = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list)), False
+    for name in names:
+        if known := part_of(name):
+            part, affix = known
+            groups[affix][part].append(name)
+        else:
+            others = True
+    whole = {affix: of for affix, of in groups.items() if "train" in of and len(of) > 1}
+    if not whole and groups.keys() == {""} and not others:
+        whole = groups
+    found = [whole[""]] if "" in whole else list(whole.values())
+    return {
+        part: [part] if part in of else of
+        for part in PARTS
+        if (of := [name for group in found for name in group.get(part, ())])
+    }
+
+
+WHOLE = "all"  # the name for all images, where a split is named
+_NUMBERED = 2**16  # classes at most that are called by all numbers up to the highest
+
+
+def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
+    """Names of classes, with its number behind each that several share: ImageNet has two cranes.
+
+    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped.
+    """
+    numbers = range(len(names)) if numbers is None else numbers
+    names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    while len(counts := Counter(names)) < len(names):
+        names = [
+            f"{name} ({number})" if counts[name] > 1 else name
+            for name, number in zip(names, numbers, strict=True)
+        ]
+    return tuple(names)
+
+
+def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Texts or whole numbers as labels (N,) int64 and the names of the classes.
+
+    None, "" and numbers below 0 are `UNLABELLED`.
+    """
+    if any(isinstance(value, str) for value in values):
+        known = sorted({value for value in values if value})
+        number = {value: at for at, value in enumerate(known)}
+        return np.array([number.get(value, UNLABELLED) for value in values], np.int64), tuple(known)
+    return by_number(
+        np.array([UNLABELLED if value is None else int(value) for value in values], np.int64)
+    )
+
+
+def by_number(number_N: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels (N,) that are numbers without names, which stay as they are unless they are very high.
+
+    So parts agree even if a class is missing in one.
+    """
+    label_N = np.maximum(number_N, UNLABELLED)
+    highest = int(label_N.max(initial=UNLABELLED))
+    if highest < _NUMBERED:
+        return label_N, tuple(map(str, range(highest + 1)))
+    known, found_N = np.unique(label_N, return_inverse=True)
+    below = int(known[0] == UNLABELLED)  # which is no class
+    return found_N.reshape(-1) - below, tuple(map(str, known[below:].tolist()))
+
+
+IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # what columns of images are called
+LABELS = ("cls", "label", "labels", "class")  # what columns of labels are called
+
+
+def split_column(spec: str) -> tuple[str, str | None]:
+    """A name without the column behind its last #, and that column; None where none is named."""
+    before, sign, column = spec.rpartition("#")
+    if not sign or "/" in column or "@" in column or os.path.exists(named(spec.partition(":")[2])):
+        return spec, None
+    return before, column
+
+
+def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -> str:
+    """The column of the images: the one that the user names, is called so, or is the only one."""
+    if wanted is not None:
+        if wanted not in columns:
+            raise unknown(f"column of images of {name}", wanted, columns)
+        return wanted
+    called = [of for kind in IMAGES for of in columns if of.lower() == kind]
+    if not called and len(columns) > 1:
+        raise UserError(
+            f"{name} has several columns of images, {', '.join(columns)}: name one of them, as in "
+            f"{name}#{columns[0]}"
+        )
+    chosen, *_ = [*called, *columns]
+    if len(columns) > 1:
+        _tell_once(name, chosen, ", ".join(of for of in columns if of != chosen))
+    return chosen
+
+
+@functools.cache
+def _tell_once(name: str, chosen: str, others: str) -> None:
+    _log.warning("%s: the images are those of the column %s, not of %s; %s#COLUMN takes another",
+                 name, chosen, others, name)  # fmt: skip
+
+
+def label_column(columns: Sequence[str]) -> str | None:
+    """The column of the labels by its name, small letters first; None where there is none."""
+    called = [of for kind in LABELS for of in sorted(columns, reverse=True) if of.lower() == kind]
+    return next(iter(called), None)

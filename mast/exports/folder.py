@@ -20,8 +20,8 @@ from mast.core.files import as_unicode, read_json
 from mast.core.reading import Reading
 from mast.core.table import Shown
 from mast.data import Factors
-from mast.data.bands import Bands
 from mast.data.decode import to_test_view
+from mast.data.formats import Bands
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
 from mast.measure.features import open_images

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.seeds import forked
 from mast.core.tensors import digest
-from mast.data.sources import default_cache
+from mast.data.registry import default_cache
 from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile
 from mast.measure.features import represent

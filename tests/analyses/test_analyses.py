@@ -36,7 +36,7 @@ from mast.analyses.subspaces import Subspaces
 from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.errors import UserError
-from mast.data import factors
+from mast.data.generated import CLASSES
 
 NAMES = ("rotate", "shear_x", "invert")
 
@@ -437,7 +437,7 @@ def test_classes_that_are_not_all_named_like_colours_have_the_palettes(
 
 
 def test_a_class_that_is_named_like_a_colour_is_drawn_in_it() -> None:
-    fills, outline = class_colors(factors.CLASSES["color"])
+    fills, outline = class_colors(CLASSES["color"])
     hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
     for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
         assert abs((hue - at / 8 + 0.5) % 1 - 0.5) < 1 / 16 + 0.01

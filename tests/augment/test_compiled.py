@@ -28,7 +28,7 @@ from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.color import Invert
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases
-from mast.data.factors import Factors
+from mast.data.generated import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas
 POINTWISE = [

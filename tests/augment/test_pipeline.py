@@ -22,7 +22,7 @@ from mast.augment.operator import Step
 from mast.augment.warp import render
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.data.toys import BLUR, DESTROYED_BY
+from mast.data.generated import BLUR, DESTROYED_BY
 
 B, SIZE = 24, 32
 presets = pytest.mark.parametrize("name", PRESETS)

@@ -13,7 +13,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_canvas
-from mast.data.sources import default_cache
+from mast.data.registry import default_cache
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result

@@ -16,7 +16,7 @@ from torch import nn
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.data.sources import default_cache
+from mast.data.registry import default_cache
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import evaluate_encoder

@@ -23,12 +23,11 @@ from mast.core.tensors import write_tensors
 from mast.data import DataConfig, Folder, canvas_size, open_canvas, open_source
 from mast.data import cache as cache_module
 from mast.data import canvas as canvas_module
+from mast.data.cache import Manifest, Names, Stored
 from mast.data.decode import canvas_shape
-from mast.data.manifest import Manifest, Names
-from mast.data.pixels import Stored
 from mast.measure.features import test_views as shown_views
 
-NUMBERED = ("kept_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image
+NUMBERED = ("index_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image
 
 
 @pytest.fixture
@@ -206,20 +205,11 @@ def test_killed_build_leaves_nothing_that_looks_finished(config, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             open_canvas(config, 32)
     assert not [path for path in config.cache.iterdir() if path.suffix != ".lock"]
-    left = config.cache / f"{_stem(config)}.0.host.1.unfinished"  # of an earlier version
-    left.write_bytes(b"half")
     assert len(open_canvas(config, 32)) == 12
-    assert not left.exists()
 
 
 def unfinished(config):
     return list(config.cache.glob("*.partial"))
-
-
-def _stem(config):
-    probe = DataConfig(config.spec, cache=config.cache / "probe")
-    open_canvas(probe, 32)
-    return next(probe.cache.glob("*.u8")).name.split(".")[0]
 
 
 def _race(rank, config, folder):
@@ -424,24 +414,8 @@ def test_manifest_says_what_the_file_holds(config):
     assert manifest.side == 88
     assert manifest.size_N2[11].tolist() == [31, 40]
     assert manifest.identifiers[11] == "b/11.png"
-    assert manifest.kept_N.tolist() == list(range(12))
+    assert manifest.index_N.tolist() == list(range(12))
     assert manifest.aspect_N[0] == 2.0
-
-
-def test_what_an_earlier_version_built_is_built_anew(config, builds, caplog):
-    """Its manifest was JSON, or is of another version, of which nothing else is known."""
-    expected = open_canvas(config, 32)
-    [path] = files(config, "safetensors")
-    write_tensors(path, {"kept": torch.zeros(1)}, {"version": 3})
-    path.with_suffix(".json").write_text("{}")
-    other = path.with_name(path.name.replace("-88px.", "-40px."))  # as squares were called
-    write_tensors(other, {"kept": torch.zeros(1)}, {"version": 5})
-    other.with_suffix(".u8").write_bytes(b"squares")
-    assert open_canvas(config, 32).fingerprint == expected.fingerprint
-    assert len(builds) == 2
-    assert not files(config, "json")
-    assert len(files(config, "u8")) == len(files(config, "safetensors")) == 1
-    assert not caplog.records
 
 
 def test_what_a_set_takes_is_known_from_some_of_its_images(config, photos):
@@ -498,7 +472,7 @@ def test_a_million_entries_are_opened_in_a_moment(tmp_path):
     assert time.monotonic() - started < 3
     assert found.identifiers == names
     assert np.array_equal(found.checksum_N, manifest.checksum_N)
-    assert np.array_equal(found.kept_N, numbers)
+    assert np.array_equal(found.index_N, numbers)
     assert np.array_equal(found.size_N2, manifest.size_N2)
     assert found.skipped == {"b": "broken"}
 
@@ -532,4 +506,4 @@ def test_processes_of_a_machine_share_its_cores(
 ):
     monkeypatch.setattr(canvas_module, "cores", lambda: 8)
     config = DataConfig(str(photos), cache=tmp_path / "cache", cache_limit_gb=0, workers=given)
-    assert open_canvas(config, 32, processes).pixels._workers == threads
+    assert open_canvas(config, 32, processes).pixels.workers == threads

@@ -17,8 +17,7 @@ from scipy.io import savemat
 
 from mast.core.errors import UserError
 from mast.data import Source, describe, open_source
-from mast.data.parts import Drawn
-from mast.data.torchvision_sets import CATALOGUE
+from mast.data.libraries import CATALOGUE, Drawn
 from mast.measure.sets import EvaluationData
 
 

@@ -13,7 +13,7 @@ from tiny import stacked
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, Loader
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 
 
 def numbered(count):

@@ -13,7 +13,7 @@ from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, describe, open_canvas, open_source
-from mast.data.labels import told_apart
+from mast.data.source import told_apart
 
 
 def test_torchvision_set(tiny, tmp_path):

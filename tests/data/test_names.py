@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.data.manifest import Names
+from mast.data.cache import Names
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\udcff\udc80"), max_size=8)
 
@@ -20,5 +20,5 @@ def test_they_are_those_that_were_given(given_names: list[str], some: slice) -> 
 
 
 def test_many_are_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.data.manifest._AT_ONCE", 3)
+    monkeypatch.setattr("mast.data.cache._AT_ONCE", 3)
     assert list(Names.of("abcdefgh")) == list("abcdefgh")

@@ -26,9 +26,8 @@ from mast.data import (
     pieces,
     split_cut,
 )
-from mast.data.bands import Bands
-from mast.data.decode import open_image
-from mast.data.pixels import decode_in_order
+from mast.data.cache import decode_in_order
+from mast.data.formats import Bands, open_image
 
 RANDOM = np.random.default_rng(0)
 

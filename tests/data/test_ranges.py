@@ -12,8 +12,8 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.data.bands import Bands
-from mast.data.ranges import find_reading, read_channels
+from mast.data.decode import find_reading, read_channels
+from mast.data.formats import Bands
 from mast.measure.features import test_views as views_of
 from mast.measure.named_sets import NamedSets
 from mast.measure.sets import EvaluationData

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.compare import compare
 from mast.measure.duplicates import (
     copies_within,

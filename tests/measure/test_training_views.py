@@ -18,7 +18,7 @@ from torch import nn
 from mast.augment import PRESETS, Pipeline, Preset, View
 from mast.core.seeds import stream
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.fewshot import draw_a_class, interval
 from mast.protocols.run import EvaluationSettings, evaluate_encoder

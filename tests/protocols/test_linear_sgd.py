@@ -10,7 +10,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import mast
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.compare import compare
 from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.result import TargetResult, tables

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.data import CanvasSet
-from mast.data.pixels import InMemory
+from mast.data.cache import InMemory
 from mast.measure.sets import EvaluationData
 from mast.protocols.rotation import rotated_by
 from mast.protocols.run import EvaluationSettings, evaluate_encoder

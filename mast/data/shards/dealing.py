@@ -24,23 +24,14 @@ _BLOCK = 4096  # positions whose random numbers are drawn at a time
 @final
 @dataclass(frozen=True)
 class Row:
-    """Samples in a row, by their positions in the row of the whole epoch.
-
-    Args:
-        start_I: First positions of intervals.
-        stop_I: Their ends, beyond the last position.
-    """
+    """Samples, as intervals [start, stop) of positions in the row of the whole epoch."""
 
     start_I: np.ndarray
     stop_I: np.ndarray
 
     @classmethod
     def whole(cls, count: int) -> "Row":
-        """The row of an epoch.
-
-        Args:
-            count: Samples of all shards.
-        """
+        """The row of an epoch of so many samples."""
         return cls(np.array([0], np.int64), np.array([count], np.int64))
 
     def __len__(self) -> int:
@@ -80,14 +71,10 @@ def joined(rows: Sequence[Row]) -> Row:
 @final
 @dataclass(frozen=True)
 class Shuffle:
-    """An order of places of a row, in which none moves further than `width`.
+    """An order of `length` places of a row, in which none moves further than `width`.
 
-    A place p is sorted by p + width u, of which u is drawn for each place from [0, 1).
-
-    Args:
-        length: Number of places.
-        width: How many samples may wait in a buffer.
-        place: Where in a run: whole numbers from 0; other ones give other orders.
+    A place p is sorted by p + width u, of which u is drawn for each place from [0, 1), seeded by
+    the whole numbers of `place`.
     """
 
     length: int
@@ -121,12 +108,7 @@ class Shuffle:
 
 
 class Deal(NamedTuple):
-    """Since when in an epoch how many ranks share what is left of it.
-
-    Attributes:
-        step: Batches of the epoch that came before.
-        ranks: Number of processes.
-    """
+    """After how many steps of an epoch how many ranks share what is left of it."""
 
     step: int
     ranks: int

@@ -23,10 +23,10 @@ import numpy as np
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.waiting import wait
-from mast.data.bands import page_numbers
-from mast.data.decode import BrokenImageError, open_image, to_canvas
-from mast.data.labels import IMAGES, image_column, label_column
+from mast.data.decode import to_canvas
+from mast.data.formats import BrokenImageError, open_image, page_numbers
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
+from mast.data.source import IMAGES, image_column, label_column
 
 _log = logging.getLogger("mast")
 Answer = TypeVar("Answer")
@@ -46,8 +46,8 @@ class Sample(NamedTuple):
     Attributes:
         key: Its name.
         image: The encoded file.
-        label: Number of its class; -1 where there is none, or what there is is no number.
-        aspect: Width / height of the original, where the image is a canvas; None: it is whole.
+        label: Number of its class; -1 where there is none.
+        aspect: Width / height of the original of a canvas; None where the image is whole.
     """
 
     key: str
@@ -61,16 +61,6 @@ class Sample(NamedTuple):
         reading: Reading | None = None,
         tell: Callable[[], object] | None = None,
     ) -> tuple[np.ndarray, float]:
-        """As `Source.canvas`.
-
-        Args:
-            side: Of a square with as many pixels as the canvas may have.
-            reading: How the files of the set are read.
-            tell: Called if the file has several pages or frames, of which the first is read.
-
-        Raises:
-            BrokenImageError: It cannot be decoded.
-        """
         try:
             with open_image(io.BytesIO(self.image)) as image:
                 if tell is not None and len(page_numbers(image)) > 1:
@@ -84,12 +74,10 @@ class Sample(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Shard:
-    """A file of samples.
+    """A file of `count` samples and `size` bytes.
 
     Args:
         url: Where it is, with its protocol where it is not on this machine.
-        count: How many samples it has.
-        size: Its bytes.
         column: The column of the images of a Parquet file; by its name if not given.
     """
 
@@ -99,14 +87,7 @@ class Shard:
     column: str | None = None
 
     def samples(self, offset_N: np.ndarray) -> Generator[Sample, None, None]:
-        """Some of the samples.
-
-        Args:
-            offset_N: Their numbers in the shard, in rising order.
-
-        Raises:
-            UserError: It cannot be read, or has other than as many samples as were counted.
-        """
+        """Samples by their rising numbers in the shard; UserError if the count is wrong."""
         wanted, last = set(offset_N.tolist()), int(offset_N.max(initial=-1))
         number = -1
         with (
@@ -133,11 +114,7 @@ def miscounted(url: str, how: str, count: int) -> UserError:
 
 @contextmanager
 def telling(url: str) -> Iterator[None]:
-    """Say which shard it was where one cannot be read.
-
-    Raises:
-        UserError: Whatever was raised.
-    """
+    """Say which shard it was where one cannot be read."""
     try:
         yield
     except UserError:
@@ -163,11 +140,7 @@ def opened(url: str) -> io.BufferedReader:
 
 
 def read_range(url: str, at: int, size: int) -> bytes:
-    """Some bytes of a file, and no others.
-
-    Raises:
-        UserError: They stay away, or the file ends before.
-    """
+    """Some bytes of a file, and no others."""
     parts: list[bytes] = []
     with _Steady(url) as file:
         file.seek(at)
@@ -184,12 +157,6 @@ class _Steady(io.RawIOBase):
     """A file that is opened again, with longer and longer waits, where a read fails.
 
     Reading goes on at the byte that was not read.
-
-    Args:
-        url: Where it is.
-
-    Raises:
-        UserError: It stays away.
     """
 
     def __init__(self, url: str) -> None:
@@ -283,11 +250,7 @@ def open_once(url: str) -> Any:
 
 
 def answered(url: str, ask: Callable[[], Answer]) -> Answer:
-    """What the store of a file answers; some of them wait for minutes.
-
-    Raises:
-        TimeoutError: It is silent.
-    """
+    """What the store of a file answers; some of them wait for minutes."""
     if is_local(url):
         return ask()
     done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()
@@ -376,11 +339,7 @@ def rows_of(
 
 
 def read_rows(url: str, at: int, column: str | None = None) -> tuple[int, list[bytes]]:
-    """The images of the row group of a Parquet file that has a row, and its first row.
-
-    Raises:
-        UserError: The row group is too large, or has other than as many rows as it says.
-    """
+    """The images of the row group of a Parquet file that has a row, and its first row."""
     with opened(url) as file:
         parquet, image, _ = open_parquet(file, url, column)
         first, group = 0, 0
@@ -410,17 +369,7 @@ def _content(row: dict[str, Any], column: str) -> bytes:
 
 
 def open_parquet(file: Any, url: str, column: str | None = None) -> tuple[Any, str, str | None]:
-    """A Parquet file, its column of images, and that of labels if it has one.
-
-    Args:
-        file: The file.
-        url: What it is called.
-        column: The column of images that the user names, if any.
-
-    Raises:
-        UserError: It has no such column of images, or several, or does not say truly how many rows
-            it has.
-    """
+    """A Parquet file, its column of images, which a user may name, and that of labels if any."""
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
 

@@ -11,14 +11,29 @@ from typing import final
 import numpy as np
 
 from mast.core.reading import Reading
-from mast.data.bands import Bands
-from mast.data.decode import Opened, open_image, to_pixels
-from mast.data.labels import by_number, split_column
-from mast.data.parts import WHOLE, parts_among
-from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
+from mast.data.decode import to_pixels
+from mast.data.formats import Bands, Opened, open_image
+from mast.data.shards.index import (
+    TASK,
+    Place,
+    ShardIndex,
+    check_named,
+    is_there,
+    look_for,
+    open_table,
+)
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
-from mast.data.shards.table import Place, open_table
-from mast.data.source import SHARDS, UNLABELLED, SetDescription, Source, hash_labels
+from mast.data.source import (
+    SHARDS,
+    UNLABELLED,
+    WHOLE,
+    SetDescription,
+    Source,
+    by_number,
+    hash_labels,
+    parts_among,
+    split_column,
+)
 
 # What parts are called, the usual name last.
 NAMED = {
@@ -31,15 +46,7 @@ _GROUPS = 8  # row groups of Parquet files that are kept in memory
 
 @final
 class Shards(Source):
-    """A set in shards with random access.
-
-    Args:
-        spec: As of `open_index`.
-        cache: Folder where it is kept what lies where.
-
-    Raises:
-        UserError: There is none, or one cannot be read.
-    """
+    """A set in shards with random access; where each sample lies is kept in a cache folder."""
 
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
@@ -84,12 +91,6 @@ class Shards(Source):
         return self._opened(place, self._encoded(place), page)
 
     def load(self, index: int) -> np.ndarray:
-        """As `Source.load`.
-
-        Raises:
-            BrokenImageError: It cannot be decoded.
-            UserError: Its shard cannot be read.
-        """
         place = self._table.place(index)
         encoded = self._encoded(place)
         try:
@@ -110,23 +111,13 @@ class Shards(Source):
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
     ) -> tuple[np.ndarray, float]:
-        """As `Source.canvas`.
-
-        Raises:
-            BrokenImageError: It cannot be decoded.
-            UserError: Its shard cannot be read.
-        """
         place = self._table.place(index)
         key = f"{self.name}/{self.identifier(index)}"
         sample = Sample(key, self._encoded(place), aspect=place.aspect)
         return sample.canvas(side, reading, lambda: self.stacks.add(index))
 
     def _encoded(self, place: Place) -> bytes:
-        """The file of an image.
-
-        Raises:
-            UserError: Its shard cannot be read.
-        """
+        """The file of an image."""
         url = self._index.shards[place.shard].url
         with telling(url):
             if not url.endswith(".parquet"):
@@ -146,11 +137,7 @@ def open_shards(spec: str, root: Path, download: bool) -> Shards:
 
 
 def describe_shards(spec: str) -> SetDescription:
-    """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so.
-
-    Raises:
-        UserError: There is no such place.
-    """
+    """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so."""
     whole, column = split_column(spec)
     place, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""
     escaped = glob.escape(place) if os.path.isdir(place) else place

@@ -32,12 +32,9 @@ _AHEAD = (  # headers that say something of the next member
 
 
 class Member(NamedTuple):
-    """A file in a tar.
+    """A file in a tar: its name as written, its first byte, and its number of bytes.
 
-    Attributes:
-        name: As it was written; it need not be the name of a file.
-        at: Its first byte in the tar.
-        size: Its bytes; 0 of what is no plain file, such as a link, and of what is too large.
+    That is 0 of what is no plain file, such as a link, and of what is too large.
     """
 
     name: str
@@ -46,13 +43,7 @@ class Member(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A file of a sample.
-
-    Attributes:
-        at: Its first byte in the tar.
-        size: Its bytes.
-        content: What is in it, where that was asked for.
-    """
+    """A file of a sample: its first byte in the tar, its size, and its content where wanted."""
 
     at: int
     size: int
@@ -74,17 +65,9 @@ def tar_samples(
     Where none of a group is called as an image is (`key.jpg`), each of its images is a sample of
     its own: `key.left.jpg` and `key.right.jpg`, or `key.5mm.jpg`. Warnings count what is left out.
 
-    Args:
-        file: The tar.
-        url: What it is called.
-        wanted: Endings of the files whose content is read.
-
     Yields:
-        Key, ending of the image, and the files by their endings; key and endings from the last dot
-        on where each image is a sample.
-
-    Raises:
-        ReadError: It is damaged, or has files of a sample in several places.
+        Key, ending of the image, and the files by their endings, with the content of those that are
+        wanted; key and endings from the last dot on where each image is a sample.
     """
     seen, without, several = set[str](), Counter[str](), Counter[str]()
     for key, named in groupby(_parts(file, wanted, without), lambda part: part[0]):
@@ -123,11 +106,7 @@ def _is_image(ending: str) -> bool:
 def _each(
     key: str, parts: dict[str, Part], several: Counter[str]
 ) -> Iterator[tuple[str, str, dict[str, Part]]]:
-    """Each image of a group as a sample, with the files that are called as it is, or as the group.
-
-    Yields:
-        As `tar_samples`.
-    """
+    """Each image of a group as a sample, with the files named as it is, or as the group."""
     named: dict[str, dict[str, Part]] = {}
     for ending, part in parts.items():
         own, _, last = ending.rpartition(".")
@@ -178,14 +157,7 @@ def _parts(
 
 
 def tar_members(file: IO[bytes]) -> Iterator[Member]:
-    """All files of a tar.
-
-    Args:
-        file: The tar; it may be read elsewhere between two members.
-
-    Raises:
-        ReadError: A header is damaged, or two empty blocks are not the end of the tar and its file.
-    """
+    """All files of a tar, which may be read elsewhere between two members."""
     at, said = 0, dict[bytes, bytes]()  # of the member that follows
     while True:
         file.seek(at)
@@ -233,11 +205,7 @@ def tar_members(file: IO[bytes]) -> Iterator[Member]:
 
 
 def _said(file: IO[bytes], header: tarfile.TarInfo) -> dict[bytes, bytes]:
-    """What a header says of the member that follows, by the names of PAX.
-
-    Raises:
-        ReadError: It is longer than any name.
-    """
+    """What a header says of the member that follows, by the names of PAX."""
     if header.type not in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
         return {}
     if header.size > _TEXT:

@@ -19,9 +19,9 @@ from werkzeug.serving import make_server
 
 from mast.core.errors import UserError
 from mast.data import open_source
+from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
-from mast.data.shards.stream import ShardLoader
 
 
 class Unreliable:

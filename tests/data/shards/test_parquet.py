@@ -17,10 +17,10 @@ from sharded import encoded
 
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, open_source
+from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
 from mast.data.shards.shard import Sample
-from mast.data.shards.stream import ShardLoader
 
 
 def written(root: Path, table: Any, **options: Any) -> Path:

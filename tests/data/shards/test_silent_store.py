@@ -20,10 +20,10 @@ from sharded import write_shards
 from mast.core.errors import UserError
 from mast.core.prefetch import Prefetcher
 from mast.data import describe, open_source
+from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
 from mast.data.shards.shard import Shard, read_range
-from mast.data.shards.stream import ShardLoader
 
 SOON = 10.0  # seconds, of the 30 that a store is given: a busy machine takes some of them
 

@@ -23,13 +23,12 @@ from webdataset import TarWriter
 from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
+from mast.data.cache import Names
 from mast.data.canvas import DataConfig
-from mast.data.manifest import Names
+from mast.data.shards import index as module
 from mast.data.shards import open_index
 from mast.data.shards import shard as reading
-from mast.data.shards import table as module
-from mast.data.shards.index import look_for
-from mast.data.shards.table import Table, keep_table, open_table
+from mast.data.shards.index import Table, keep_table, look_for, open_table
 
 SIDE = 24
 

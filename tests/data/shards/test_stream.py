@@ -20,10 +20,10 @@ from webdataset import TarWriter
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.data import Batch
+from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
 from mast.data.shards.shard import Shard
-from mast.data.shards.stream import ShardLoader
 
 SIDE = 12
 

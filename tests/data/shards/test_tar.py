@@ -16,8 +16,8 @@ from sharded import encoded, write_shards
 
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, open_source
+from mast.data.loader import ShardLoader
 from mast.data.shards import open_index, tar_members
-from mast.data.shards.stream import ShardLoader
 
 END = bytes(1024)
 GNU = tarfile.GNU_FORMAT

@@ -1,4 +1,4 @@
-"""From what the user names to a source: a word before a colon says where images come from.
+"""From the name of a set to its source: the word before a colon says where images come from.
 
 What has no such word is a folder.
 """
@@ -11,22 +11,27 @@ from pathlib import Path
 
 from mast.core.errors import UserError
 from mast.core.files import named
-from mast.data.annotated import joined, with_objects
-from mast.data.coco import describe_coco, open_coco
-from mast.data.factors import Factors
+from mast.data.annotated import (
+    describe_coco,
+    describe_voc,
+    joined,
+    open_coco,
+    open_voc,
+    with_objects,
+)
 from mast.data.folder import describe_folder, open_folder
-from mast.data.hugging_face import describe_hugging_face, open_hugging_face
-from mast.data.labels import told_apart
+from mast.data.generated import Factors, Toys
+from mast.data.libraries import (
+    describe_hugging_face,
+    describe_torchvision,
+    open_hugging_face,
+    open_torchvision,
+)
 from mast.data.pieces import in_pieces, split_cut
 from mast.data.shards import describe_shards, open_shards
-from mast.data.source import UNLABELLED, Scheme, SetDescription, Source
-from mast.data.torchvision_sets import describe_torchvision, open_torchvision
-from mast.data.toys import Toys
-from mast.data.voc import describe_voc, open_voc
+from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, told_apart
 
 _log = logging.getLogger("mast")
-
-
 SOURCES: dict[str, Scheme] = {
     "folder": Scheme(
         "A folder of images, flat or with one subfolder a class",
@@ -83,11 +88,7 @@ SOURCES: dict[str, Scheme] = {
 
 
 def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set.
-
-    Raises:
-        UserError: It is not set, and there is no home either.
-    """
+    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
     except RuntimeError as error:

@@ -1,0 +1,490 @@
+"""Sets that torchvision and the Hugging Face hub know by name.
+
+Nothing is downloaded unless the user asked for it. Metrics are those of the transfer experiments of
+Kornblith et al. (2019), Do Better ImageNet Models Transfer Better?, which later work keeps; sets
+that are not among them report "top1".
+
+Legend: N images, P images of a split.
+"""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from PIL import EpsImagePlugin, Image
+
+from mast.core.errors import UserError, unknown
+from mast.core.files import read_text
+from mast.data.formats import Opened, open_image
+from mast.data.source import (
+    ROOT_AND_DOWNLOAD,
+    UNLABELLED,
+    WHOLE,
+    Metric,
+    SetDescription,
+    Source,
+    hash_labels,
+    image_column,
+    label_column,
+    numbered,
+    refuse_split,
+    split_column,
+    split_names,
+)
+
+_SEED = 0  # of what is drawn: the same images everywhere, always
+
+
+@final
+@dataclass(frozen=True)
+class Drawn:
+    """So many images of each class, by split, drawn by a fixed seed; `rest` gets all others."""
+
+    counts: Mapping[str, int]
+    rest: str | None = None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that there are."""
+        return (*self.counts, *([self.rest] if self.rest else []))
+
+    def positions(self, name: str, split: str, label_N: np.ndarray) -> np.ndarray:
+        """The images (P,) of a split, ascending."""
+        random = np.random.default_rng(_SEED)
+        needed = sum(self.counts.values()) + (self.rest is not None)
+        chosen = []
+        for label in np.unique(label_N):
+            members = random.permutation(np.flatnonzero(label_N == label))
+            if len(members) < needed:
+                raise UserError(
+                    f"class {label} of {name} has {len(members)} images, and its splits need "
+                    f"{needed} or more. Is the set complete?"
+                )
+            first = 0
+            for part in self.splits:
+                last = first + self.counts[part] if part in self.counts else len(members)
+                if part == split:
+                    chosen.append(members[first:last])
+                first = last
+        return np.sort(np.concatenate(chosen))
+
+
+@final
+@dataclass(frozen=True)
+class Listed:
+    """The images that a file names, one path a line, as the set's authors published it.
+
+    Attributes:
+        files: Name of the file, by split.
+        folder: Where the files are and the images' paths begin, below the root of the set.
+        source: Where the files are published.
+    """
+
+    files: Mapping[str, str]
+    folder: str
+    source: str
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that there are."""
+        return tuple(self.files)
+
+    def positions(
+        self, name: str, split: str, root: Path, paths: Sequence[Path]
+    ) -> tuple[np.ndarray, str]:
+        """The images (P,) of a split, in the order of its list, and a hash of the list."""
+        folder = root / self.folder
+        file = folder / self.files[split]
+        if not file.is_file():
+            raise UserError(
+                f"{name} is split by files that torchvision does not fetch: put "
+                f"{' and '.join(self.files.values())} of {self.source} into {folder}, "
+                f"or ask for {name}@{WHOLE}."
+            )
+        content = read_text(file)
+        position = {path.relative_to(folder).as_posix(): at for at, path in enumerate(paths)}
+        lines = [line.strip().lstrip("/") for line in content.splitlines()]
+        listed = [line for line in lines if line]
+        missing = [line for line in listed if line not in position]
+        if missing or not listed:
+            raise UserError(
+                f"{file} does not fit {name}: {len(missing)} of its {len(listed)} images are not "
+                f"in {folder}" + (f", the first is {missing[0]}." if missing else ".")
+            )
+        state = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+        return np.array([position[line] for line in listed], np.int64), state
+
+
+@final
+@dataclass(frozen=True)
+class Usual:
+    """How a set of torchvision is usually used.
+
+    Attributes:
+        train: The split to learn from.
+        val: The split to choose hyper-parameters by; None where a part of `train` is held out.
+        test: The split that is scored.
+        metric: What is reported.
+        arguments: What torchvision's class takes beside its split.
+        partition: How it is split, where torchvision's class has no splits.
+        halves: Whether each split has halves, as letters-train and letters-test.
+    """
+
+    train: str = "train"
+    val: str | None = None
+    test: str = "test"
+    metric: Metric = "top1"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    partition: Drawn | Listed | None = None
+    halves: bool = False
+
+
+CATALOGUE: dict[str, Usual] = {
+    "CIFAR10": Usual(),
+    "CIFAR100": Usual(),
+    # Thirty images a class, as the set's authors propose; its class of background is left out.
+    "Caltech101": Usual(metric="mean_per_class", partition=Drawn({"train": 30}, rest="test")),
+    "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
+    "Country211": Usual(val="valid"),
+    "DTD": Usual(val="val", arguments={"partition": 1}),
+    # Balanced is what its authors propose for most uses.
+    "EMNIST": Usual("balanced-train", test="balanced-test", halves=True),
+    # As CLIP's and VISSL's sizes; there is no official split.
+    "EuroSAT": Usual(partition=Drawn({"train": 1000, "test": 500})),
+    "FashionMNIST": Usual(),
+    "FER2013": Usual(),
+    "FGVCAircraft": Usual(val="val", metric="mean_per_class"),
+    "Flowers102": Usual(val="val", metric="mean_per_class"),
+    "Food101": Usual(),
+    "GTSRB": Usual(),
+    "ImageNet": Usual(test="val"),  # the official test set has no labels
+    "Imagenette": Usual(test="val"),
+    "INaturalist": Usual(train="2021_train_mini", test="2021_valid"),
+    "KMNIST": Usual(),
+    "MNIST": Usual(),
+    "OxfordIIITPet": Usual(train="trainval", metric="mean_per_class"),
+    # The official test set has no labels; small images are 256 × 256 pixels.
+    "Places365": Usual(train="train-standard", test="val", arguments={"small": True}),
+    "RenderedSST2": Usual(val="val"),
+    "StanfordCars": Usual(),
+    "STL10": Usual(),
+    "SUN397": Usual(
+        partition=Listed(
+            {"train": "Training_01.txt", "test": "Testing_01.txt"},
+            folder="SUN397",
+            source="https://vision.princeton.edu/projects/2010/SUN/download/Partitions.zip",
+        )
+    ),
+    "SVHN": Usual(),
+    "USPS": Usual(),
+}
+_SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
+_EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unverified
+
+
+@final
+class Torchvision(Source):
+    """A data set of `torchvision.datasets`, such as CIFAR10 or Flowers102.
+
+    The split is the class's argument `train`, `split`, `image_set` or `version`; where it has none,
+    a split of the catalogue's partition, or "all". `root` is the folder that holds the set.
+    """
+
+    def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
+        from torchvision import datasets
+
+        # Torchvision opens what a file holds, whatever that is, and EPS is a program.
+        EpsImagePlugin.gs_binary = False
+        known = [key for key, value in vars(datasets).items() if _is_dataset(value, datasets)]
+        if name not in known:
+            raise unknown("torchvision data set", name, sorted(known))
+        if name in _EXECUTED:
+            raise UserError(
+                f"torchvision's {name} is not opened, as it reads a pickle that it finds in the "
+                "current folder, which can run any code: give its images as a folder"
+            )
+        self.name = f"torchvision:{name}@{split}"
+        self._key = f"{self.name} {root.absolute()}"
+        dataset = getattr(datasets, name)
+        parameters = inspect.signature(dataset).parameters
+        usual = CATALOGUE.get(name, Usual())
+        arguments = dict(usual.arguments)
+        if "root" in parameters:
+            arguments["root"] = root
+        if "download" in parameters:
+            arguments["download"] = download
+            root.mkdir(parents=True, exist_ok=True)
+        key = next((key for key in _SPLIT_ARGUMENTS if key in parameters), None)
+        choices = _choices(key, usual)
+        if choices and split not in choices:
+            raise unknown(f"split of {name}", split, choices)
+        whole, _, half = split.partition("-") if usual.halves else (split, "", "")
+        if half not in ("", "train", "test"):
+            raise unknown(f"half of {name}'s {whole}", half, ("train", "test"))
+        if usual.halves:
+            arguments["train"] = half != "test"
+        if key is not None:
+            arguments[key] = whole == "train" if key == "train" else whole
+        try:
+            self._dataset = dataset(**arguments)
+        except LookupError as error:  # a class or an image that one file has and another lacks
+            raise UserError(
+                f"a label file of torchvision's {name} in {root} does not fit the others: "
+                f"{error} is in one and not in another."
+            ) from error
+        except Exception as error:  # torchvision and what reads its files raise many kinds
+            missing = isinstance(error, (RuntimeError, OSError)) and not download
+            hint = f" Name another root, or allow the download ({ROOT_AND_DOWNLOAD})."
+            hint = hint if missing else ""
+            raise UserError(f"torchvision's {name} in {root}: {error}{hint}") from error
+        self.targets, self.classes = {}, {}
+        labels = labels_of(self.name, self._dataset)
+        self._index_N = self._partition(usual, name, split, root, labels)
+        if labels is not None:
+            self.targets = {"class": labels[0][self._index_N]}
+            self.classes = {"class": labels[1]}
+
+    def _partition(
+        self,
+        usual: Usual,
+        name: str,
+        split: str,
+        root: Path,
+        labels: tuple[np.ndarray, tuple[str, ...]] | None,
+    ) -> np.ndarray:
+        """The positions of the split's images in torchvision's set."""
+        partition = usual.partition
+        if isinstance(partition, Drawn) and split != WHOLE:
+            assert labels is not None, f"{name} is drawn by class and has no labels"
+            return partition.positions(name, split, labels[0])
+        if isinstance(partition, Listed):
+            paths = list(map(Path, self._dataset._image_files))
+            if split == WHOLE:  # in an order of our own: that of the disk changes
+                return np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
+            index_N, state = partition.positions(f"torchvision:{name}", split, root, paths)
+            self._key += f" {state}"
+            return index_N
+        return np.arange(len(self._dataset))
+
+    def __len__(self) -> int:
+        return len(self._index_N)
+
+    def open(self, index: int, page: int = 0) -> Image.Image:
+        item = self._dataset[int(self._index_N[index])]
+        image = item[0] if isinstance(item, tuple) else item
+        if not isinstance(image, Image.Image):
+            raise TypeError(f"expected an image, got {type(image).__name__}")
+        return image
+
+    def identifier(self, index: int) -> str:
+        return f"{index:06d}"
+
+    def fingerprint(self) -> str:
+        return hash_labels(self._key, str(len(self)), self.targets)
+
+
+def open_torchvision(spec: str, root: Path, download: bool) -> Torchvision:
+    """Opens torchvision:NAME@SPLIT, its split for training where none is named."""
+    name, _, split = spec.removeprefix("torchvision:").partition("@")
+    return Torchvision(name, split or "train", root, download)
+
+
+def describe_torchvision(spec: str) -> SetDescription:
+    """The splits that the catalogue names; train and test of a set that is not in it."""
+    refuse_split(spec)
+    usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
+    splits = {"train": usual.train, "val": usual.val, "test": usual.test}
+    return SetDescription(split_names(spec, splits), usual.metric)
+
+
+def _choices(key: str | None, usual: Usual) -> tuple[str, ...]:
+    """The splits of a set of torchvision; none where its class knows best."""
+    if key == "train":
+        return ("train", "test")
+    if key is not None:
+        return ()
+    # A class without splits has one: were another name let through, training and test would share
+    # their images.
+    return (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
+
+
+def _is_dataset(value: object, datasets: Any) -> bool:
+    return (
+        isinstance(value, type)
+        and issubclass(value, datasets.VisionDataset)
+        and value is not datasets.VisionDataset
+    )
+
+
+def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
+    """The labels of a data set of torchvision.
+
+    Returns:
+        Labels (N,) int64, `UNLABELLED` of an image without one (STL10's unlabeled), and the
+        classes' names, which are numbers where it has no names; None for a set without labels.
+    """
+    for values in _candidates(dataset):
+        try:
+            label_N = np.asarray(values)
+        except ValueError:  # lists of unequal length: no labels of one class an image
+            continue
+        if label_N.ndim != 1 or label_N.dtype.kind not in "iu" or len(label_N) == 0:
+            continue
+        if len(label_N) != len(dataset):
+            raise UserError(
+                f"a label file of {name} does not fit its images: {len(label_N)} labels for "
+                f"{len(dataset)} images."
+            )
+        label_N = np.maximum(label_N.astype(np.int64), UNLABELLED)
+        highest = int(label_N.max())
+        names = _names(dataset) or tuple(map(str, range(highest + 1)))
+        if highest >= len(names):
+            raise UserError(
+                f"a label file of {name} does not fit its classes: the highest label is "
+                f"{highest}, and there are {len(names)} classes, from 0."
+            )
+        return label_N, names
+    return None
+
+
+def _candidates(dataset: Any) -> Iterator[Any]:
+    """What may be the labels; torchvision has a name for them in every decade of its sets."""
+    for attribute in ("targets", "labels", "_labels", "y"):
+        values = getattr(dataset, attribute, None)
+        if values is not None:
+            yield values
+    # Pairs: (file, label) of StanfordCars, GTSRB and others, (label, file) of INaturalist.
+    for attribute, at in (("_samples", 1), ("index", 0)):
+        pairs = getattr(dataset, attribute, None)
+        if pairs and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            yield [pair[at] for pair in pairs]
+
+
+def _names(dataset: Any) -> tuple[str, ...]:
+    # Places365 sorts its `classes` by name, whatever their numbers.
+    numbers = getattr(dataset, "class_to_idx", None) or {}
+    if sorted(numbers.values()) == list(range(len(numbers))):
+        names = sorted(numbers, key=numbers.__getitem__)
+    else:
+        names = []
+    for attribute in ("classes", "categories", "all_categories"):
+        names = names or getattr(dataset, attribute, None) or []
+    # ImageNet has several words for a class.
+    return tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in names)
+
+
+@final
+class HuggingFace(Source):
+    """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
+
+    Every ClassLabel column is a task; where there is none, the column of text or whole numbers that
+    is called as labels are. Without `download` only what is in `root`, the cache, is used. The
+    images are those of `column`; by its name, or the only one, if not given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        root: Path,
+        download: bool = False,
+        column: str | None = None,
+    ) -> None:
+        self.name = f"hf:{name}@{split}" + (f"#{column}" if column else "")
+        try:
+            import datasets
+        except ImportError as error:
+            raise UserError(
+                f"{self.name} needs the package `datasets`: pip install 'mast-ssl[hf]'."
+            ) from error
+        local = datasets.DownloadConfig(cache_dir=str(root), local_files_only=not download)
+        try:
+            with _network(datasets, download):
+                loaded = datasets.load_dataset(
+                    name, split=split, cache_dir=str(root), download_config=local
+                )
+        except Exception as error:  # the hub's client raises many kinds
+            hint = f" Only the cache was tried: allow the download ({ROOT_AND_DOWNLOAD})."
+            hint = "" if download else hint
+            raise UserError(f"cannot load {self.name}: {error}{hint}") from error
+        kinds = {column: type(feature).__name__ for column, feature in loaded.features.items()}
+        images = [column for column, kind in kinds.items() if kind == "Image"]
+        if not images:
+            raise UserError(f"{self.name} has no column of images, only {kinds}.")
+        self._column = image_column(self.name, images, column)
+        self.targets, self.classes = {}, {}
+        for label, feature in loaded.features.items():
+            if kinds[label] == "ClassLabel":
+                values = [UNLABELLED if value is None else value for value in loaded[label][:]]
+                self.classes[label] = tuple(feature.names)
+                self.targets[label] = np.maximum(np.array(values, np.int64), UNLABELLED)
+        plain = [of for of, kind in kinds.items() if kind == "Value" and _is_label(loaded, of)]
+        if not self.targets and (label := label_column(plain)):
+            self.targets[label], self.classes[label] = numbered(list(loaded[label][:]))
+        self._version = str(getattr(loaded, "_fingerprint", ""))
+        # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
+        self._images = loaded.select_columns([self._column]).cast_column(
+            self._column, datasets.Image(decode=False)
+        )
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def open(self, index: int, page: int = 0) -> Opened:
+        encoded = self._images[index][self._column]
+        content = encoded["bytes"]
+        file = BytesIO(content) if content else Path(encoded["path"])
+        return open_image(file, None, page, self.max_pixels)
+
+    def identifier(self, index: int) -> str:
+        return f"{index:06d}"
+
+    def fingerprint(self) -> str:
+        return hash_labels(self.name, self._version, self.targets)
+
+
+def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFace:
+    """Opens hf:owner/name@SPLIT, its split for training where none is named."""
+    whole, column = split_column(spec)
+    name, _, split = whole.removeprefix("hf:").partition("@")
+    return HuggingFace(name, split or "train", root, download, column)
+
+
+def describe_hugging_face(spec: str) -> SetDescription:
+    """The splits train and test, which most sets have."""
+    whole, column = split_column(spec)
+    refuse_split(whole)
+    parts = split_names(whole, {"train": "train", "test": "test"})
+    end = f"#{column}" if column else ""
+    return SetDescription({part: name + end for part, name in parts.items()})
+
+
+def _is_label(loaded: Any, column: str) -> bool:
+    """Whether a column of values holds text or whole numbers."""
+    return bool(re.fullmatch(r"u?int\d+|bool|(large_)?string", loaded.features[column].dtype))
+
+
+@contextmanager
+def _network(datasets: Any, allowed: bool) -> Iterator[None]:
+    """Keeps the hub's client off the network, which `local_files_only` alone does not do."""
+    import huggingface_hub
+
+    places = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
+    if not allowed:
+        places.append((datasets.config, "HF_HUB_OFFLINE", True))
+        places.append((huggingface_hub.constants, "HF_HUB_OFFLINE", True))
+    before = [getattr(module, name) for module, name, _ in places]
+    for module, name, value in places:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(places, before, strict=True):
+            setattr(module, name, value)
