@@ -13,10 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.canvases import Canvases
-from mast.core.central import cut_center, cut_planes
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.reading import RGB
+from mast.core.reading import RGB, cut_center, cut_planes
 from mast.core.transfer import to_device
 
 _PART = 16  # images that a thread treats at a time

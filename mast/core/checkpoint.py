@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from mast.core.errors import UserError
-from mast.core.files import as_unicode
-from mast.core.locks import locked
+from mast.core.files import as_unicode, locked
 
 UNFINISHED = ".mast-*.partial"  # what a folder is called in which a file is made
 _NEW, _LOCK = "new", "lock"  # what is in it

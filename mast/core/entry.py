@@ -6,16 +6,121 @@ again afterwards.
 """
 
 import functools
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
+import numpy as np
 import torch
 
 from mast.core.arguments import checked
-from mast.core.precision import default_float32, whole_products
-from mast.core.seeds import restored
+from mast.core.seeds import own_generator
+
+
+@final
+class Setting:
+    """A setting of the whole process, for blocks that may run in several threads at once.
+
+    Args:
+        change: Sets it, and returns what puts it back: the first block calls the one, the last of
+            those that overlap the other.
+    """
+
+    def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
+        self._change = change
+        self._lock = threading.Lock()
+        self._blocks = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Set it for a block."""
+        with self._lock:
+            if not self._blocks:
+                self._put_back = self._change()
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    self._put_back()
+
+
+def _multiply_whole() -> Callable[[], None]:
+    backends: Any = torch.backends
+    places = backends.cuda.matmul, backends.mkldnn.matmul
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by `fp32_precision`, or `allow_tf32` and that
+        older = None
+    newer = [place.fp32_precision for place in places]
+    torch.set_float32_matmul_precision("highest")
+
+    def put_back() -> None:
+        if older is not None:
+            torch.set_float32_matmul_precision(older)
+        for place, precision in zip(places, newer, strict=True):
+            place.fp32_precision = precision
+
+    return put_back
+
+
+def _convolve_whole() -> Callable[[], None]:
+    backends: Any = torch.backends
+    places = backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv
+    try:
+        older = backends.cudnn.allow_tf32
+    except RuntimeError:
+        older = None
+    newer = [place.fp32_precision for place in places]
+    backends.cudnn.allow_tf32 = False
+    for place in places:
+        place.fp32_precision = "ieee"
+
+    def put_back() -> None:
+        if older is not None:
+            backends.cudnn.allow_tf32 = older
+        for place, precision in zip(places, newer, strict=True):
+            place.fp32_precision = precision
+
+    return put_back
+
+
+def _default_is_float32() -> Callable[[], None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    return lambda: torch.set_default_dtype(before)
+
+
+def _keep_generators() -> Callable[[], None]:
+    with own_generator:
+        before, there = torch.get_rng_state(), torch.cuda.is_initialized()
+    of_gpus = torch.cuda.get_rng_state_all() if there else []
+    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def put_back() -> None:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        with own_generator:
+            torch.set_rng_state(before)
+        torch.cuda.set_rng_state_all(of_gpus)
+        if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
+            torch.cuda.manual_seed_all(torch.initial_seed())
+
+    return put_back
+
+
+# Matrices of float32 are multiplied as they are.
+whole_products = Setting(_multiply_whole)
+# So are convolutions; by default a GPU keeps 10 bits of float32 (TF32).
+whole_convolutions = Setting(_convolve_whole)
+# What is made without a type is float32.
+default_float32 = Setting(_default_is_float32)
+# The generators of PyTorch, NumPy and Python are afterwards what they were before.
+restored = Setting(_keep_generators)
 
 P = ParamSpec("P")
 T = TypeVar("T")

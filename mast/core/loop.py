@@ -23,8 +23,8 @@ from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
+from mast.core.threads import UnwantedError, waits_until
 from mast.core.transfer import numbers
-from mast.core.waiting import UnwantedError, waits_until
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -42,8 +42,7 @@ import yaml
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_json
-from mast.core.locks import locked
+from mast.core.files import as_unicode, locked, read_json
 
 _log = logging.getLogger("mast")
 

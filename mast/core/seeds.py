@@ -5,15 +5,12 @@ bits of its argument: of 77,000 places two share a stream as likely as not. Here
 words, from all bits of the place.
 """
 
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
-
-from mast.core.precision import Setting
 
 # How the state of a CPU generator begins (ATen's CPUGeneratorImplStateLegacy); after it comes what
 # a normal draw keeps for the next one.
@@ -79,28 +76,6 @@ def drawing() -> Iterator[None]:
     """
     with own_generator, torch.random.fork_rng(devices=[]):
         yield
-
-
-def _keep_generators() -> Callable[[], None]:
-    with own_generator:
-        before, there = torch.get_rng_state(), torch.cuda.is_initialized()
-    of_gpus = torch.cuda.get_rng_state_all() if there else []
-    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def put_back() -> None:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
-        with own_generator:
-            torch.set_rng_state(before)
-        torch.cuda.set_rng_state_all(of_gpus)
-        if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
-            torch.cuda.manual_seed_all(torch.initial_seed())
-
-    return put_back
-
-
-# The generators of PyTorch, NumPy and Python are afterwards what they were before.
-restored = Setting(_keep_generators)
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:

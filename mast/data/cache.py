@@ -39,7 +39,7 @@ import torch
 from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.locks import locked
+from mast.core.files import locked
 from mast.core.reading import RGB, Layout, Reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.decode import BrokenImageError

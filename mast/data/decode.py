@@ -22,10 +22,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
-from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
-from mast.core.reading import Reading
+from mast.core.reading import Reading, cut_center, cut_planes
 from mast.data.bands import (
     Bands,
     beyond_pillow,

@@ -14,7 +14,7 @@ import torch
 
 from mast.core.errors import UserError
 from mast.core.launch import cores
-from mast.core.prefetch import Prefetcher
+from mast.core.threads import Prefetcher
 from mast.data.canvas import CanvasSet, DataConfig, ResidentSet, canvas_size, open_canvas
 from mast.data.feed import Batch, Feed
 from mast.data.pieces import split_cut

@@ -24,7 +24,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.reading import RGB, Layout
-from mast.core.waiting import Threads
+from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
 from mast.data.source import Source
 

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
+    Record,
     Stage,
     away,
     between,
@@ -23,7 +25,6 @@ from mast.augment.operator import (
     per_pixel,
     uniform,
 )
-from mast.augment.record import Parameters, Record
 from mast.core.reading import MOST_CHANNELS
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue

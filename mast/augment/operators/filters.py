@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
     Stage,
     away,
     between,
@@ -22,7 +23,6 @@ from mast.augment.operator import (
     uniform,
 )
 from mast.augment.operators.color import gray
-from mast.augment.record import Parameters
 from mast.augment.warp import separable
 from mast.core.errors import UserError
 from mast.core.transfer import to_device

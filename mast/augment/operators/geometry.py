@@ -20,13 +20,14 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
+    Record,
     Stage,
     away,
     between,
     hide,
     uniform,
 )
-from mast.augment.record import Parameters, Record
 from mast.augment.warp import (
     Warp,
     affine,

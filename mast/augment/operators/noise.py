@@ -11,8 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Stage, between, per_pixel, uniform
-from mast.augment.record import Parameters
+from mast.augment.operator import Operator, Parameters, Stage, between, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:

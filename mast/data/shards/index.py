@@ -23,9 +23,8 @@ import numpy as np
 from mast.core.checkpoint import write_json
 from mast.core.display import doing, track
 from mast.core.errors import UserError
-from mast.core.files import named
-from mast.core.locks import locked
-from mast.core.waiting import Threads
+from mast.core.files import locked, named
+from mast.core.threads import Threads
 from mast.data.cache import named_after
 from mast.data.formats import extensions
 from mast.data.labels import split_column, told_apart

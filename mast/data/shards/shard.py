@@ -22,7 +22,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.core.waiting import wait
+from mast.core.threads import wait
 from mast.data.bands import page_numbers
 from mast.data.decode import BrokenImageError, open_image, to_canvas
 from mast.data.labels import IMAGES, image_column, label_column

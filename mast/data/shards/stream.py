@@ -18,8 +18,8 @@ import torch
 
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
+from mast.core.threads import Prefetcher
 from mast.data.cache import VERSION
 from mast.data.canvas import CanvasSet
 from mast.data.decode import BrokenImageError, Opened, open_image

@@ -23,9 +23,9 @@ import torch
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.locks import locked
+from mast.core.files import locked
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.core.waiting import Threads
+from mast.core.threads import Threads
 from mast.data.cache import named_after
 from mast.data.labels import numbered
 from mast.data.manifest import Names
