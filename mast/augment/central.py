@@ -40,9 +40,6 @@ def center_views(
         images_BCHW: In [0, 1], antialiased, in the 256 levels of 8 bits, or the 65,536 of 16 bits;
         on the device of the canvases. They are drawn on the CPU.
 
-    Raises:
-        UserError: The fraction is not in (0, 1].
-
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
         images: bit for bit, where the canvas did not shrink them.
     """

@@ -52,9 +52,6 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
 
     Returns:
         A whole number in [1, count].
-
-    Raises:
-        UserError: An argument is out of its range.
     """
     if not 0.0 <= progress <= 1.0:
         raise UserError(f"expected progress in [0, 1], got {progress}")
@@ -83,9 +80,6 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
 
     Returns:
         allowed_BK: bool, exactly `compose` true in every row.
-
-    Raises:
-        UserError: `compose` is out of its range.
     """
     if not 0 <= compose <= count:
         nearest = min(max(compose, 0), count)

@@ -47,9 +47,6 @@ class Pipeline:
         channels: C, of the images.
         sizes: Side of each view in pixels.
         operators: Of each view, by name.
-
-    Raises:
-        UserError: An operator, or a field of one, does not exist.
     """
 
     @entry()
@@ -379,9 +376,6 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     Returns:
         difference_BT: In the operator's own units; NaN where no observer of
             both views could tell. See `Operator.difference`.
-
-    Raises:
-        UserError: More or fewer than two views, or an operator that they do not have.
     """
     if name not in views.names:
         raise unknown("operator of these views", name, views.names)

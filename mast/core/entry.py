@@ -23,9 +23,8 @@ from mast.core.seeds import own_generator
 class Setting:
     """A setting of the whole process, for blocks that may run in several threads at once.
 
-    Args:
-        change: Sets it, and returns what puts it back: the first block calls the one, the last of
-            those that overlap the other.
+    `change` sets it and returns what puts it back: the first of blocks that overlap calls the one,
+    the last the other.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
@@ -171,10 +170,8 @@ def own_draws() -> Iterator[None]:
 def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a public function check its arguments, and compute the same whatever surrounds it.
 
-    Where this library itself calls it, it is called as it is.
-
-    Args:
-        draws: Whether something in it may draw from PyTorch's global generators, or set threads.
+    Inside this library it is called as it is. With `draws` something in it may draw from PyTorch's
+    global generators, or set threads.
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:

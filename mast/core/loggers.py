@@ -24,12 +24,9 @@ def is_installed() -> bool:
 
 
 class TensorBoardLogger(Logger):
-    """Write scalars into an event file.
+    """Write scalars into an event file of a folder; every process that logs begins a new one.
 
     Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
-
-    Args:
-        folder: Of the event files. Every process that logs begins a new one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,21 +35,14 @@ class TensorBoardLogger(Logger):
 
     @property
     def name(self) -> str:
-        """The folder's."""
         return self._folder.name
 
     @property
     def version(self) -> str:
-        """None: a folder holds one run."""
         return ""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log scalars at a step.
-
-        Raises:
-            UserError: They cannot be written.
-        """
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
@@ -83,15 +73,7 @@ class TensorBoardLogger(Logger):
 
 
 class WandbLogger(Logger):
-    """Send metrics to a project.
-
-    Args:
-        project: Name of the project.
-        run: Name of the run; the same name continues it.
-
-    Raises:
-        UserError: The package wandb is not installed.
-    """
+    """Send metrics to a project; the same name of a run continues it."""
 
     def __init__(self, project: str, run: str) -> None:
         try:
@@ -104,17 +86,14 @@ class WandbLogger(Logger):
 
     @property
     def name(self) -> str:
-        """The project."""
         return self._project
 
     @property
     def version(self) -> str:
-        """The run."""
         return self._run_name
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log scalars at a step."""
         if self._run is None:
             self._run = self._wandb.init(
                 project=self._project, name=self._run_name, id=self._run_name, resume="allow"

@@ -95,15 +95,7 @@ class Reading:
 
 
 def read_reading(described: Any, channels: int | None = None) -> Reading:
-    """A reading from a file, which has it as `dataclasses.asdict` gives it.
-
-    Args:
-        described: As JSON has it.
-        channels: That it must have.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """A reading from JSON, as `dataclasses.asdict` gives it, of this many channels if given."""
     try:
         layout = Layout(**described["layout"])
         low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
@@ -129,18 +121,13 @@ _WHOLE = 50_000_000  # pixels up to which an image is resized whole, as torchvis
 
 
 def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.ndarray:
-    """Resize an image and cut its centre.
-
-    Args:
-        image: RGB, or one channel of floats.
-        resized: Width and height to which it is resized, at least `size`.
-        size: Side of the view in pixels, V.
+    """Resize an image (RGB, or one channel of floats) to a width and height, and cut its centre.
 
     Returns:
-        (3, V, V) uint8, or (V, V) float32.
+        (3, V, V) uint8, or (V, V) float32, V = size.
 
-    Reference: torchvision `Resize` and `CenterCrop` of Pillow's images, bit for bit; of strips that
-        would have more than 50 million pixels then only the part is resized that is shown.
+    Reference: torchvision `Resize` and `CenterCrop` of Pillow's images, bit for bit; of images that
+        would have more than 50 million pixels only the part that is shown is resized.
     """
     left, top = (round((side - size) / 2) for side in resized)
     if resized[0] * resized[1] <= _WHOLE:
@@ -157,10 +144,6 @@ def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.nd
 def cut_planes(
     channels: Iterable[np.ndarray], resized: tuple[int, int], size: int, layout: Layout
 ) -> np.ndarray:
-    """`cut_center` of any number of channels (H, W) in [0, 1], as planes of bytes.
-
-    Returns:
-        (P, V, V) uint8.
-    """
+    """`cut_center` of channels (H, W) in [0, 1], as planes of bytes (P, V, V), uint8."""
     views = [cut_center(Image.fromarray(image_HW), resized, size) for image_HW in channels]
     return layout.split(np.stack(views).clip(0, 1))

@@ -28,16 +28,10 @@ own_generator = threading.RLock()  # held by the thread that seeds that of PyTor
 
 
 def stream(*place: int) -> torch.Generator:
-    """A CPU generator for one place, such as (seed, step, part).
+    """A CPU generator for one place, such as (seed, step, part): NumPy's MT19937 of that place.
 
-    It draws the same 32-bit numbers as NumPy's MT19937 of that place.
-
-    Args:
-        place: Whole numbers from 0 to 2^64 - 1; other places give other streams, even where one
-            only has more zeros.
-
-    Raises:
-        RuntimeError: This PyTorch keeps the state of a generator in another way.
+    A place is whole numbers from 0 to 2^64 - 1; others give other streams, even where one only has
+    more zeros.
     """
     generator = torch.Generator()
     state = generator.get_state()
@@ -60,9 +54,6 @@ def seed_global(*place: int) -> None:
     """Seed PyTorch's own generators, of the CPU and of every device, for one place.
 
     Only for libraries that draw from them, such as torchvision; everything else takes a `stream`.
-
-    Args:
-        place: As of `stream`.
     """
     torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
     torch.set_rng_state(stream(*place).get_state())
@@ -79,11 +70,7 @@ def drawing() -> Iterator[None]:
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:
-    """Restore PyTorch's own generators afterwards: the CPU's, and that of one GPU, of no other.
-
-    Args:
-        device: Of what draws inside.
-    """
+    """Restore PyTorch's own generators afterwards: the CPU's, and that of this GPU, of no other."""
     return torch.random.fork_rng([device] if device.type == "cuda" else [])
 
 

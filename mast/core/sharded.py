@@ -14,14 +14,9 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
     """Each process keeps the state of a share of the parameters, steps them, and sends them on.
 
     A parameter belongs to one process as a whole, so that each moves as without it; norms over all
-    parameters are not to be had. The whole state is that of the plain optimizer, and either can
-    take over from the other. It is gathered one tensor at a time: PyTorch's own way needs several
-    times the memory of what is gathered (docs/log.md).
-
-    Args:
-        groups: Of parameters, on the device where they stay.
-        kind: The optimizer of a process.
-        options: Of `kind`.
+    parameters are not to be had. The whole state is that of the plain optimizer `kind`, and either
+    can take over from the other. It is gathered one tensor at a time: PyTorch's own way needs
+    several times the memory (docs/log.md).
 
     Reference:
         ZeRO, stage 1 (Rajbhandari et al., 2020), by PyTorch's `ZeroRedundancyOptimizer`.
@@ -72,11 +67,7 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         return {**state, "state": dict(sorted(whole.items()))}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over this process's share of a whole state.
-
-        Raises:
-            ValueError: It is of other parameters.
-        """
+        """Take over this process's share of a whole state."""
         groups, number_of = state_dict["param_groups"], self._number_of
         counts = [len(group["params"]) for group in self.param_groups]
         if [len(group["params"]) for group in groups] != counts:

@@ -58,12 +58,8 @@ def literal(text: str, style: str = "") -> Text:
 class FittedTable(Table):
     """A table whose text folds between words, and whose numbers do not fold.
 
-    Columns that do not fit side by side follow below, beside the first ones once more. Columns to
-    the right are numbers.
-
-    Args:
-        keys: How many of the first columns say what a row is.
-        options: Those of a `rich.table.Table`.
+    Columns that do not fit side by side follow below, beside the first `keys` ones once more.
+    Columns to the right are numbers.
     """
 
     def __init__(self, keys: int, **options: Any) -> None:
@@ -148,8 +144,7 @@ class Listing(Shown):
         columns: The values of every row, by the name of the column.
         sections: Which rows are worth a look, by heading, in the order in which to look at them.
         file: Where the rows were written; None: nowhere.
-        recall: Share of the true rows that an approximate search finds, as it was measured; None:
-            nothing was left out.
+        recall: Share of the true rows that an approximate search finds, as measured; None: of all.
     """
 
     columns: Columns
@@ -181,12 +176,7 @@ class Listing(Shown):
 
 
 def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
-    """A row more for each broken image, with its name in `path` and the reason in `broken`.
-
-    Args:
-        columns: Text and numbers.
-        broken: Reason by name; without any the columns stay as they are.
-    """
+    """A row more for each broken image (reason by name), its reason in the column `broken`."""
     if not broken:
         return columns
     texts = {"path": list(broken), "broken": list(broken.values())}
@@ -210,8 +200,7 @@ def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
     """What says whether a file is a table, .csv or .parquet, whose first columns are these.
 
-    Args:
-        columns: The name of each, or those that it may have.
+    For each column its name, or those that it may have.
     """
 
     def is_table(path: Path) -> bool:
@@ -236,15 +225,7 @@ def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
 def write_table(path: Path, columns: Columns) -> None:
     """Write columns of one length as .csv or .parquet, atomically.
 
-    In a CSV every cell is quoted, numbers have six digits, what is NaN is empty, and text is a
-    `safe_cell`.
-
-    Args:
-        path: The file, which `out_file` let pass.
-        columns: Their values, by name.
-
-    Raises:
-        UserError: It cannot be written.
+    In a CSV every cell is quoted, numbers have six digits, NaN is empty, and text is a `safe_cell`.
     """
     if path.suffix == ".parquet":
         import pyarrow

@@ -44,21 +44,13 @@ def waits_until(*ends: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_wanted() -> None:
-    """Look whether this thread may go on waiting.
-
-    Raises:
-        UnwantedError: It may not.
-    """
+    """Raise UnwantedError where this thread may not go on waiting."""
     if any(ended() for ended in ends_here()):
         raise UnwantedError("stopped waiting")
 
 
 def wait(event: threading.Event, seconds: float) -> bool:
-    """Whether an event comes within some seconds.
-
-    Raises:
-        UnwantedError: Nobody waits for it any more.
-    """
+    """Whether an event comes within some seconds."""
     until = time.monotonic() + seconds
     while not event.wait(max(0.0, min(POLL_S, until - time.monotonic()))):
         check_wanted()
@@ -69,11 +61,7 @@ def wait(event: threading.Event, seconds: float) -> bool:
 
 @final
 class Threads:
-    """Threads for a block; where it ends by an error their waits end, and work is left undone.
-
-    Args:
-        count: How many.
-    """
+    """Threads for a block; where it ends by an error their waits end, and work is left undone."""
 
     def __init__(self, count: int) -> None:
         self._stopped = threading.Event()
@@ -109,14 +97,10 @@ class _End:
 
 @final
 class Prefetcher(Iterator[Item], Generic[Item]):
-    """The items, of which up to `depth` are prepared ahead of their use, from now on.
+    """The items, of which up to `depth` are prepared ahead in a background thread, from now on.
 
     Closing it early, or dropping it, ends the thread, and what it waits for. What fails in the
     background is raised where the item would have come.
-
-    Args:
-        items: Iterated in the background thread alone.
-        depth: Items that may wait.
     """
 
     def __init__(self, items: Iterable[Item], depth: int = 2) -> None:

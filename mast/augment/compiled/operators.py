@@ -29,15 +29,6 @@ _SIX = np.float32(6)
 
 @kernel
 def jitter(images_BCHW, index_N, factor_N3, turn_N, order_N4):
-    """See `color.jitter`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        factor_N3: float32 factors of brightness, contrast and saturation.
-        turn_N: float32 turns of the hue, in parts of a full turn.
-        order_N4: int64, which of the four comes when.
-    """
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
     for n in range(len(index_N)):
         image, order, turn = images_BCHW[index_N[n]].ravel(), order_N4[n], turn_N[n] * _SIX
@@ -108,14 +99,6 @@ def _channel(sixth):
 
 @kernel
 def jitter_bands(images_BCHW, index_N, factor_N2, gain_NC):
-    """See `color.jitter_bands`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        factor_N2: float32 factors of brightness and contrast.
-        gain_NC: float32, of as many channels or more.
-    """
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
     for n in range(len(index_N)):
         contrast = factor_N2[n, 1]
@@ -136,7 +119,6 @@ def jitter_bands(images_BCHW, index_N, factor_N2, gain_NC):
 
 @kernel
 def grayscale(images_BCHW, index_N):
-    """See `color.gray`; all three channels become it."""
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
     for i in index_N:
         image = images_BCHW[i].ravel()
@@ -148,7 +130,6 @@ def grayscale(images_BCHW, index_N):
 
 @kernel
 def invert(images_BCHW, index_N):
-    """See `color.Invert`."""
     for i in index_N:
         values = images_BCHW[i].ravel()
         for j in range(values.shape[0]):
@@ -157,7 +138,6 @@ def invert(images_BCHW, index_N):
 
 @kernel
 def solarize(images_BCHW, index_N, threshold_N):
-    """See `color.solarize`; float32 thresholds."""
     for n in range(len(index_N)):
         values, threshold = images_BCHW[index_N[n]].ravel(), threshold_N[n]
         for j in range(values.shape[0]):
@@ -166,7 +146,6 @@ def solarize(images_BCHW, index_N, threshold_N):
 
 @kernel
 def posterize(images_BCHW, index_N, step_N):
-    """See `color.posterize`; float32 steps between levels, powers of 2 up to 128."""
     for n in range(len(index_N)):
         values, step = images_BCHW[index_N[n]].ravel(), step_N[n]
         parts = ONE / step
@@ -177,7 +156,6 @@ def posterize(images_BCHW, index_N, step_N):
 
 @kernel
 def equalize(images_BCHW, index_N):
-    """See `color.equalize`."""
     table = np.empty(256, np.float32)
     for i in index_N:
         for c in range(images_BCHW.shape[1]):
@@ -207,14 +185,6 @@ def equalize(images_BCHW, index_N):
 
 @kernel
 def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
-    """See `filters.gaussian_blur`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        sigma_N: float32 standard deviations in pixels.
-        radius_N: int64, at least 1, pixels on either side that the filter reaches.
-    """
     size = images_BCHW.shape[3]
     most = radius_N.max()
     weights_T = np.empty(most + 1, np.float32)
@@ -242,11 +212,7 @@ def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
 
 @kernel
 def _blur_row(count, out, to, source, middle, radius, stride, size, weights_T):
-    """Weighted sum of the stretches up to `radius` strides from the middle one, two pairs a turn.
-
-    Args:
-        middle: Which stretch, of `size` that start `stride` apart and mirror beyond the ends.
-    """
+    """Weighted sum of stretches up to `radius` strides from the middle one, two pairs a turn."""
     center, near = weights_T[0], weights_T[1]
     here = middle * stride
     first, second = _pair(middle, 1, stride, size)
@@ -284,13 +250,6 @@ def _pair(middle, distance, stride, size):
 
 @kernel
 def sharpen(images_BCHW, index_N, factor_N):
-    """See `filters.sharpen`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        factor_N: float32; above 1 away from the smoothed image, below towards it.
-    """
     height, width = images_BCHW.shape[2:]
     above, here = np.empty(width, np.float32), np.empty(width, np.float32)
     columns = np.empty(width, np.float32)
@@ -315,13 +274,6 @@ def sharpen(images_BCHW, index_N, factor_N):
 
 @kernel
 def motion_blur(images_BCHW, index_N, kernels_NTT):
-    """See `filters.filter_each`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        kernels_NTT: float32 filters of an odd side.
-    """
     height, width = images_BCHW.shape[2:]
     side = kernels_NTT.shape[1]
     radius = side // 2
@@ -347,13 +299,6 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
 
 @kernel
 def blend_edges(images_BCHW, index_N, blend_N):
-    """See `filters.blend_edges`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        blend_N: float32 share of the edges.
-    """
     channels, height, width = images_BCHW.shape[1:]
     area, padded_width = height * width, width + 2
     gray = np.empty((height + 2) * padded_width, np.float32)
@@ -397,15 +342,6 @@ def _sobel_row(count, gray, start, stride, out):
 
 @kernel
 def cut_out(images_BCHW, index_N, side_N, x_N, y_N):
-    """See `filters.cut_out`.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        side_N: float32 side of the square, as a share of the view's.
-        x_N: float32 centre as a share of the width.
-        y_N: float32 centre as a share of the height.
-    """
     height, width = images_BCHW.shape[2:]
     for n in range(len(index_N)):
         half = side_N[n] / np.float32(2)
@@ -440,7 +376,6 @@ _STRETCH = 512  # numbers treated at a time
 
 @kernel
 def _mix(bits):
-    """See `noise._mix`."""
     bits = np.uint32(bits ^ (bits >> np.uint32(16)))
     bits = np.uint32(bits * np.uint32(0x7FEB352D))
     bits = np.uint32(bits ^ (bits >> np.uint32(15)))
@@ -484,14 +419,6 @@ def _add_normal(count, bits_T, values, first, other, second, std):
 
 @kernel
 def add_noise(images_BCHW, index_N, std_N, seed_N):
-    """See `noise.add_noise`; the field is within 1e-4 standard deviations of it.
-
-    Args:
-        images_BCHW: Changed in place.
-        index_N: Samples to treat.
-        std_N: float32 standard deviations.
-        seed_N: int64 seeds in [0, 2^31).
-    """
     total = images_BCHW.shape[1] * images_BCHW.shape[2] * images_BCHW.shape[3]
     half = (total + 1) // 2
     position = np.empty(half, np.uint32)
