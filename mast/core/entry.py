@@ -17,6 +17,7 @@ import torch
 
 from mast.core.arguments import checked
 from mast.core.seeds import own_generator
+from mast.core.threads import here
 
 
 @final
@@ -48,44 +49,33 @@ class Setting:
                     self._put_back()
 
 
-def _multiply_whole() -> Callable[[], None]:
-    backends: Any = torch.backends
-    places = backends.cuda.matmul, backends.mkldnn.matmul
-    try:
-        older = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set by `fp32_precision`, or `allow_tf32` and that
-        older = None
-    newer = [place.fp32_precision for place in places]
-    torch.set_float32_matmul_precision("highest")
+def _whole(
+    read: Callable[[], Any], write: Callable[[Any], object], whole: Any, places: tuple[Any, ...]
+) -> Callable[[], Callable[[], None]]:
+    """What sets an older setting and the newer ones in several places.
 
-    def put_back() -> None:
-        if older is not None:
-            torch.set_float32_matmul_precision(older)
-        for place, precision in zip(places, newer, strict=True):
-            place.fp32_precision = precision
+    PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
+    """
 
-    return put_back
+    def change() -> Callable[[], None]:
+        try:
+            older = read()
+        except RuntimeError:
+            older = None
+        newer = [place.fp32_precision for place in places]
+        write(whole)
+        for place in places:
+            place.fp32_precision = "ieee"
 
+        def put_back() -> None:
+            if older is not None:
+                write(older)
+            for place, precision in zip(places, newer, strict=True):
+                place.fp32_precision = precision
 
-def _convolve_whole() -> Callable[[], None]:
-    backends: Any = torch.backends
-    places = backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv
-    try:
-        older = backends.cudnn.allow_tf32
-    except RuntimeError:
-        older = None
-    newer = [place.fp32_precision for place in places]
-    backends.cudnn.allow_tf32 = False
-    for place in places:
-        place.fp32_precision = "ieee"
+        return put_back
 
-    def put_back() -> None:
-        if older is not None:
-            backends.cudnn.allow_tf32 = older
-        for place, precision in zip(places, newer, strict=True):
-            place.fp32_precision = precision
-
-    return put_back
+    return change
 
 
 def _default_is_float32() -> Callable[[], None]:
@@ -112,10 +102,25 @@ def _keep_generators() -> Callable[[], None]:
     return put_back
 
 
+_backends: Any = torch.backends
 # Matrices of float32 are multiplied as they are.
-whole_products = Setting(_multiply_whole)
+whole_products = Setting(
+    _whole(
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        "highest",
+        (_backends.cuda.matmul, _backends.mkldnn.matmul),
+    )
+)
 # So are convolutions; by default a GPU keeps 10 bits of float32 (TF32).
-whole_convolutions = Setting(_convolve_whole)
+whole_convolutions = Setting(
+    _whole(
+        lambda: _backends.cudnn.allow_tf32,
+        functools.partial(setattr, _backends.cudnn, "allow_tf32"),
+        False,
+        (_backends.cudnn.conv, _backends.cudnn.rnn, _backends.mkldnn.conv),
+    )
+)
 # What is made without a type is float32.
 default_float32 = Setting(_default_is_float32)
 # The generators of PyTorch, NumPy and Python are afterwards what they were before.
@@ -125,15 +130,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CPU = torch.device("cpu")
-
-
-class _Here(threading.local):
-    """Whether a public function runs in this thread."""
-
-    inside = False
-
-
-_here = _Here()
 
 
 @contextmanager
@@ -177,18 +173,18 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def settled_function(*args: P.args, **kwargs: P.kwargs) -> T:
-            _here.inside = True
+            here.inside = True
             try:
                 with settled(), own_draws() if draws else nullcontext():
                     return function(*args, **kwargs)
             finally:
-                _here.inside = False
+                here.inside = False
 
         outside = checked(settled_function)
 
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            return (function if _here.inside else outside)(*args, **kwargs)
+            return (function if here.inside else outside)(*args, **kwargs)
 
         return called
 

@@ -6,7 +6,7 @@ dotted names, such as "optimizer.lr".
 
 import functools
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_type_hints
@@ -54,29 +54,24 @@ def change(instance: Kind, values: Mapping[str, Any], noun: str) -> Kind:
     return _replaced(instance, changes)
 
 
-def kinds(instance: Any, prefix: str = "") -> dict[str, Any]:
+def kinds(instance: Any) -> dict[str, Any]:
     """The type of each value of nested dataclasses, by dotted name."""
-    types_by_name: dict[str, Any] = {}
+    return {name: hint for name, hint, _ in _walk(instance)}
+
+
+def leaves(instance: Any) -> dict[str, Any]:
+    """The values of nested dataclasses by dotted name; dicts are values."""
+    return {name: value for name, _, value in _walk(instance)}
+
+
+def _walk(instance: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     hints = get_type_hints(type(instance))
     for field in fields(instance):
         value = getattr(instance, field.name)
         if is_dataclass(value):
-            types_by_name |= kinds(value, f"{prefix}{field.name}.")
+            yield from _walk(value, f"{prefix}{field.name}.")
         else:
-            types_by_name[prefix + field.name] = hints[field.name]
-    return types_by_name
-
-
-def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
-    """The values of nested dataclasses by dotted name; dicts are values."""
-    values: dict[str, Any] = {}
-    for field in fields(instance):
-        value = getattr(instance, field.name)
-        if is_dataclass(value):
-            values |= leaves(value, f"{prefix}{field.name}.")
-        else:
-            values[prefix + field.name] = value
-    return values
+            yield prefix + field.name, hints[field.name], value
 
 
 def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:

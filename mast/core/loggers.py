@@ -23,7 +23,16 @@ def is_installed() -> bool:
     return found is not None and found.origin is not None
 
 
-class TensorBoardLogger(Logger):
+class _Scalars(Logger):
+    """Logs scalars alone: a run folder holds the configuration."""
+
+    name = version = ""
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
+        """Nothing."""
+
+
+class TensorBoardLogger(_Scalars):
     """Write scalars into an event file of a folder; every process that logs begins a new one.
 
     Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
@@ -32,14 +41,6 @@ class TensorBoardLogger(Logger):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: Path | None = None
-
-    @property
-    def name(self) -> str:
-        return self._folder.name
-
-    @property
-    def version(self) -> str:
-        return ""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -59,9 +60,6 @@ class TensorBoardLogger(Logger):
                 "same command continues."
             ) from error
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
-        """The configuration is in the run folder."""
-
     def _append(self, **fields: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -72,7 +70,7 @@ class TensorBoardLogger(Logger):
             RecordWriter(file).write(event.SerializeToString())
 
 
-class WandbLogger(Logger):
+class WandbLogger(_Scalars):
     """Send metrics to a project; the same name of a run continues it."""
 
     def __init__(self, project: str, run: str) -> None:
@@ -84,14 +82,6 @@ class WandbLogger(Logger):
         self._project, self._run_name = project, run
         self._run: Any = None
 
-    @property
-    def name(self) -> str:
-        return self._project
-
-    @property
-    def version(self) -> str:
-        return self._run_name
-
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         if self._run is None:
@@ -99,6 +89,3 @@ class WandbLogger(Logger):
                 project=self._project, name=self._run_name, id=self._run_name, resume="allow"
             )
         self._run.log(dict(metrics), step=step)
-
-    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
-        """The configuration is in the run folder."""

@@ -154,7 +154,7 @@ def make_optimizer(
 
 def _kind(
     config: OptimizerConfig, device: torch.device
-) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]:
+) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
     """The class of an optimizer, and its options."""
     fused = True if device.type == "cuda" else None  # None: as PyTorch chooses
     if config.name == "adamw":

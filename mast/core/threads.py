@@ -20,32 +20,36 @@ from mast.core.errors import UserError
 POLL_S = 0.1
 Result = TypeVar("Result")
 Ends = tuple[Callable[[], bool], ...]
-_thread = threading.local()  # .ends: what ends the waits of this thread
+
+
+class _Here(threading.local):
+    """Of this thread: what ends its waits, and whether a public function runs in it."""
+
+    ends: Ends = ()
+    inside = False
+
+
+here = _Here()
 
 
 class UnwantedError(UserError):
     """What was waited for is no longer wanted."""
 
 
-def ends_here() -> Ends:
-    """What ends the waits of this thread."""
-    return getattr(_thread, "ends", ())
-
-
 @contextmanager
 def waits_until(*ends: Callable[[], bool]) -> Iterator[None]:
     """In the block, waits of this thread end as soon as one of some functions is true."""
-    before = ends_here()
-    _thread.ends = (*ends, *before)
+    before = here.ends
+    here.ends = (*ends, *before)
     try:
         yield
     finally:
-        _thread.ends = before
+        here.ends = before
 
 
 def check_wanted() -> None:
     """Raise UnwantedError where this thread may not go on waiting."""
-    if any(ended() for ended in ends_here()):
+    if any(ended() for ended in here.ends):
         raise UnwantedError("stopped waiting")
 
 
@@ -59,14 +63,19 @@ def wait(event: threading.Event, seconds: float) -> bool:
     return True
 
 
+def _begin(ends: Ends) -> None:
+    """In a new thread of this library."""
+    here.ends, here.inside = ends, True
+
+
 @final
 class Threads:
     """Threads for a block; where it ends by an error their waits end, and work is left undone."""
 
     def __init__(self, count: int) -> None:
         self._stopped = threading.Event()
-        ends = (self._stopped.is_set, *ends_here())
-        self._pool = ThreadPoolExecutor(count, "mast", setattr, (_thread, "ends", ends))
+        ends = (self._stopped.is_set, *here.ends)
+        self._pool = ThreadPoolExecutor(count, "mast", _begin, (ends,))
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +117,7 @@ class Prefetcher(Iterator[Item], Generic[Item]):
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=_prepare,
-            args=(items, self._ready, self._stopped, ends_here()),
+            args=(items, self._ready, self._stopped, (self._stopped.is_set, *here.ends)),
             name="mast-prefetch",
             daemon=True,
         )
@@ -159,12 +168,12 @@ def _prepare(
                 ready.put(item, timeout=POLL_S)
                 return
 
+    _begin(ends)
     try:
-        with waits_until(stopped.is_set, *ends):
-            for item in items:
-                if stopped.is_set():
-                    return
-                put(item)
+        for item in items:
+            if stopped.is_set():
+                return
+            put(item)
         put(_End())
     except BaseException as error:  # handed over: it is the consumer who must stop
         put(_End(error))
