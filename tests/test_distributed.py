@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import mast
 from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen, draw_views
-from mast.augment.record import join
+from mast.augment.operator import join
 from mast.cli import main
 from mast.commands.shard import shard
 from mast.core.canvases import Canvases

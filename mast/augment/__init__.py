@@ -1,16 +1,12 @@
 """Augmentation operators on batches: parameters for each sample, and a record of what was done."""
 
-from mast.augment.captions import describe
 from mast.augment.central import center_views
-from mast.augment.difference import difference, numbers
-from mast.augment.draw import draw_views
-from mast.augment.operator import SMALLEST, Operator, Stage
+from mast.augment.draw import ScheduleConfig, draw_chosen, draw_subsets, draw_views
+from mast.augment.operator import SMALLEST, Operator, Parameters, Record, Stage, Views
 from mast.augment.operators import OPERATORS, PROPERTIES, named_operators, operators_for
 from mast.augment.operators.geometry import GeometricOperator
-from mast.augment.pipeline import Pipeline
+from mast.augment.pipeline import Pipeline, describe, difference, numbers
 from mast.augment.presets import PRESETS, Preset, View
-from mast.augment.record import Parameters, Record, Views
-from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 from mast.core.canvases import Canvases
 
 __all__ = [

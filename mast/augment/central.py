@@ -13,10 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.canvases import Canvases
-from mast.core.central import cut_center, cut_planes
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.reading import RGB
+from mast.core.reading import RGB, cut_center, cut_planes
 from mast.core.transfer import to_device
 
 _PART = 16  # images that a thread treats at a time
@@ -40,9 +39,6 @@ def center_views(
     Returns:
         images_BCHW: In [0, 1], antialiased, in the 256 levels of 8 bits, or the 65,536 of 16 bits;
         on the device of the canvases. They are drawn on the CPU.
-
-    Raises:
-        UserError: The fraction is not in (0, 1].
 
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
         images: bit for bit, where the canvas did not shrink them.

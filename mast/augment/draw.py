@@ -1,19 +1,126 @@
-"""Views as a pure function of a place in a run: the one way in which a batch of them is drawn.
+"""What is drawn for a batch at a point of a run: the two stages, and the views themselves.
 
 Legend: B samples of this process, G samples of all processes, K operators.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from mast.augment.operator import Views
 from mast.augment.pipeline import Pipeline
-from mast.augment.record import Views
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.seeds import stream
+
+
+@dataclass
+class ScheduleConfig:
+    """How operators compose over a run.
+
+    Attributes:
+        staged: Schedule the operators in two stages (MAST, section 3.2); otherwise every
+            operator may act from the start, as in the usual augmentation of VICReg.
+        stage1: Part of the run in which operators act one at a time.
+        full: Part of the run after which all operators act.
+        leave_out: Share of the pairs, where all operators act, that lose some of them, drawn
+            uniformly: each invariance is then also seen in the absence of its operator.
+        leave_out_count: How many such a pair loses: "one", or "any" number from 1 to K - 1.
+    """
+
+    staged: bool = True
+    stage1: float = 0.5
+    full: float = 1.0
+    leave_out: float = 0.0
+    leave_out_count: Literal["one", "any"] = "one"
+
+
+def compose_count(progress: float, count: int, stage1: float = 0.5, full: float = 1.0) -> int:
+    """How many operators are composed at this point of a run.
+
+    One at a time in stage 1, then linearly more up to all of them, which act from `full` on.
+
+    Args:
+        progress: Part of the run that is done, in [0, 1].
+        count: Number of operators, K.
+        stage1: Part of the run that stage 1 takes, in [0, 1].
+        full: Part of the run after which all operators act, in [stage1, 1].
+
+    Returns:
+        A whole number in [1, count].
+    """
+    if not 0.0 <= progress <= 1.0:
+        raise UserError(f"expected progress in [0, 1], got {progress}")
+    if not 0.0 <= stage1 <= 1.0:
+        raise UserError(f"expected stage1 in [0, 1], got {stage1}")
+    if not stage1 <= full <= 1.0:
+        raise UserError(f"expected full in [stage1, 1] = [{stage1}, 1], got {full}")
+    if count < 1:
+        raise UserError(f"expected at least 1 operator, got count={count}")
+    if progress < stage1 or stage1 == 1.0:
+        return 1
+    if progress >= full:
+        return count
+    return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
+
+
+@entry()
+def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
+    """Draw which operators may act on each sample.
+
+    Args:
+        n: Number of samples, B.
+        count: Number of operators, K.
+        compose: Size of the subset, in [0, count].
+        generator: CPU generator.
+
+    Returns:
+        allowed_BK: bool, exactly `compose` true in every row.
+    """
+    if not 0 <= compose <= count:
+        nearest = min(max(compose, 0), count)
+        raise UserError(f"expected compose in [0, {count}], got {compose}; nearest is {nearest}")
+    return _ranks(n, count, generator) < compose
+
+
+@entry()
+def draw_chosen(
+    config: ScheduleConfig, count: int, progress: float, n: int, generator: torch.Generator
+) -> Tensor | None:
+    """Which operators may act on each sample at this point of a run.
+
+    Args:
+        config: The schedule.
+        count: Number of operators, K.
+        progress: Part of the run that is done, in [0, 1].
+        n: Number of samples, B.
+        generator: CPU generator.
+
+    Returns:
+        allowed_BK: bool, or None where all operators may act.
+    """
+    compose = compose_count(progress, count, config.stage1, config.full) if config.staged else count
+    if compose < count:
+        return draw_subsets(n, count, compose, generator)
+    if config.leave_out == 0.0 or count == 1:
+        return None
+    left_out_B1 = torch.ones(n, 1, dtype=torch.int64)
+    if config.leave_out_count == "any":
+        left_out_B1 = torch.randint(1, count, (n, 1), generator=generator)
+    rank_BK = _ranks(n, count, generator)
+    whole_B1 = torch.rand(n, 1, generator=generator) >= config.leave_out
+    return (rank_BK < count - left_out_B1) | whole_B1
+
+
+def _ranks(n: int, count: int, generator: torch.Generator) -> Tensor:
+    """A random permutation of 0 to count - 1 for every sample."""
+    if n < 0:
+        raise UserError(f"n must be 0 or more samples, got {n}")
+    return torch.rand(n, count, generator=generator).argsort(1).argsort(1)
 
 
 @entry()

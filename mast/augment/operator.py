@@ -8,18 +8,126 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.record import Parameters, Record
 from mast.core.arguments import as_list, check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
+
+Parameters: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One view of a batch, as decisions: enough to draw its pixels again.
+
+    Args:
+        names: The K operators.
+        applied_BK: bool, the operator was applied to the sample.
+        parameters: Operator name -> parameter name -> tensor of length B, for every sample, whether
+            the operator was applied or not.
+    """
+
+    names: tuple[str, ...]
+    applied_BK: Tensor
+    parameters: dict[str, Parameters]
+
+    def __len__(self) -> int:
+        return len(self.applied_BK)
+
+    def __getitem__(self, samples: slice) -> "Record":
+        return Record(
+            self.names,
+            self.applied_BK[samples],
+            {
+                name: {key: values[samples] for key, values in drawn.items()}
+                for name, drawn in self.parameters.items()
+            },
+        )
+
+    def sharing(self, other: "Record", names: Sequence[str]) -> "Record":
+        """This record with the decisions of another on some operators."""
+        if not names:
+            return self
+        shared_K = torch.tensor([name in names for name in self.names])
+        return Record(
+            self.names,
+            torch.where(shared_K, other.applied_BK, self.applied_BK),
+            self.parameters | {name: other.parameters[name] for name in names},
+        )
+
+    def applied(self, name: str) -> Tensor:
+        """applied_B of one operator; all False where the record does not know it."""
+        if name not in self.names:
+            return torch.zeros(len(self), dtype=torch.bool, device=self.applied_BK.device)
+        return self.applied_BK[:, self.names.index(name)]
+
+
+def join(records: Sequence[Record]) -> Record:
+    """Put records of the same operators one after the other."""
+    first = records[0]
+    if len(records) == 1:
+        return first
+    return Record(
+        first.names,
+        torch.cat([record.applied_BK for record in records]),
+        {
+            name: {
+                key: torch.cat([record.parameters[name][key] for record in records])
+                for key in drawn
+            }
+            for name, drawn in first.parameters.items()
+        },
+    )
+
+
+@final
+class Views:
+    """The augmented views of a batch and the record of each.
+
+    No tuple and no dataclass, on purpose: in mixed precision Fabric would look into one and round
+    angles, places and aspect ratios to bfloat16, which heads are asked to tell. Images are of the
+    type that the network takes when they are drawn.
+
+    Args:
+        images: Of every view, images_BCHW in [0, 1]; views may differ in size.
+        records: What was applied to each.
+        allowed_BK: bool, which operators might have been applied, before their coins; None where
+            all might.
+        aspect_B: Width / height of the original images, on the CPU; None where all are square.
+        label_B: Their classes, on the CPU, for a method that learns from labels.
+    """
+
+    def __init__(
+        self,
+        images: tuple[Tensor, ...],
+        records: tuple[Record, ...],
+        allowed_BK: Tensor | None = None,
+        aspect_B: Tensor | None = None,
+        label_B: Tensor | None = None,
+    ) -> None:
+        self.images = images
+        self.records = records
+        self.allowed_BK = allowed_BK
+        self.aspect_B = aspect_B
+        self.label_B = label_B
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The K operators."""
+        return self.records[0].names
+
+    @property
+    def active_BK(self) -> Tensor:
+        """bool: the operator was applied to the sample in at least one of the views."""
+        return reduce(torch.logical_or, (record.applied_BK for record in self.records))
+
 
 SMALLEST = 8  # pixels: side of the smallest view
 
@@ -37,6 +145,46 @@ class Stage(IntEnum):
     OCCLUSION = 7
 
 
+def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Parameters]:
+    """`Operator.sample` of a class, as users may call it."""
+
+    @entry()
+    @wraps(sample)
+    def guarded(self: "Operator", n: int, generator: torch.Generator) -> Parameters:
+        if n < 0:
+            raise UserError(f"n must be 0 or more, got {n}")
+        return sample(self, n, generator)
+
+    return guarded
+
+
+def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`Operator.apply` of a class, as users may call it."""
+
+    @entry()
+    @wraps(apply)
+    def guarded(self: "Operator", images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        if not images_BCHW.is_floating_point():
+            raise UserError(f"expected images as floats in [0, 1], got {images_BCHW.dtype}")
+        for name, values in parameters.items():
+            if values.ndim == 0 or len(values) != len(images_BCHW):
+                raise UserError(
+                    f"expected {name} of each of {len(images_BCHW)} images, got the shape "
+                    f"{tuple(values.shape)}"
+                )
+        if not images_BCHW.numel():
+            return images_BCHW.clone()
+        try:
+            return apply(self, images_BCHW, parameters)
+        except (KeyError, TypeError) as error:
+            drawn = self.sample(0, torch.Generator())
+            if lacking := ", ".join(drawn.keys() - parameters.keys()):
+                raise UserError(f"parameters lack {lacking}, which {self.name} draws") from error
+            raise
+
+    return guarded
+
+
 @dataclass(frozen=True)
 class Operator(ABC):
     """A sampler of parameters and a kernel that applies them to a batch.
@@ -49,10 +197,14 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
-    label: ClassVar[str]  # what a caption calls it
+    label: ClassVar[str]  # what a caption calls it; by default its name
     destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
     graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
+    drawn: ClassVar[str] = ""  # its one magnitude: the parameter, and the field with its range
+    neutral: ClassVar[float] = 0.0  # the magnitude that changes nothing
+    two_sided: ClassVar[bool] = False  # whether that lies within the range
+    shows: ClassVar[str] = "{:.2f}"  # how a caption shows the magnitude
     of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
     kernel: ClassVar[str | None] = None  # in `augment.compiled` and `fused`; None: `apply` is used
     kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
@@ -62,6 +214,8 @@ class Operator(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "name" in vars(cls) and "label" not in vars(cls):
+            cls.label = cls.name.replace("_", " ")
         if "apply" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = None  # an inherited one would do what another class says
         for name, guard in (("sample", _guarded_sample), ("apply", _guarded_apply)):
@@ -91,6 +245,7 @@ class Operator(ABC):
             if name not in ("size", "probability") and not isinstance(value, bool)
         }
 
+    @_guarded_sample
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         """Draw the parameters of `n` samples.
 
@@ -101,7 +256,8 @@ class Operator(ABC):
         Returns:
             Tensors of length n by parameter name; empty for an operator without magnitude.
         """
-        return {}
+        name = self.drawn
+        return {name: uniform(n, getattr(self, name), generator)} if name else {}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         """Give every sample the same strength; directions, places and orders stay as drawn.
@@ -111,9 +267,14 @@ class Operator(ABC):
             parameters: What `sample` returned.
 
         Returns:
-            Parameters of the same names; those that were given where there is no magnitude.
+            Parameters of the same names.
         """
-        return parameters
+        if not self.drawn:
+            return parameters
+        bounds, values = getattr(self, self.drawn), parameters[self.drawn]
+        if self.two_sided:
+            return parameters | {self.drawn: away(magnitude, bounds, values, self.neutral)}
+        return parameters | {self.drawn: between(magnitude, bounds, values)}
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -127,7 +288,9 @@ class Operator(ABC):
             effect_BT: On the device of either; a one for an operator without parameters, which
                 is done or not.
         """
-        return torch.ones(len(aspect_B), 1)
+        if not cls.drawn:
+            return torch.ones(len(aspect_B), 1)
+        return (parameters[cls.drawn] - cls.neutral)[:, None]
 
     @classmethod
     def difference(
@@ -206,47 +369,9 @@ class Operator(ABC):
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         """Name one sample's magnitudes in a few characters, for a figure."""
-        return cls.label
-
-
-def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Parameters]:
-    """`Operator.sample` of a class, as users may call it."""
-
-    @entry()
-    @wraps(sample)
-    def guarded(self: Operator, n: int, generator: torch.Generator) -> Parameters:
-        if n < 0:
-            raise UserError(f"n must be 0 or more, got {n}")
-        return sample(self, n, generator)
-
-    return guarded
-
-
-def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`Operator.apply` of a class, as users may call it."""
-
-    @entry()
-    @wraps(apply)
-    def guarded(self: Operator, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        if not images_BCHW.is_floating_point():
-            raise UserError(f"expected images as floats in [0, 1], got {images_BCHW.dtype}")
-        for name, values in parameters.items():
-            if values.ndim == 0 or len(values) != len(images_BCHW):
-                raise UserError(
-                    f"expected {name} of each of {len(images_BCHW)} images, got the shape "
-                    f"{tuple(values.shape)}"
-                )
-        if not images_BCHW.numel():
-            return images_BCHW.clone()
-        try:
-            return apply(self, images_BCHW, parameters)
-        except (KeyError, TypeError) as error:
-            drawn = self.sample(0, torch.Generator())
-            if lacking := ", ".join(drawn.keys() - parameters.keys()):
-                raise UserError(f"parameters lack {lacking}, which {self.name} draws") from error
-            raise
-
-    return guarded
+        if not cls.drawn:
+            return cls.label
+        return f"{cls.label} {cls.shows.format(parameters[cls.drawn].item())}"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Step
+from mast.augment.operator import Operator, Record, Step, Views, join
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Overrides, Preset
-from mast.augment.record import Record, Views, join
 from mast.augment.warp import Warp, compiled_steps, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
@@ -48,9 +47,6 @@ class Pipeline:
         channels: C, of the images.
         sizes: Side of each view in pixels.
         operators: Of each view, by name.
-
-    Raises:
-        UserError: An operator, or a field of one, does not exist.
     """
 
     @entry()
@@ -366,3 +362,66 @@ def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Ten
     parameters = {key: values[index] for key, values in drawn.items()}
     transformed = operator.apply(images_BCHW.index_select(0, device_index), parameters)
     return images_BCHW.index_copy_(0, device_index, transformed)
+
+
+@entry()
+def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
+    """How an operator's effects on two views differ, from their record.
+
+    Args:
+        views: Two views of every image.
+        name: One of their operators.
+        device: Where it goes; that of the views if not given.
+
+    Returns:
+        difference_BT: In the operator's own units; NaN where no observer of
+            both views could tell. See `Operator.difference`.
+    """
+    if name not in views.names:
+        raise unknown("operator of these views", name, views.names)
+    if len(views.records) != 2:
+        raise UserError(f"a difference is between two views, got {len(views.records)}")
+    images_BCHW, aspect_B = views.images[0], views.aspect_B
+    if aspect_B is None:
+        aspect_B = torch.ones(len(images_BCHW))
+    first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
+    drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
+    return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
+
+
+@entry()
+def numbers(name: str) -> int:
+    """T, how many numbers `difference` gives for an operator."""
+    if name not in OPERATORS:
+        raise unknown("operator", name, OPERATORS)
+    parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
+    record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
+    blank = torch.empty(1, 3, 0, 0)
+    return difference(Views((blank, blank), (record, record)), name).shape[1]
+
+
+def _effect(record: Record, name: str, aspect_B: Tensor) -> Tensor:
+    """What the operator did to one view, 0 where it was not applied."""
+    effect_BT = OPERATORS[name].effect(record.parameters[name], aspect_B)
+    return effect_BT.float() * record.applied(name)[:, None]
+
+
+@entry()
+def describe(record: Record, sample: int) -> str:
+    """Describe in a line what was applied to a sample: "crop 0.42, flip, blur σ 0.8".
+
+    The share of a crop is that of a square image.
+
+    Args:
+        record: Of the view.
+        sample: Its place in the batch, from 0.
+    """
+    if not 0 <= sample < len(record):
+        raise UserError(f"sample must be from 0 to {len(record) - 1}, got {sample}")
+    single = record[sample : sample + 1]
+    captions = [
+        OPERATORS[name].caption(single.parameters[name])
+        for k, name in enumerate(record.names)
+        if single.applied_BK[0, k]
+    ]
+    return ", ".join(captions) or "unchanged"

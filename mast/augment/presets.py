@@ -52,11 +52,7 @@ class Preset:
                 raise UserError("a view shares decisions with the first only if both have one size")
 
     def only(self, names: Sequence[str]) -> "Preset":
-        """The same views of some of the operators, in the preset's order.
-
-        Raises:
-            UserError: There is none, or one that the preset does not have.
-        """
+        """The same views of some of the operators, in the preset's order."""
         if not names:
             raise UserError("operators is empty: name at least one, or leave it out for all")
         if len(set(names)) < len(names):

@@ -201,13 +201,7 @@ def warp_affine(
 
 
 def _between_centres(share_BVV: Tensor, pixels_B: Tensor, count_B: Tensor) -> Tensor:
-    """Positions in pixels, up to the centres of the outermost ones, behind which is padding.
-
-    Args:
-        share_BVV: Of the image.
-        pixels_B: Of the image; its last one may be cut off.
-        count_B: How many there are.
-    """
+    """Positions in pixels, up to the centres of the outermost ones, behind which is padding."""
     place_BVV = (share_BVV * pixels_B[:, None, None]).clamp(min=0.5)
     return place_BVV.minimum(count_B[:, None, None] - 0.5)
 
@@ -296,12 +290,7 @@ def _axis_weights(
     scale_B: Tensor, offset_B: Tensor, size: int, most: int, pixels_B: Tensor, bounded_B: Tensor,
     bicubic: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Antialias weights_BVP along one axis, and inside_BV: whether the centre is in the image.
-
-    Args:
-        most: P, pixels of the largest image.
-        pixels_B: Those of each.
-    """
+    """Antialias weights_BVP along one axis, and inside_BV: whether the centre is in the image."""
     device = scale_B.device
     steps_V = (torch.arange(size, device=device) + 0.5) / size
     center_BV = (scale_B[:, None] * steps_V + offset_B[:, None]) * pixels_B[:, None]
@@ -332,18 +321,7 @@ def _cubic(distance: Tensor) -> Tensor:
 def _low_pass(
     step_B: Tensor, count_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept.
-
-    Args:
-        step_B: On the CPU; the filter of 1 is the identity.
-        count_B: How many pixels are kept of each image, on the CPU.
-        pixels_B: How many it has along the axis, on the CPU.
-        images_BCHW: The images.
-        axis: 2 or 3.
-
-    Returns:
-        weights_BQP, and steps and counts, on the device of the images.
-    """
+    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept."""
     most, device = int(count_B.max()), images_BCHW.device
     step_B, count_B, pixels_B = to_device(torch.stack([step_B, count_B, pixels_B]), device)
     center_BQ = (torch.arange(most, device=device) + 0.5) * step_B[:, None] - 0.5

@@ -17,7 +17,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode, named, out_file, read_text
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, begins, images_of, safe_cell, write_table
+from mast.core.table import Listing, begins, images_of, safe_cell, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, split_cut
 from mast.data.pieces import file_of
 from mast.measure.compute import Compute

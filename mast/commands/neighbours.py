@@ -13,7 +13,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, begins, images_of, write_table
+from mast.core.table import Listing, begins, images_of, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute

@@ -15,7 +15,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.tabular import Columns, Listing, begins, images_of, with_broken, write_table
+from mast.core.table import Columns, Listing, begins, images_of, with_broken, write_table
 from mast.data import CanvasSet, DataConfig, groups_of, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract

@@ -9,8 +9,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.table import Shown
-from mast.core.tabular import begins, with_broken, write_table
+from mast.core.table import Shown, begins, with_broken, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile

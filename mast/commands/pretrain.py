@@ -437,11 +437,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
-    from mast.core.tensorboard import TensorBoardLogger, is_installed
+    from mast.core.loggers import TensorBoardLogger, is_installed
 
     loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
-        from mast.core.weights_and_biases import WandbLogger
+        from mast.core.loggers import WandbLogger
 
         loggers.append(WandbLogger(config.wandb, run.path.name))
     return loggers

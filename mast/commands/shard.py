@@ -18,11 +18,10 @@ from PIL import Image
 from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import Work, doing, track
 from mast.core.errors import UserError, unknown
-from mast.core.files import out_folder, read_json, special
+from mast.core.files import locked, out_folder, read_json, special
 from mast.core.launch import cores
-from mast.core.locks import locked
 from mast.core.table import Shown
-from mast.core.waiting import Threads
+from mast.core.threads import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
 from mast.data.cache import decode_in_order
 from mast.data.formats import Bands

@@ -115,16 +115,10 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def argument(value: Any, hint: Any, name: str) -> Any:
-    """An argument as its type has it.
+    """A value as its type has it; `name` is for the error. None as the type takes anything.
 
-    Args:
-        value: What was given. A number of NumPy, a path of another library and any iterable stand
-            for a number, a path and a list.
-        hint: The type; None: any.
-        name: What it is called in an error.
-
-    Raises:
-        UserError: It is not of this type; where names are expected, with the nearest one.
+    A number of NumPy, a path of another library and any iterable stand for a number, a path and a
+    list.
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
@@ -169,11 +163,7 @@ def _hints_of(kind: type) -> dict[str, Any]:
 
 
 def check_fields(instance: Any, prefix: str = "") -> None:
-    """Refuse a dataclass with a field that is not of its type; nested ones have dotted names.
-
-    Raises:
-        UserError: Naming the field.
-    """
+    """Refuse a dataclass with a field that is not of its type; nested ones have dotted names."""
     kind: Any = type(instance)
     for name, hint in _hints_of(kind).items():
         value = argument(getattr(instance, name), hint, prefix + name)
@@ -185,10 +175,7 @@ def check_fields(instance: Any, prefix: str = "") -> None:
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Have a function check its arguments against their types, and the shapes of tensors.
-
-    Nothing is checked of what is compiled.
-    """
+    """Have a function check its arguments against their types, and the shapes of tensors."""
     hints: dict[str, Any] = {}
 
     @functools.wraps(function)
@@ -216,14 +203,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_shapes(values: Mapping[str, Any]) -> None:
-    """Refuse tensors whose axes are not those that their names end in, or differ in size.
-
-    Args:
-        values: By name; what is no tensor is left alone.
-
-    Raises:
-        UserError: Quoting the shape, and what it differs from.
-    """
+    """Refuse tensors whose axes are not those that their names end in, or differ in size."""
     known: dict[str, tuple[int, str]] = {}  # of an axis its size, and where it was seen first
     for name, value in values.items():
         axes = name.rpartition("_")[2]

@@ -22,9 +22,9 @@ class Canvases:
     """Images one after the other in a flat tensor, without padding.
 
     Attributes:
-        values_T: uint8, of every image its sheets, each rows of three bytes a pixel, such as red,
-            green and blue; on any device; it may hold more than these images.
-        size_B2: int64, height and width of each in pixels, on the CPU.
+        values_T: uint8: the sheets of every image, in rows of three bytes a pixel, such as red,
+            green and blue; on any device. It may hold more than these images.
+        size_B2: int64, height and width in pixels, on the CPU.
         start_B: int64, where each begins in `values_T`, on the CPU.
         aspect_B: float32, width / height of the originals, of which these are resized; on the CPU.
         layout: Of all of them.
@@ -44,16 +44,9 @@ class Canvases:
         aspect_B: Tensor | None = None,
         layout: Layout = RGB,
     ) -> "Canvases":
-        """Of images that fill a tensor from its beginning on.
+        """Images that fill `values_T` (uint8) from its beginning on.
 
-        Args:
-            values_T: uint8.
-            size_B2: int64, height and width.
-            aspect_B: Those of the sizes if not given.
-            layout: Of the images.
-
-        Raises:
-            UserError: There are fewer numbers, or others.
+        By default `aspect_B` is that of the sizes (height and width).
         """
         count_B = 3 * layout.sheets * size_B2.prod(1)
         needed = int(count_B.sum())
@@ -69,14 +62,9 @@ class Canvases:
 
     @classmethod
     def of(cls, images_BHWC: Tensor, aspect_B: Tensor | None = None) -> "Canvases":
-        """Of images of one size.
+        """Images (B, H, W, 3) of one size, uint8.
 
-        Args:
-            images_BHWC: uint8, RGB.
-            aspect_B: Width / height of the originals, where these were stretched.
-
-        Raises:
-            UserError: Another shape or type.
+        `aspect_B` is width / height of the originals, where these were stretched.
         """
         if images_BHWC.ndim != 4 or images_BHWC.shape[3] != 3 or images_BHWC.dtype != torch.uint8:
             raise UserError(

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from mast.core.errors import UserError
-from mast.core.files import as_unicode
-from mast.core.locks import locked
+from mast.core.files import as_unicode, locked
 
 UNFINISHED = ".mast-*.partial"  # what a folder is called in which a file is made
 _NEW, _LOCK = "new", "lock"  # what is in it
@@ -25,21 +24,12 @@ _SETTLED = 60.0  # seconds after which it is locked by the process that made it
 
 @contextmanager
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
-    """A file to fill in a block, which takes the place of another when the block has ended well.
+    """A file to fill in a block; it replaces `path` when the block has ended well.
 
-    It lies in a folder of its own beside the other, whose name nobody can know before and which is
-    locked: some libraries (safetensors) make a file of their own beside the one that they are to
-    fill. What a killed process left is removed by the next one that writes there.
-
-    Args:
-        path: The other file, or where there is to be one. Its permissions stay as they are.
-        keep: Where the other file is kept; None: nowhere.
-
-    Yields:
-        The file, empty.
-
-    Raises:
-        OSError: It cannot be written.
+    It lies in a locked folder of its own beside `path`, as some libraries (safetensors) make a file
+    of their own beside the one that they fill. What a killed process left is removed by the next
+    one that writes there. Permissions stay as they are; the file that is replaced is moved to
+    `keep`.
     """
     _remove_abandoned(path.parent)
     begin, _, end = UNFINISHED.partition("*")
@@ -77,15 +67,7 @@ def _remove_abandoned(folder: Path) -> None:
 def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | None = None) -> None:
     """Let `write` fill a file beside `path`, flush it to disk, then rename it.
 
-    Args:
-        path: The target; it is replaced only by a complete file, and keeps its permissions. Where
-            it is a symbolic link, the file that it points to is.
-        write: Called with the path to fill.
-        keep: Where the file that is replaced is kept; None: nowhere.
-
-    Raises:
-        UserError: The disk is full, the folder cannot be written, or the target is there and is no
-            regular file.
+    Where `path` is a symbolic link, the file that it points to is replaced; see `replacing`.
     """
     path = Path(os.path.realpath(path))
     try:
@@ -106,11 +88,7 @@ def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | Non
 
 
 def check_writable(folder: Path) -> None:
-    """Make sure that files can be written into a folder before hours are spent on what is to be.
-
-    Raises:
-        UserError: They cannot.
-    """
+    """Make sure that files can be written into a folder before hours are spent on them."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -132,11 +110,7 @@ def previous(path: Path) -> Path:
 def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> None:
     """Write tensors, numbers and containers of them, atomically.
 
-    Args:
-        path: The checkpoint.
-        state: What it holds.
-        keep: Whether the one that it replaces is kept as `previous`; not where it is damaged, as
-            it would take the place of one that is whole.
+    The one that is replaced is kept as `previous`, unless it is damaged (`keep` is false).
     """
 
     def write(partial: Path) -> None:
@@ -159,14 +133,10 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint, if it is as it was written, without executing anything from it.
+    """Read a file of `save_checkpoint` without executing anything from it.
 
-    Args:
-        path: A file of `save_checkpoint`. It is a ZIP archive, whose checksums (CRC-32) are
-            verified: PyTorch would take bytes that changed on the disk for weights.
-
-    Raises:
-        UserError: The file is damaged, or holds more than tensors.
+    The checksums (CRC-32) of the ZIP archive are verified: PyTorch would take damaged bytes for
+    weights.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -55,9 +55,9 @@ class Work:
         what: What it does; empty where the unit says it.
         total: How many there are; None: not counted.
         unit: Of what, such as "images".
-        done: How many of them an earlier process did.
-        even: Whether all take about as long, so that the time that is left can be told.
-        images: How many images one stands for, so that their speed can be told.
+        done: How many an earlier process did.
+        even: Whether all take about as long, so that the time left can be estimated.
+        images: How many images one stands for, to show their speed.
         clock: The time in seconds.
     """
 
@@ -87,13 +87,7 @@ class Work:
         self.update(self.done + count)
 
     def update(self, done: int, note: str | None = None, speed: str | None = None) -> None:
-        """Say how far it is.
-
-        Args:
-            done: How many are done.
-            note: What else there is to say, such as losses; as before if None.
-            speed: In words, where it is not to be measured here; as before if None.
-        """
+        """Say how far it is, with a note (such as losses) and a speed in words; None: as before."""
         now = self._clock()
         self.done, self._last = done, (now, done)
         if now - self._marks[-1][0] >= 1.0:
@@ -104,12 +98,7 @@ class Work:
         self._speed = self._speed if speed is None else speed
 
     def facts(self, now: float, innermost: bool = True) -> str:
-        """How far it is, in words.
-
-        Args:
-            now: The time.
-            innermost: Whether nothing that is shown is a part of it.
-        """
+        """How far it is, in words; `innermost` where nothing that is shown is a part of it."""
         so_far = f"{_span(now - self.begun)} so far" if innermost else ""
         if self.total is None:
             counted = f"{self.done:,} {self.unit}" if self.unit and self.done else ""
@@ -129,11 +118,7 @@ class Work:
 
 
 class Board:
-    """All that is under way, the outermost first; plain lines of it, and bars.
-
-    Args:
-        clock: The time in seconds.
-    """
+    """All that is under way, the outermost first; as plain lines, and as bars."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -170,8 +155,8 @@ class Board:
     def line(self) -> str | None:
         """The line that is due now, if one is.
 
-        It is when the last one is `EVERY_S` old, and in the first minute as soon as work that no
-        line told of has lasted for `LINE_S`.
+        It is when the last one is `EVERY_S` old; in the first minute as soon as new work has lasted
+        for `LINE_S`.
         """
         now, works = self.clock(), list(self._works)
         if not works or now - works[0].begun < LINE_S:

@@ -6,30 +6,130 @@ again afterwards.
 """
 
 import functools
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
+import numpy as np
 import torch
 
 from mast.core.arguments import checked
-from mast.core.precision import default_float32, whole_products
-from mast.core.seeds import restored
+from mast.core.seeds import own_generator
+from mast.core.threads import here
+
+
+@final
+class Setting:
+    """A setting of the whole process, for blocks that may run in several threads at once.
+
+    `change` sets it and returns what puts it back: the first of blocks that overlap calls the one,
+    the last the other.
+    """
+
+    def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
+        self._change = change
+        self._lock = threading.Lock()
+        self._blocks = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Set it for a block."""
+        with self._lock:
+            if not self._blocks:
+                self._put_back = self._change()
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    self._put_back()
+
+
+def _whole(
+    read: Callable[[], Any], write: Callable[[Any], object], whole: Any, places: tuple[Any, ...]
+) -> Callable[[], Callable[[], None]]:
+    """What sets an older setting and the newer ones in several places.
+
+    PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
+    """
+
+    def change() -> Callable[[], None]:
+        try:
+            older = read()
+        except RuntimeError:
+            older = None
+        newer = [place.fp32_precision for place in places]
+        write(whole)
+        for place in places:
+            place.fp32_precision = "ieee"
+
+        def put_back() -> None:
+            if older is not None:
+                write(older)
+            for place, precision in zip(places, newer, strict=True):
+                place.fp32_precision = precision
+
+        return put_back
+
+    return change
+
+
+def _default_is_float32() -> Callable[[], None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    return lambda: torch.set_default_dtype(before)
+
+
+def _keep_generators() -> Callable[[], None]:
+    with own_generator:
+        before, there = torch.get_rng_state(), torch.cuda.is_initialized()
+    of_gpus = torch.cuda.get_rng_state_all() if there else []
+    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def put_back() -> None:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        with own_generator:
+            torch.set_rng_state(before)
+        torch.cuda.set_rng_state_all(of_gpus)
+        if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
+            torch.cuda.manual_seed_all(torch.initial_seed())
+
+    return put_back
+
+
+_backends: Any = torch.backends
+# Matrices of float32 are multiplied as they are.
+whole_products = Setting(
+    _whole(
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        "highest",
+        (_backends.cuda.matmul, _backends.mkldnn.matmul),
+    )
+)
+# So are convolutions; by default a GPU keeps 10 bits of float32 (TF32).
+whole_convolutions = Setting(
+    _whole(
+        lambda: _backends.cudnn.allow_tf32,
+        functools.partial(setattr, _backends.cudnn, "allow_tf32"),
+        False,
+        (_backends.cudnn.conv, _backends.cudnn.rnn, _backends.mkldnn.conv),
+    )
+)
+# What is made without a type is float32.
+default_float32 = Setting(_default_is_float32)
+# The generators of PyTorch, NumPy and Python are afterwards what they were before.
+restored = Setting(_keep_generators)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _CPU = torch.device("cpu")
-
-
-class _Here(threading.local):
-    """Whether a public function runs in this thread."""
-
-    inside = False
-
-
-_here = _Here()
 
 
 @contextmanager
@@ -66,27 +166,25 @@ def own_draws() -> Iterator[None]:
 def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a public function check its arguments, and compute the same whatever surrounds it.
 
-    Where this library itself calls it, it is called as it is.
-
-    Args:
-        draws: Whether something in it may draw from PyTorch's global generators, or set threads.
+    Inside this library it is called as it is. With `draws` something in it may draw from PyTorch's
+    global generators, or set threads.
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def settled_function(*args: P.args, **kwargs: P.kwargs) -> T:
-            _here.inside = True
+            here.inside = True
             try:
                 with settled(), own_draws() if draws else nullcontext():
                     return function(*args, **kwargs)
             finally:
-                _here.inside = False
+                here.inside = False
 
         outside = checked(settled_function)
 
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            return (function if _here.inside else outside)(*args, **kwargs)
+            return (function if here.inside else outside)(*args, **kwargs)
 
         return called
 

@@ -36,13 +36,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     """An error for a name that is not in a registry, with the nearest valid one.
 
-    Args:
-        kind: What the name names, such as "operator" or "recipe".
-        name: The name that was given.
-        choices: The valid names.
-
-    Returns:
-        The error, to be raised by the caller.
+    `kind` is what the name names, such as "operator" or "recipe".
     """
     from difflib import get_close_matches
 

@@ -6,7 +6,7 @@ dotted names, such as "optimizer.lr".
 
 import functools
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_type_hints
@@ -24,15 +24,9 @@ TEXTUAL = {*NAMES, Path, type(None)}
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
-    """A dataclass from the values that differ from its defaults.
+    """A dataclass from values by field name; the other fields have their defaults.
 
-    Args:
-        kind: The dataclass; every field has a default.
-        values: Field names and values; lists stand for tuples.
-        noun: What its fields are called in an error, such as "setting of knn".
-
-    Raises:
-        UserError: An unknown field, or a value of the wrong type or out of its range.
+    `noun` is what its fields are called in an error, such as "setting of knn".
     """
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
@@ -47,15 +41,9 @@ def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
 
 
 def change(instance: Kind, values: Mapping[str, Any], noun: str) -> Kind:
-    """A copy of a dataclass with other values.
+    """A copy of a dataclass with other values: nested ones as dicts, or by dotted names.
 
-    Args:
-        instance: All other values; its fields may be dataclasses themselves.
-        values: By name, nested ones as dicts or by dotted names.
-        noun: What its fields are called in an error, such as "option".
-
-    Raises:
-        UserError: An unknown field, or a value of the wrong type.
+    `noun` is what its fields are called in an error, such as "option".
     """
     hints = kinds(instance)
     changes: dict[str, Any] = {}
@@ -66,40 +54,30 @@ def change(instance: Kind, values: Mapping[str, Any], noun: str) -> Kind:
     return _replaced(instance, changes)
 
 
-def kinds(instance: Any, prefix: str = "") -> dict[str, Any]:
+def kinds(instance: Any) -> dict[str, Any]:
     """The type of each value of nested dataclasses, by dotted name."""
-    types_by_name: dict[str, Any] = {}
+    return {name: hint for name, hint, _ in _walk(instance)}
+
+
+def leaves(instance: Any) -> dict[str, Any]:
+    """The values of nested dataclasses by dotted name; dicts are values."""
+    return {name: value for name, _, value in _walk(instance)}
+
+
+def _walk(instance: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     hints = get_type_hints(type(instance))
     for field in fields(instance):
         value = getattr(instance, field.name)
         if is_dataclass(value):
-            types_by_name |= kinds(value, f"{prefix}{field.name}.")
+            yield from _walk(value, f"{prefix}{field.name}.")
         else:
-            types_by_name[prefix + field.name] = hints[field.name]
-    return types_by_name
-
-
-def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
-    """The values of nested dataclasses by dotted name; dicts are values."""
-    values: dict[str, Any] = {}
-    for field in fields(instance):
-        value = getattr(instance, field.name)
-        if is_dataclass(value):
-            values |= leaves(value, f"{prefix}{field.name}.")
-        else:
-            values[prefix + field.name] = value
-    return values
+            yield prefix + field.name, hints[field.name], value
 
 
 def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:
     """Refuse numbers with which float32 cannot compute: NaN, infinite, very large and very small.
 
-    Args:
-        values: By name; of a tuple each is looked at.
-        endless: Names of those that may be infinite.
-
-    Raises:
-        UserError: Naming one of them.
+    Those that are named in `endless` may be infinite.
     """
     for name, value in values.items():
         for each in value if isinstance(value, tuple) else (value,):
@@ -114,16 +92,7 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
-    """A value as its type has it.
-
-    Args:
-        value: As YAML, JSON or a command line has it.
-        hint: The type.
-        name: What the value is called in an error.
-
-    Raises:
-        UserError: It is not of this type; where names are expected, with the nearest one.
-    """
+    """A value of YAML, JSON or a command line as its type has it; `name` is for the error."""
     optional = hint is Any or type(None) in union(hint)
     takes_text = hint is Any or {str, Path} & {hint, *union(hint)}
     words = ("null",) if takes_text or is_list(hint) else ("null", "none", "None")

@@ -1,5 +1,6 @@
 """Files that users name: read whole, written over none of another kind, or refused in one line."""
 
+import errno
 import hashlib
 import json
 import math
@@ -8,10 +9,13 @@ import re
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from mast.core.errors import UserError
 
@@ -49,17 +53,13 @@ def quoted(path: str | Path) -> str:
 def out_file(
     out: str | Path, kinds: Mapping[str, Callable[[Path], bool]], option: str = "out"
 ) -> Path:
-    """The file that a user names to be written, if it can be, before there is anything to write.
+    """The file that a user names to be written, checked before there is anything to write.
 
     Args:
         out: The file. Where it is a symbolic link, the file that it points to is looked at.
         kinds: The endings that it may have, each with what says whether a file that is there is of
             the kind that the command writes; only such a file, or an empty one, is replaced.
         option: What names it, for the error.
-
-    Raises:
-        UserError: It has another ending, its kind needs an extra that is not installed, something
-            else is there, or it lies where no file can be written.
     """
     path = named(out)
     if path.suffix not in kinds:
@@ -86,11 +86,7 @@ def out_file(
 
 
 def out_folder(out: str | Path) -> Path:
-    """The folder that a user names to be written into, which may be there.
-
-    Raises:
-        UserError: Something else is there.
-    """
+    """The folder that a user names to be written into, which may be there."""
     path = named(out)
     if path.exists() and not path.is_dir():
         raise UserError(f"out must be a folder, and {path} is none: give another name")
@@ -98,21 +94,12 @@ def out_folder(out: str | Path) -> Path:
 
 
 def special(path: Path) -> str | None:
-    """What a path is where it is no file, such as "a named pipe", which waits for who opens it.
-
-    Raises:
-        OSError: There is nothing of that name.
-    """
+    """What a path is where it is no file, such as "a named pipe"; opening one would wait."""
     kind = stat.S_IFMT(path.stat().st_mode)
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds.
-
-    Raises:
-        UserError: It is no file, or cannot be read.
-    """
     try:
         if kind := special(path):
             raise UserError(f"{path} is {kind}: expected a file")
@@ -122,11 +109,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """What a file of UTF-8 text holds.
-
-    Raises:
-        UserError: It is no file, cannot be read, or is written otherwise.
-    """
+    """What a file of UTF-8 text holds."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -136,11 +119,6 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        UserError: It is no file, cannot be read, or is no JSON as `parse_json` takes it.
-    """
     text = read_text(path)
     try:
         return parse_json(text)
@@ -151,12 +129,8 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str | bytes, finite: bool = True) -> Any:
     """JSON whose numbers are finite and whose fields have one value each.
 
-    Args:
-        text: Of a file or a part of one.
-        finite: Whether numbers such as 1e400 are looked for, which takes a third longer.
-
-    Raises:
-        ValueError: It is none; the message goes on after "it".
+    Looking for numbers such as 1e400 (`finite`) takes a third longer. The message of the ValueError
+    goes on after "it".
     """
     try:
         return json.loads(
@@ -201,11 +175,7 @@ def signed(markup: str) -> str:
 
 
 def read_markup(path: Path) -> str:
-    """What a file of `signed` XML holds, without the signature; one that has none is not verified.
-
-    Raises:
-        UserError: It is no file, cannot be read, or changed since it was written.
-    """
+    """What a file of `signed` XML holds, without the signature; without one, unverified."""
     text = read_text(path)
     signature = SIGNATURE.search(text)
     if signature is None:
@@ -229,3 +199,29 @@ def as_unicode(text: str) -> str:
     """
     whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.EPERM)
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock during the block; yields whether it is held.
+
+    Where the file system has no locks it is not, and no file is put in its place, which a killed
+    process would leave behind. With `wait` the lock only saves work: the block runs without it
+    where it cannot be made. Without, `filelock.Timeout` says that another process holds it.
+    """
+    lock = FileLock(path, timeout=-1 if wait else 0, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if not wait and error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield lock.is_locked
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):
+                lock.release()

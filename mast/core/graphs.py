@@ -33,9 +33,6 @@ def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
     Args:
         work: Launches kernels, and neither waits for them nor copies from or to pageable memory.
         pool: Of an earlier graph that is always replayed before this one.
-
-    Raises:
-        GraphError: The work cannot be recorded, or fails.
     """
     graph = torch.cuda.CUDAGraph()
     failure: Exception | None = None

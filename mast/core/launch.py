@@ -26,11 +26,7 @@ Precision = Literal["auto", "32-true", "bf16-mixed"]
 
 
 def find_device(name: Device) -> torch.device:
-    """The kind of device that a name stands for: "auto" takes a GPU where there is one.
-
-    Raises:
-        UserError: A GPU is asked for, and there is none.
-    """
+    """The kind of device that a name stands for: "auto" takes a GPU where there is one."""
     if name not in get_args(Device):
         raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
@@ -56,11 +52,7 @@ def precision_of(dtype: torch.dtype) -> Precision:
 
 
 def check_threads(threads: int | None) -> None:
-    """Refuse a number of CPU threads that cannot be started.
-
-    Raises:
-        UserError: There are fewer than one, or too many; None is PyTorch's choice.
-    """
+    """Refuse a number of CPU threads that cannot be started; None is PyTorch's choice."""
     if threads is not None and threads < 1:
         raise UserError(f"threads must be 1 or more, got {threads}")
     most = max(MOST_THREADS, cores())
@@ -76,16 +68,10 @@ def _convolutions() -> None:
 
 
 def contention(work: Callable[[], None] = _convolutions) -> str | None:
-    """What to do where other programs keep the cores busy, by a measurement of a tenth of a second.
+    """What to do where other programs keep the cores busy; None where they do not.
 
-    All threads wait at the end of an operation for the last one. If one of them has to share its
-    core, several may take ten times as long as one.
-
-    Args:
-        work: What is measured, by one thread and by as many as PyTorch uses, in turns.
-
-    Returns:
-        In a line, with what was measured; None where several threads are not slower than one.
+    All threads wait for the last one at the end of an operation: if one has to share its core,
+    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second.
     """
     threads = torch.get_num_threads()
     seconds = dict.fromkeys((1, threads), 0.0)
@@ -125,9 +111,6 @@ def _tasks_of_srun() -> int:
     """How many processes srun started, this one among them; 1 where it started none.
 
     In a batch script SLURM says how many tasks there may be, and has started none of them.
-
-    Raises:
-        UserError: What a launcher says is no number, or one that cannot be.
     """
     least = dict.fromkeys(SIZES, 1) | dict.fromkeys(RANKS, 0)
     said = {name: _number(name, bound) for name, bound in least.items() if name in os.environ}
@@ -164,18 +147,8 @@ def make_fabric(
 ) -> "Fabric":
     """Devices, precision and loggers; not launched yet.
 
-    Args:
-        device: auto, cpu or cuda.
-        devices: Processes on this node, unless torchrun says otherwise.
-        nodes: Nodes, likewise.
-        precision: See `resolve`.
-        loggers: Fabric loggers.
-        same_graph: Whether every step of a training has the same graph and its batch is computed
-            whole; of parts, PyTorch would add up the gradients wrongly (its issue 143580).
-
-    Raises:
-        UserError: A GPU is asked for, and there is none; more processes than a CPU has cores;
-            several nodes, which nothing has started; or the environment does not say how.
+    With `same_graph` every step of a training has the same graph and its batch is computed whole:
+    of parts, PyTorch would add up the gradients wrongly (its issue 143580).
     """
     kind = find_device(device)
     tasks = _tasks_of_srun()  # before Lightning, which reads the same when it is imported

@@ -23,8 +23,8 @@ from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
+from mast.core.threads import UnwantedError, waits_until
 from mast.core.transfer import numbers
-from mast.core.waiting import UnwantedError, waits_until
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -42,9 +42,9 @@ class StepResult(NamedTuple):
     Attributes:
         step: Number of optimizer steps so far, this one included.
         share: The learning rate, as a share of its peak.
-        metrics: The losses as numbers, means over the parts of the batch and, where `due`, over
-            the processes; None where they were left on the device.
-        due: Whether the step is to be logged: every `log_every` steps, and at the end of an epoch.
+        metrics: The losses, means over the parts of the batch and, where `due`, over the processes;
+            None where they were left on the device.
+        due: Whether to log: every `log_every` steps, and at the end of an epoch.
         last_of_epoch: Whether it ended an epoch.
     """
 
@@ -119,11 +119,7 @@ class Training:
     def resume(self, seed: int) -> None:
         """Continue from the checkpoint if there is one; else seed PyTorch's generator.
 
-        Where the last checkpoint is damaged the one before it is used, and a warning says so.
-
-        Raises:
-            UserError: No checkpoint that is there can be used, what is there is no file, or it is
-                of a longer training.
+        Where the last checkpoint is damaged the one before it is used, with a warning.
         """
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
@@ -151,11 +147,7 @@ class Training:
             )
 
     def _load(self, file: Path) -> None:
-        """Take over the state of a checkpoint.
-
-        Raises:
-            UserError: It is damaged, or not of this training.
-        """
+        """Take over the state of a checkpoint."""
         state = load_checkpoint(file)
         try:
             step, seconds = state["step"], state["seconds"]
@@ -183,12 +175,7 @@ class Training:
             ) from error
 
     def save(self) -> None:
-        """Write the checkpoint, from the first process; with a sharded optimizer all call this.
-
-        Raises:
-            UserError: Losses, weights or the optimizer's state are not finite; the
-                previous checkpoint is kept.
-        """
+        """Write the checkpoint, from the first process; with a sharded optimizer all call this."""
         assert self.checkpoint is not None
         self._read_losses()
         optimizer = whole_state(self.optimizer)
@@ -300,11 +287,7 @@ class Training:
             del parts  # with what it read ahead, before the next epoch begins
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
-        """The next batch. A signal may end the wait for it; steps since `begun` are then saved.
-
-        Raises:
-            Interrupted: By such a signal.
-        """
+        """The next batch. A signal may end the wait for it; steps since `begun` are then saved."""
         try:
             with waits_until(lambda: may_end and self.stop.number is not None):
                 return next(parts)

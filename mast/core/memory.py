@@ -20,15 +20,11 @@ _M_MMAP_MAX = -4
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep what is freed for the next step, for the rest of the process.
+    """Have glibc keep what is freed for the next step; returns whether it does.
 
-    PyTorch frees and asks for the same large tensors at every step on a CPU. By default glibc
-    gives each back to the operating system, which then clears it page by page when it is first
-    touched again: a quarter of a training step. Peak memory grows by the gaps this leaves, about a
-    fifth.
-
-    Returns:
-        Whether it took effect; only glibc can do it.
+    PyTorch frees and asks for the same large tensors at every step on a CPU. By default glibc gives
+    each back to the system, which clears it page by page: a quarter of a training step. Peak memory
+    grows by about a fifth.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -55,14 +51,7 @@ def machine_memory() -> int | None:
 
 @contextmanager
 def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
-    """Refuse modules of more weights than this machine can hold, before these have numbers.
-
-    Args:
-        tensors: Of weights that there may be at most, so that building does not take minutes.
-
-    Raises:
-        UserError: There are more, or they need more memory. On the meta device they need none.
-    """
+    """Refuse modules of more weights than this machine can hold, before they have numbers."""
     most, count, size = machine_memory(), 0, 0
 
     def look(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 import torch
 
 from mast.core.errors import UserError, unknown
-from mast.core.lars import OfficialLars
 
 if TYPE_CHECKING:
     from mast.core.sharded import ShardedOptimizer
@@ -55,11 +54,7 @@ class OptimizerConfig:
     layer_decay: float = 1.0
 
     def check(self) -> None:
-        """Refuse values that cannot be.
-
-        Raises:
-            UserError: Naming the field, what it is and what it may be.
-        """
+        """Refuse values that cannot be."""
         if self.name not in get_args(OptimizerName):
             raise unknown("optimizer", self.name, get_args(OptimizerName))
         if not 0 < self.lr < math.inf:
@@ -86,18 +81,9 @@ class OptimizerConfig:
 
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:
-    """The rate as a share of its peak: a linear warm-up, then a half cosine.
+    """The rate as a share of its peak: a linear warm-up, then a half cosine to `final`.
 
-    Args:
-        progress: Share of the run that is done, in [0, 1].
-        warmup: Share of the run that warms up, in [0, 1).
-        final: The share of the peak at the end.
-
-    Returns:
-        In [0, 1]; it reaches `final` at progress 1.
-
-    Raises:
-        ValueError: Progress outside [0, 1].
+    Progress and warm-up are shares of the run.
 
     Reference:
         VICReg's `adjust_learning_rate`; Loshchilov and Hutter, SGDR (2017).
@@ -113,12 +99,7 @@ def learning_rate(progress: float, warmup: float, final: float) -> float:
 def to_zero(steps: int, warmup: float = 0.0) -> Callable[[float], float]:
     """The rate of a training that ends at zero, from its progress after a step.
 
-    A step has the rate of its middle, so that neither the first nor the last is lost, and a
-    training of one step trains.
-
-    Args:
-        steps: Of the whole training.
-        warmup: Share of it that warms up.
+    A step has the rate of its middle, so that neither the first nor the last is lost.
     """
     return lambda progress: learning_rate(progress - 0.5 / steps, warmup, final=0.0)
 
@@ -136,10 +117,7 @@ def make_optimizer(
     *,
     sharded: bool = False,
 ) -> torch.optim.Optimizer:
-    """Build the optimizer over parameter groups.
-
-    On a GPU a step launches a few kernels for each group: those of AdamW and SGD are fused, LARS
-    treats the parameters of a group together, but for the product of each with its own rate.
+    """Build the optimizer over parameter groups, which then carry "peak_lr".
 
     Args:
         groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the
@@ -148,14 +126,8 @@ def make_optimizer(
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
         device: Where the parameters are when it steps.
-        sharded: Whether its state is divided among the processes, which run already; parameters
-            are on the device then.
-
-    Returns:
-        An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
-
-    Raises:
-        UserError: As `OptimizerConfig.check`.
+        sharded: Whether its state is divided among the processes, which run already; parameters are
+            on the device then.
     """
     config.check()
     prepared = []
@@ -182,7 +154,7 @@ def make_optimizer(
 
 def _kind(
     config: OptimizerConfig, device: torch.device
-) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]:
+) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
     """The class of an optimizer, and its options."""
     fused = True if device.type == "cuda" else None  # None: as PyTorch chooses
     if config.name == "adamw":
@@ -224,11 +196,7 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take over a state, which may come from another device: rates and kernels stay its own.
-
-    Raises:
-        ValueError: It is of other parameters.
-    """
+    """Take over a state, which may come from another device: rates and kernels stay its own."""
     own = [{name: value for name, value in group.items() if name != "params"}
            for group in optimizer.param_groups]  # fmt: skip
     groups = [{**group, **mine} for group, mine in zip(state["param_groups"], own, strict=True)]
@@ -240,3 +208,57 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
     for group in optimizer.param_groups:
         if not group.get("steady", False):
             group["lr"] = group["peak_lr"] * share
+
+
+class OfficialLars(torch.optim.SGD):
+    """SGD with momentum on gradients whose norm is a share (`trust`) of their parameter's.
+
+    A gradient and its weight decay are added before their common norm is taken, `|g + d w|`; timm's
+    LARS takes `|g| + d |w|`. Groups with "adapt" false have plain SGD.
+
+    Reference:
+        You, Gitman, Ginsburg (2017); facebookresearch/vicreg and facebookresearch/barlowtwins.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], lr: float, momentum: float, trust: float
+    ) -> None:
+        super().__init__(groups, lr=lr, momentum=momentum)
+        for group in self.param_groups:
+            group["trust"] = trust
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step; what gradients hold afterwards is what was stepped by."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        decays = [group["weight_decay"] for group in self.param_groups]
+        for group in self.param_groups:
+            if group.get("adapt", True):
+                _adapt(group)
+                group["weight_decay"] = 0.0  # is in the gradient
+        try:
+            super().step()
+        finally:
+            for group, decay in zip(self.param_groups, decays, strict=True):
+                group["weight_decay"] = decay
+        return loss
+
+
+def _adapt(group: dict[str, Any]) -> None:
+    """Give each gradient its parameter's decay, and its share of the parameter's norm.
+
+    One kernel an operation for all parameters of the group, where the device has it, but for the
+    product with their shares, of which there is one each.
+    """
+    moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+    if not moved:
+        return
+    gradients = [parameter.grad for parameter in moved]
+    torch._foreach_add_(gradients, moved, alpha=group["weight_decay"])
+    own_N, its_N = (torch.stack(torch._foreach_norm(tensors)) for tensors in (moved, gradients))
+    # 1 where it or the parameter is 0
+    ratio_N = torch.where((own_N > 0) & (its_N > 0), group["trust"] * own_N / its_N, 1.0)
+    torch._foreach_mul_(gradients, list(ratio_N.unbind()))

@@ -35,12 +35,7 @@ LAST_STEP_S = 3600  # that a step and its checkpoint may take after a signal
 
 
 class ProcessEndedError(UserError):
-    """A process of this command ended early; the message says why.
-
-    Args:
-        message: The line.
-        code: Exit code of the command.
-    """
+    """A process of this command ended early; `code` is the exit code of the command."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
@@ -49,17 +44,11 @@ class ProcessEndedError(UserError):
 
 @contextmanager
 def together(fabric: "Fabric", kept: Callable[[], str]) -> Iterator[None]:
-    """Launch a fabric for the block; where one of its processes ends before, so do all.
+    """Launch a fabric for the block; where one of its processes ends early, all end.
 
-    Args:
-        fabric: Not launched yet. If no launcher started its processes, this program is started
-            again in each of them, and this process ends when they have ended.
-        kept: Says what the same command does after an early end.
-
-    Raises:
-        ProcessEndedError: A process ended early, or cannot be reached.
-        Interrupted: A signal ended the processes that this one started.
-        SystemExit: They are done.
+    If no launcher started its processes, this program is started again in each of them, and this
+    process ends (SystemExit) when they have ended. `kept` says what the same command does after
+    that.
     """
     environment = getattr(fabric.strategy, "cluster_environment", None)
     if environment is not None and not environment.creates_processes_externally:

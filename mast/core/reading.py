@@ -4,10 +4,12 @@ Legend: B images, C channels of an image, P planes of bytes, H and W pixels.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 MOST_CHANNELS = 16
@@ -93,15 +95,7 @@ class Reading:
 
 
 def read_reading(described: Any, channels: int | None = None) -> Reading:
-    """A reading from a file, which has it as `dataclasses.asdict` gives it.
-
-    Args:
-        described: As JSON has it.
-        channels: That it must have.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """A reading from JSON, as `dataclasses.asdict` gives it, of this many channels if given."""
     try:
         layout = Layout(**described["layout"])
         low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
@@ -121,3 +115,35 @@ def read_reading(described: Any, channels: int | None = None) -> Reading:
     if no_data is not None and not math.isfinite(no_data):
         raise ValueError(f"no_data must be finite, got {no_data}")
     return Reading(layout, low, high, no_data)
+
+
+_WHOLE = 50_000_000  # pixels up to which an image is resized whole, as torchvision does
+
+
+def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.ndarray:
+    """Resize an image (RGB, or one channel of floats) to a width and height, and cut its centre.
+
+    Returns:
+        (3, V, V) uint8, or (V, V) float32, V = size.
+
+    Reference: torchvision `Resize` and `CenterCrop` of Pillow's images, bit for bit; of images that
+        would have more than 50 million pixels only the part that is shown is resized.
+    """
+    left, top = (round((side - size) / 2) for side in resized)
+    if resized[0] * resized[1] <= _WHOLE:
+        whole = image.resize(resized, Image.Resampling.BILINEAR)
+        view = whole.crop((left, top, left + size, top + size))
+    else:
+        wide, high = (of / side for of, side in zip(image.size, resized, strict=True))
+        box = (left * wide, top * high, (left + size) * wide, (top + size) * high)
+        view = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    view_VV = np.asarray(view)
+    return view_VV if view_VV.ndim == 2 else np.ascontiguousarray(view_VV.transpose(2, 0, 1))
+
+
+def cut_planes(
+    channels: Iterable[np.ndarray], resized: tuple[int, int], size: int, layout: Layout
+) -> np.ndarray:
+    """`cut_center` of channels (H, W) in [0, 1], as planes of bytes (P, V, V), uint8."""
+    views = [cut_center(Image.fromarray(image_HW), resized, size) for image_HW in channels]
+    return layout.split(np.stack(views).clip(0, 1))

@@ -8,12 +8,7 @@ Kind_co = TypeVar("Kind_co", covariant=True)
 
 @dataclass(frozen=True)
 class Entry(Generic[Kind_co]):
-    """A row of a registry.
-
-    Args:
-        title: What it measures, or the heading of its answer.
-        kind: The class.
-    """
+    """A row of a registry: what it measures or the heading of its answer, and the class."""
 
     title: str
     kind: type[Kind_co]

@@ -42,8 +42,7 @@ import yaml
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_json
-from mast.core.locks import locked
+from mast.core.files import as_unicode, locked, read_json
 
 _log = logging.getLogger("mast")
 
@@ -63,11 +62,7 @@ PACKAGES = (
 
 
 class RunFolder:
-    """Paths of a run, and its log.
-
-    Args:
-        path: The folder; it need not exist yet.
-    """
+    """Paths of a run, and its log; the folder need not exist yet."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -91,23 +86,14 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
     def require(self) -> "RunFolder":
-        """This folder, if it holds a run.
-
-        Raises:
-            UserError: It does not.
-        """
+        """This folder, if it holds a run."""
         if not self.config.is_file():
             raise UserError(f"{self.path} is not a run folder: it has no config.yaml")
         return self
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder, so that no second process trains in it; a killed one holds it no longer.
-
-        Raises:
-            UserError: Another process holds it, it holds something else than a run, or it cannot be
-                written.
-        """
+        """Hold the folder, so that no second process trains in it; a killed one lets go of it."""
         from filelock import Timeout
 
         self._refuse_something_else()
@@ -158,12 +144,9 @@ class RunFolder:
 
         Args:
             config: The configuration as plain values.
-            operational: Dotted names that may differ (device, threads, …): they do not change
-                what is computed.
+            operational: Dotted names that may differ (device, threads, …): they do not change what
+                is computed.
             read: Reads an existing config.yaml as plain values.
-
-        Raises:
-            UserError: The folder holds another run, or something else.
         """
         if as_unicode(str(self.path)) != str(self.path):
             raise UserError(
@@ -184,11 +167,7 @@ class RunFolder:
         write_text(self.config, yaml.safe_dump(config, sort_keys=False))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        """Add one line to metrics.jsonl.
-
-        Raises:
-            UserError: It cannot be written.
-        """
+        """Add one line to metrics.jsonl."""
         try:
             with self.metrics.open("a") as file:
                 file.write(json.dumps(record) + "\n")
@@ -229,11 +208,7 @@ class RunFolder:
         return {name: str(reason) for name, reason in missing.items()}
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after `step`, by a process that was killed since.
-
-        Raises:
-            UserError: The log is no file, but a pipe, for example, that nobody reads.
-        """
+        """Drop what was logged after `step`, by a process that was killed since."""
         if os.path.lexists(self.metrics) and not self.metrics.is_file():
             raise UserError(
                 f"{self.metrics} is not a file: remove it, or restore what it points to"
@@ -251,9 +226,7 @@ class RunFolder:
 def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
     """A JSON file that nothing depends on: its fields, none where it is missing or damaged.
 
-    Args:
-        path: The file.
-        kinds: The types of some fields, by dotted name, where they are there.
+    `kinds` has the types of some fields, by dotted name.
     """
     if not path.exists():
         return {}

@@ -5,15 +5,12 @@ bits of its argument: of 77,000 places two share a stream as likely as not. Here
 words, from all bits of the place.
 """
 
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
-
-from mast.core.precision import Setting
 
 # How the state of a CPU generator begins (ATen's CPUGeneratorImplStateLegacy); after it comes what
 # a normal draw keeps for the next one.
@@ -31,16 +28,10 @@ own_generator = threading.RLock()  # held by the thread that seeds that of PyTor
 
 
 def stream(*place: int) -> torch.Generator:
-    """A CPU generator for one place, such as (seed, step, part).
+    """A CPU generator for one place, such as (seed, step, part): NumPy's MT19937 of that place.
 
-    It draws the same 32-bit numbers as NumPy's MT19937 of that place.
-
-    Args:
-        place: Whole numbers from 0 to 2^64 - 1; other places give other streams, even where one
-            only has more zeros.
-
-    Raises:
-        RuntimeError: This PyTorch keeps the state of a generator in another way.
+    A place is whole numbers from 0 to 2^64 - 1; others give other streams, even where one only has
+    more zeros.
     """
     generator = torch.Generator()
     state = generator.get_state()
@@ -63,9 +54,6 @@ def seed_global(*place: int) -> None:
     """Seed PyTorch's own generators, of the CPU and of every device, for one place.
 
     Only for libraries that draw from them, such as torchvision; everything else takes a `stream`.
-
-    Args:
-        place: As of `stream`.
     """
     torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
     torch.set_rng_state(stream(*place).get_state())
@@ -81,34 +69,8 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def _keep_generators() -> Callable[[], None]:
-    with own_generator:
-        before, there = torch.get_rng_state(), torch.cuda.is_initialized()
-    of_gpus = torch.cuda.get_rng_state_all() if there else []
-    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def put_back() -> None:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
-        with own_generator:
-            torch.set_rng_state(before)
-        torch.cuda.set_rng_state_all(of_gpus)
-        if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
-            torch.cuda.manual_seed_all(torch.initial_seed())
-
-    return put_back
-
-
-# The generators of PyTorch, NumPy and Python are afterwards what they were before.
-restored = Setting(_keep_generators)
-
-
 def forked(device: torch.device) -> AbstractContextManager[None]:
-    """Restore PyTorch's own generators afterwards: the CPU's, and that of one GPU, of no other.
-
-    Args:
-        device: Of what draws inside.
-    """
+    """Restore PyTorch's own generators afterwards: the CPU's, and that of this GPU, of no other."""
     return torch.random.fork_rng([device] if device.type == "cuda" else [])
 
 

@@ -1,7 +1,6 @@
 """An optimizer whose state is divided among the processes."""
 
-from collections.abc import Callable
-from typing import Any, cast, final
+from typing import Any, final
 
 import torch
 import torch.distributed as dist
@@ -14,26 +13,13 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
     """Each process keeps the state of a share of the parameters, steps them, and sends them on.
 
     A parameter belongs to one process as a whole, so that each moves as without it; norms over all
-    parameters are not to be had. The whole state is that of the plain optimizer, and either can
-    take over from the other. It is gathered one tensor at a time: PyTorch's own way needs several
-    times the memory of what is gathered (docs/log.md).
-
-    Args:
-        groups: Of parameters, on the device where they stay.
-        kind: The optimizer of a process.
-        options: Of `kind`.
+    parameters are not to be had. The whole state is that of the plain optimizer `kind`, and either
+    can take over from the other. It is gathered one tensor at a time: PyTorch's own way needs
+    several times the memory (docs/log.md).
 
     Reference:
         ZeRO, stage 1 (Rajbhandari et al., 2020), by PyTorch's `ZeroRedundancyOptimizer`.
     """
-
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        kind: Callable[..., torch.optim.Optimizer],
-        **options: Any,
-    ) -> None:
-        super().__init__(groups, cast(type[torch.optim.Optimizer], kind), **options)
 
     @property
     def _number_of(self) -> dict[Tensor, int]:
@@ -49,8 +35,14 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         """
         number_of = self._number_of
         own = {number_of[p]: self.optim.state[p] for p in number_of if p in self.optim.state}
-        small = {number: {name: _on_cpu(value) for name, value in state.items()
-                          if not _is_large(value)} for number, state in own.items()}  # fmt: skip
+        small = {
+            number: {
+                name: value.cpu() if isinstance(value, Tensor) else value
+                for name, value in state.items()
+                if not _is_large(value)
+            }
+            for number, state in own.items()
+        }
         large = [(number, name) for number, state in own.items() for name in state
                  if _is_large(state[name])]  # fmt: skip
         found: list[Any] = [None] * self.world_size
@@ -62,21 +54,19 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
             for number, name in following:
                 parameter = parameters[number]
                 mine = own[number][name] if source == self.rank else None
-                sent = _empty_like(parameter) if mine is None else mine.contiguous()
-                dist.broadcast(sent, source)
-                if self.rank == 0:
-                    whole[number][name] = _kept(sent, parameter) if mine is None else mine.cpu()
+                shape, dtype, device = parameter.shape, parameter.dtype, parameter.device
+                sent = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
+                dist.broadcast(sent := sent.contiguous(), source)
+                if self.rank == 0:  # in the memory format of the parameter
+                    received = torch.empty_like(parameter, device="cpu", requires_grad=False)
+                    whole[number][name] = mine.cpu() if mine is not None else received.copy_(sent)
         if self.rank > 0:
             return {}
         state = torch.optim.Optimizer.state_dict(self)
         return {**state, "state": dict(sorted(whole.items()))}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over this process's share of a whole state.
-
-        Raises:
-            ValueError: It is of other parameters.
-        """
+        """Take over this process's share of a whole state."""
         groups, number_of = state_dict["param_groups"], self._number_of
         counts = [len(group["params"]) for group in self.param_groups]
         if [len(group["params"]) for group in groups] != counts:
@@ -95,22 +85,6 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         self.optim.load_state_dict({**state_dict, "state": state, "param_groups": packed})
         for mine, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
             mine |= {name: value for name, value in theirs.items() if name != "params"}
-
-
-def _empty_like(parameter: Tensor) -> Tensor:
-    """A contiguous tensor of the same shape, type and device."""
-    return torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-
-
-def _kept(sent: Tensor, parameter: Tensor) -> Tensor:
-    """On the CPU, in the memory format of the parameter."""
-    kept = torch.empty_like(parameter, device="cpu", requires_grad=False)
-    return kept.copy_(sent)
-
-
-def _on_cpu(value: Any) -> Any:
-    """What is not bound to a GPU of one process."""
-    return value.cpu() if isinstance(value, Tensor) else value
 
 
 def _is_large(value: Any) -> bool:

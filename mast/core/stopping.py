@@ -42,11 +42,7 @@ def is_launched() -> bool:
 
 
 def leave_word(message: str) -> bool:
-    """Leave a message for the process that launched this one, which says it.
-
-    Returns:
-        Whether there is one; otherwise this process speaks for itself.
-    """
+    """Leave a message for the process that launched this one; false where there is none."""
     if _words is None or not is_launched():
         return False
     with suppress(OSError), open(_words, "w") as file:
@@ -56,10 +52,6 @@ def leave_word(message: str) -> bool:
 
 class Interrupted(KeyboardInterrupt):
     """A signal ended the work; the message says what of it is kept.
-
-    Args:
-        number: The signal.
-        what: What it did, and what is kept.
 
     Attributes:
         code: The exit code of a process that ends by it: 128 and the signal's number.
@@ -97,12 +89,9 @@ def end_silently() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have the first signal end the block by an exception, and the second the process.
+    """Have the first signal end the block by `Interrupted`, and the second the process.
 
     Nothing changes but where signals end the process (`end_by_signals`).
-
-    Raises:
-        Interrupted: By a signal, whatever a library made of it.
     """
     asked: list[int] = []
 
@@ -128,25 +117,18 @@ def interruptible() -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether a signal has asked this process to stop.
-
-    Attributes:
-        number: The signal; None: not asked.
-    """
+    """Whether a signal has asked this process to stop: its `number`, or None."""
 
     def __init__(self) -> None:
         self.number: int | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note the first signal, and stop at the second.
+        """Note the first signal, and raise `Interrupted` at the second.
 
-        Signals that the process ignores, as under `nohup`, stay ignored. Outside the main thread,
-        to which Python delivers signals, nothing changes.
-
-        Raises:
-            Interrupted: By the second signal, or where another process ended first that was asked
-                to stop as well: the collective that both were in then fails.
+        Also where another process ended first that was asked to stop as well: the collective that
+        both were in then fails. Signals that the process ignores, as under `nohup`, stay ignored.
+        Outside the main thread, to which Python delivers signals, nothing changes.
         """
         before = _handle(self._note)
         try:
@@ -172,15 +154,7 @@ class StopRequest:
 def _handle(
     handler: Callable[[int, FrameType | None], Any] | signal.Handlers, instead_of: Any = None
 ) -> dict[int, Any]:
-    """Handle the signals that the process does not ignore, from the main thread alone.
-
-    Args:
-        handler: What is called.
-        instead_of: The handler that it replaces; None: any.
-
-    Returns:
-        The handlers that were replaced.
-    """
+    """Handle the signals that the process does not ignore, from the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     before = {number: signal.getsignal(number) for number in SIGNALS}

@@ -18,12 +18,7 @@ DIGEST = "sha256"  # in that entry
 
 
 def digest(tensors: Mapping[str, Tensor], described: Any = None) -> str:
-    """SHA-256 of tensors (names, types, shapes and bytes, by name) and of what is said of them.
-
-    Args:
-        tensors: In any order, on any device.
-        described: As JSON has it.
-    """
+    """SHA-256 of tensors (names, types, shapes and bytes, by name) and of what describes them."""
     state = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -45,11 +40,9 @@ def write_tensors(
         path: The file.
         tensors: Which share no memory.
         described: What else is to be known of them, as JSON has it. It is one entry of the header:
-            of several, safetensors writes one first, now another, and equal runs have equal files.
+            of several, safetensors writes now one first, now another, and equal runs have equal
+            files.
         header: Further entries, for other programs.
-
-    Raises:
-        UserError: As `write_atomically`.
     """
     from safetensors.torch import save_file
 
@@ -65,14 +58,8 @@ def read_tensors(
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and header of a safetensors file, if they are as they were written.
 
-    Files of earlier versions and of other programs have no digest, and are read all the same.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged one.
-
-    Raises:
-        UserError: It is damaged.
+    Files of other programs have no digest, and are read all the same. `remedy` is what to do about
+    a damaged one.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -114,15 +101,7 @@ def read_header(path: Path) -> dict[str, str] | None:
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse weights of which some are NaN or infinite, as a run that diverged leaves them.
-
-    Args:
-        path: The file that holds them.
-        tensors: Its weights, of any type, by name.
-
-    Raises:
-        UserError: Some are.
-    """
+    """Refuse weights of which some are NaN or infinite, as a run that diverged leaves them."""
     wrong = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
     if wrong:
         raise UserError(
@@ -132,11 +111,7 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_metadata(header: Mapping[str, str]) -> dict[str, Any]:
-    """What `write_tensors` was told of a file, from its header; empty of other programs' files.
-
-    Raises:
-        ValueError: It is not what `write_tensors` writes.
-    """
+    """What `write_tensors` put into a header; empty for files of other programs."""
     try:
         ours = json.loads(header.get(OURS, "{}"))
     except RecursionError as error:

@@ -37,11 +37,7 @@ class Layout(NamedTuple):
 
 
 def packed(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
-    """Tensors of the CPU as one row of bytes, which goes to a device in one copy.
-
-    Returns:
-        The bytes, uint8, and how `unpacked` finds the tensors in them.
-    """
+    """Tensors of the CPU as one row of bytes for one copy, and how `unpacked` finds them."""
     layout = Layout(
         tuple(tensors),
         tuple(tensor.dtype for tensor in tensors.values()),

@@ -46,10 +46,10 @@ import torch
 from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.locks import locked
+from mast.core.files import locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.core.waiting import Threads
+from mast.core.threads import Threads
 from mast.data.formats import BrokenImageError
 from mast.data.source import Source, tell_of_stacks
 

@@ -20,9 +20,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from PIL import Image
 
-from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
-from mast.core.reading import Layout, Reading
+from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
     Bands,
     BrokenImageError,

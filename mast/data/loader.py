@@ -26,8 +26,8 @@ from torch import Tensor
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.launch import cores
-from mast.core.prefetch import Prefetcher
 from mast.core.reading import Reading
+from mast.core.threads import Prefetcher
 from mast.data.cache import VERSION, Canvas, InMemory
 from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
 from mast.data.decode import find_reading

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from mast.core.precision import whole_convolutions, whole_products
+from mast.core.entry import whole_convolutions, whole_products
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

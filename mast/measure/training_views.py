@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
 from mast.core.canvases import Canvases
-from mast.core.prefetch import Prefetcher
+from mast.core.threads import Prefetcher
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

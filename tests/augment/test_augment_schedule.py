@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.augment import ScheduleConfig, draw_chosen, draw_subsets
-from mast.augment.schedule import compose_count
+from mast.augment.draw import compose_count
 
 shares = st.floats(0, 1)
 counts = st.integers(1, 30)

@@ -19,7 +19,7 @@ from mast.augment import (
     draw_subsets,
     draw_views,
 )
-from mast.augment.record import join
+from mast.augment.operator import join
 from mast.core.canvases import Canvases
 from mast.core.seeds import stream
 

@@ -18,8 +18,8 @@ from test_layouts import noise, packed
 from torch import Tensor
 
 from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Stage, View, operators_for
+from mast.augment.operator import Record
 from mast.augment.operators.filters import GaussianBlur
-from mast.augment.record import Record
 from mast.augment.warp import Warp
 from mast.core.canvases import Canvases
 from mast.core.reading import Layout

@@ -15,7 +15,7 @@ import mast
 from mast.cli import main
 from mast.commands.shard import shard
 from mast.core.run import RunFolder
-from mast.core.tabular import write_table
+from mast.core.table import write_table
 
 PAGE = "<!doctype html><title>not ours</title>" + 2000 * " "
 # By the kind of a file, how somebody else's is written.

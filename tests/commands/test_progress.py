@@ -90,7 +90,7 @@ def test_without_tensorboard_a_run_says_where_its_metrics_are(
         """A folder of that name, as there is one in every run folder."""
         return ModuleSpec(name, None, is_package=True)
 
-    monkeypatch.setattr("mast.core.tensorboard.find_spec", found)
+    monkeypatch.setattr("mast.core.loggers.find_spec", found)
     run = mast.pretrain(tiny(epochs=1))
     assert not run.tensorboard.exists()
     assert f"metrics go to {run.metrics}; to TensorBoard with" in capsys.readouterr().err

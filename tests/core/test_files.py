@@ -28,9 +28,9 @@ from mast.core.checkpoint import (
     write_text,
 )
 from mast.core.errors import UserError, unknown
-from mast.core.locks import locked
+from mast.core.files import locked
+from mast.core.loggers import TensorBoardLogger
 from mast.core.run import RunFolder, flatten, plain, provenance
-from mast.core.tensorboard import TensorBoardLogger
 
 
 def full_disk(partial: Path) -> None:

@@ -17,9 +17,8 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
-from mast.core.prefetch import Prefetcher
 from mast.core.stopping import Interrupted, StopRequest
-from mast.core.waiting import wait
+from mast.core.threads import Prefetcher, wait
 
 Loss = Callable[[nn.Module, Tensor], dict[str, Tensor]]
 NAN = float("nan")

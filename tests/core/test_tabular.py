@@ -12,7 +12,7 @@ from rich.console import Console
 
 from mast.core.errors import UserError
 from mast.core.files import out_file
-from mast.core.tabular import SHOWN, Listing, begins, safe_cell, write_table
+from mast.core.table import SHOWN, Listing, begins, safe_cell, write_table
 
 COLUMNS = {
     "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],

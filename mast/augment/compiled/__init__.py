@@ -9,17 +9,21 @@ Legend of the package: B samples, N of them drawn, C channels, P canvas pixels a
 view pixels, T taps. Images are contiguous float32 planes in [0, 1].
 """
 
-from mast.augment.compiled.color import (
+from mast.augment.compiled.operators import (
+    add_noise,
+    blend_edges,
+    cut_out,
     equalize,
+    gaussian_blur,
     grayscale,
     invert,
     jitter,
     jitter_bands,
+    motion_blur,
     posterize,
+    sharpen,
     solarize,
 )
-from mast.augment.compiled.filters import blend_edges, cut_out, gaussian_blur, motion_blur, sharpen
-from mast.augment.compiled.noise import add_noise
 from mast.augment.compiled.resample import resize_boxes, warp_affine
 
 __all__ = [

@@ -27,16 +27,6 @@ _SLACK = np.float32(1e-3)
 
 @kernel
 def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, values_T, start_B, size_B2, bicubic):
-    """See `warp.resize_boxes`.
-
-    Args:
-        images_BCVV: Where the views go.
-        index_N: Samples to treat.
-        boxes_N4: float32 scale and offset along x, then along y, from the view to the canvas.
-        bounded_N: bool, only pixels of the box count.
-        values_T: uint8.
-        bicubic: bool, weights are cubics instead of triangles.
-    """
     size, reach = images_BCVV.shape[2], 2 if bicubic else 1
     mean_C = np.empty(3, np.float32)
     for n in range(len(index_N)):
@@ -59,15 +49,7 @@ def _resize(
     values_T, start, height, width, scale_x, offset_x, scale_y, offset_y, bounded, reach,
     out, rows, columns,
 ):  # fmt: skip
-    """Resize a box of a canvas.
-
-    Args:
-        start: Where the canvas begins.
-        scale_x: From 0 to 1 in the box to shares of the canvas, with `offset_x`; so for y.
-        bounded: Whether only pixels of the box count.
-        reach: How far a weight goes where nothing shrinks: a pixel for triangles, two for cubics.
-        out: Flat planes, 3 x rows x columns, float32.
-    """
+    """Resize a box of a canvas."""
     most_x = _most_taps(reach * _support(scale_x, width, columns), width)
     most_y = _most_taps(reach * _support(scale_y, height, rows), height)
     start_x, start_y = np.empty(columns, np.int64), np.empty(rows, np.int64)
@@ -124,13 +106,7 @@ def _most_taps(support, pixels):
 
 @kernel
 def _axis_weights(scale, offset, size, pixels, bounded, reach, start_V, weight_TV):
-    """Antialias taps along one axis; returns how many a view pixel has.
-
-    Args:
-        reach: How far a weight goes where nothing shrinks: a pixel for triangles, two for cubics.
-        start_V: Gets the first canvas pixel of each view pixel.
-        weight_TV: Gets the weights from that pixel on, and two zeros.
-    """
+    """Antialias taps along one axis; returns how many a view pixel has."""
     support = _support(scale, pixels, size)
     taps = _most_taps(reach * support, pixels)
     low, high = 0.0, float(pixels)
@@ -161,7 +137,6 @@ def _axis_weights(scale, offset, size, pixels, bounded, reach, start_V, weight_T
 
 @kernel
 def _cubic(distance):
-    """See `warp._cubic`; for distances of up to two."""
     if distance < 1.0:
         return (1.5 * distance - 2.5) * distance * distance + 1.0
     return ((-0.5 * distance + 2.5) * distance - 4.0) * distance + 2.0
@@ -239,15 +214,6 @@ def _mean_color(values_T, start, height, width, mean_C):
 
 @kernel
 def warp_affine(images_BCVV, index_N, matrices_N33, step_N2, count_N2, values_T, start_B, size_B2):
-    """See `warp.warp_affine`.
-
-    Args:
-        images_BCVV: Where the views go.
-        index_N: Samples to treat.
-        matrices_N33: float32, from the view to the canvas, normalised.
-        step_N2: float32, as of `warp.shrunk`, with count_N2, int64.
-        values_T: uint8.
-    """
     size = images_BCVV.shape[2]
     mean_C = np.empty(3, np.float32)
     for n in range(len(index_N)):
@@ -297,16 +263,7 @@ def _shown(low, high, count):
 def _sample(
     source, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image, size
 ):
-    """Interpolate bilinearly between pixels; outside lies the mean colour.
-
-    Args:
-        source: Flat planes: rows `top` to `bottom`, columns `left` to `right` of an image.
-        rows: Of the whole image; so columns.
-        x_3: From the view to its columns; y_3 to its rows.
-        matrix_33: To shares of the image.
-        image: Flat planes, 3 x V x V.
-        size: V.
-    """
+    """Interpolate bilinearly between pixels; outside lies the mean colour."""
     width, plane = np.int32(right - left), (right - left) * (bottom - top)
     last_x, last_y = np.float32(columns - 1), np.float32(rows - 1)
     furthest_x, furthest_y = np.int32(right - 1), np.int32(bottom - 1)

@@ -24,9 +24,8 @@ from triton.errors import TritonError
 
 from mast.augment.fused import color, filters, finish, resample
 from mast.augment.fused.rows import BLOCK, UNTOUCHED
-from mast.augment.operator import Operator
+from mast.augment.operator import Operator, Parameters, Record
 from mast.augment.operators.filters import MotionBlur
-from mast.augment.record import Parameters, Record
 from mast.augment.warp import Warp
 from mast.core.canvases import Canvases
 from mast.core.transfer import to_device

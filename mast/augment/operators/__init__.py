@@ -65,9 +65,6 @@ def named_operators(chosen: str | Sequence[str] | None, among: Sequence[str]) ->
     Args:
         chosen: Operators, or properties that stand for those that destroy them; "all" for all.
         among: Those that there are.
-
-    Raises:
-        UserError: No such operator or property, or a property that none of them destroys.
     """
     names: list[str] = []
     for written in as_list(chosen or ()):

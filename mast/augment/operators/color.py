@@ -16,6 +16,8 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
+    Record,
     Stage,
     away,
     between,
@@ -23,11 +25,11 @@ from mast.augment.operator import (
     per_pixel,
     uniform,
 )
-from mast.augment.record import Parameters, Record
 from mast.core.reading import MOST_CHANNELS
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+FACTORS = ("brightness", "contrast", "saturation")
 
 
 # ----------------------------------------------------------------------------------------
@@ -197,6 +199,27 @@ def equalize(images_BCHW: Tensor) -> Tensor:
 # Operators
 
 
+def _factors(
+    strengths: Operator, names: Sequence[str], n: int, generator: torch.Generator
+) -> Parameters:
+    """Factors around 1, each up to the strength of its name away from it."""
+    most = {name: getattr(strengths, name) for name in names}
+    return {
+        name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
+        for name, strength in most.items()
+    }
+
+
+def _factors_at(
+    strengths: Operator, names: Sequence[str], magnitude: float, parameters: Parameters
+) -> Parameters:
+    most = {name: getattr(strengths, name) for name in names}
+    return {
+        name: away(magnitude, (1 - strength, 1 + strength), parameters[name], 1.0)
+        for name, strength in most.items()
+    }
+
+
 @dataclass(frozen=True)
 class ColorJitter(Operator):
     """Random brightness, contrast, saturation and hue in random order.
@@ -225,45 +248,26 @@ class ColorJitter(Operator):
     hue: float = 0.1
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        strengths = {
-            "brightness": self.brightness,
-            "contrast": self.contrast,
-            "saturation": self.saturation,
-        }
-        factors = {
-            name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
-            for name, strength in strengths.items()
-        }
-        return factors | {
+        return _factors(self, FACTORS, n, generator) | {
             "hue": uniform(n, (-self.hue, self.hue), generator),
             "order": torch.randint(len(ORDERS), (n,), generator=generator),
         }
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        strengths = {
-            "brightness": (self.brightness, 1.0),
-            "contrast": (self.contrast, 1.0),
-            "saturation": (self.saturation, 1.0),
-            "hue": (self.hue, 0.0),
-        }
-        return parameters | {
-            name: away(magnitude, (neutral - most, neutral + most), parameters[name], neutral)
-            for name, (most, neutral) in strengths.items()
-        }
+        hue = away(magnitude, (-self.hue, self.hue), parameters["hue"], 0.0)
+        return parameters | _factors_at(self, FACTORS, magnitude, parameters) | {"hue": hue}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         values = {f"{name}_B": value for name, value in parameters.items()}
         return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        names = ("brightness", "contrast", "saturation")
-        factor_N3 = torch.stack([parameters[name] for name in names], dim=1)
+        factor_N3 = torch.stack([parameters[name] for name in FACTORS], dim=1)
         return factor_N3, parameters["hue"], torch.tensor(ORDERS)[parameters["order"]]
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        names = ("brightness", "contrast", "saturation")
-        factors_B3 = torch.stack([parameters[name] for name in names], dim=1)
+        factors_B3 = torch.stack([parameters[name] for name in FACTORS], dim=1)
         return torch.cat([factors_B3 - 1, parameters["hue"][:, None]], dim=1)
 
     @classmethod
@@ -286,7 +290,7 @@ class ColorJitter(Operator):
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         brightness, contrast, saturation, hue = (
-            parameters[name].item() for name in ("brightness", "contrast", "saturation", "hue")
+            parameters[name].item() for name in (*FACTORS, "hue")
         )
         return f"jitter b{brightness:.1f} c{contrast:.1f} s{saturation:.1f} h{hue:+.2f}"
 
@@ -304,7 +308,6 @@ class BandJitter(Operator):
     """
 
     name: ClassVar[str] = "band_jitter"
-    label: ClassVar[str] = "band jitter"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
@@ -316,23 +319,13 @@ class BandJitter(Operator):
     gain: float = 0.2
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        factors = {
-            name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
-            for name, strength in (("brightness", self.brightness), ("contrast", self.contrast))
-        }
+        factors = _factors(self, FACTORS[:2], n, generator)
         low, high = max(0.0, 1 - self.gain), 1 + self.gain
         gain_BC = torch.rand(n, MOST_CHANNELS, generator=generator) * (high - low) + low
         return factors | {"gain": gain_BC}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {
-            name: away(magnitude, (1 - most, 1 + most), parameters[name], 1.0)
-            for name, most in (
-                ("brightness", self.brightness),
-                ("contrast", self.contrast),
-                ("gain", self.gain),
-            )
-        }
+        return _factors_at(self, (*FACTORS[:2], "gain"), magnitude, parameters)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         brightness_B, contrast_B, gain_BC = (
@@ -385,7 +378,6 @@ class Invert(Operator):
     """Replace every value by its complement."""
 
     name: ClassVar[str] = "invert"
-    label: ClassVar[str] = "invert"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     kernel: ClassVar[str] = "invert"
@@ -405,18 +397,15 @@ class Solarize(Operator):
     """
 
     name: ClassVar[str] = "solarize"
-    label: ClassVar[str] = "solarize"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.SOLARIZE
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "threshold"
     kernel: ClassVar[str] = "solarize"
     kernel_takes: ClassVar[tuple[str, ...]] = ("threshold",)
 
     probability: float = 0.2
     threshold: tuple[float, float] = (0.0, 1.0)
-
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"threshold": uniform(n, self.threshold, generator)}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         low, high = self.threshold
@@ -429,10 +418,6 @@ class Solarize(Operator):
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return (1 - parameters["threshold"])[:, None]
 
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"solarize {parameters['threshold'].item():.2f}"
-
 
 @dataclass(frozen=True)
 class Posterize(Operator):
@@ -443,7 +428,6 @@ class Posterize(Operator):
     """
 
     name: ClassVar[str] = "posterize"
-    label: ClassVar[str] = "posterize"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
@@ -480,7 +464,6 @@ class Equalize(Operator):
     """Flatten the histogram of every channel."""
 
     name: ClassVar[str] = "equalize"
-    label: ClassVar[str] = "equalize"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EQUALIZE
     kernel: ClassVar[str] = "equalize"

@@ -15,14 +15,13 @@ from torch.nn import functional
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
     Stage,
-    away,
     between,
     per_pixel,
     uniform,
 )
 from mast.augment.operators.color import gray
-from mast.augment.record import Parameters
 from mast.augment.warp import separable
 from mast.core.errors import UserError
 from mast.core.transfer import to_device
@@ -186,6 +185,8 @@ class GaussianBlur(Operator):
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "sigma"
+    shows: ClassVar[str] = "σ {:.1f}"
     kernel: ClassVar[str] = "gaussian_blur"
 
     probability: float = 0.5
@@ -224,14 +225,6 @@ class GaussianBlur(Operator):
         radius_N = (4 * parameters["sigma"]).ceil().clamp(max=self.taps // 2)
         return parameters["sigma"], radius_N.long()
 
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["sigma"][:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"blur σ {parameters['sigma'].item():.1f}"
-
 
 @dataclass(frozen=True)
 class Sharpness(Operator):
@@ -242,32 +235,21 @@ class Sharpness(Operator):
     """
 
     name: ClassVar[str] = "sharpness"
-    label: ClassVar[str] = "sharpness"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "factor"
+    neutral: ClassVar[float] = 1.0
+    two_sided: ClassVar[bool] = True
+    shows: ClassVar[str] = "{:.1f}"
     kernel: ClassVar[str] = "sharpen"
     kernel_takes: ClassVar[tuple[str, ...]] = ("factor",)
 
     probability: float = 0.5
     factor: tuple[float, float] = (0.1, 1.9)
 
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"factor": uniform(n, self.factor, generator)}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {"factor": away(magnitude, self.factor, parameters["factor"], 1.0)}
-
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return (parameters["factor"] - 1)[:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"sharpness {parameters['factor'].item():.1f}"
 
 
 @dataclass(frozen=True)
@@ -279,32 +261,19 @@ class Sobel(Operator):
     """
 
     name: ClassVar[str] = "sobel"
-    label: ClassVar[str] = "sobel"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EDGE
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "blend"
+    shows: ClassVar[str] = "{:.1f}"
     kernel: ClassVar[str] = "blend_edges"
     kernel_takes: ClassVar[tuple[str, ...]] = ("blend",)
 
     probability: float = 0.2
     blend: tuple[float, float] = (0.1, 1.0)
 
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"blend": uniform(n, self.blend, generator)}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {"blend": between(magnitude, self.blend, parameters["blend"])}
-
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["blend"][:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"sobel {parameters['blend'].item():.1f}"
 
 
 @dataclass(frozen=True)
@@ -316,10 +285,10 @@ class Cutout(Operator):
     """
 
     name: ClassVar[str] = "cutout"
-    label: ClassVar[str] = "cutout"
     destroys: ClassVar[str] = "parts"
     stage: ClassVar[Stage] = Stage.OCCLUSION
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "side"
     kernel: ClassVar[str] = "cut_out"
     kernel_takes: ClassVar[tuple[str, ...]] = ("side", "x", "y")
 
@@ -333,9 +302,6 @@ class Cutout(Operator):
             "y": uniform(n, (0.0, 1.0), generator),
         }
 
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return parameters | {"side": between(magnitude, self.side, parameters["side"])}
-
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
         return covered.to(images_BCHW.dtype)
@@ -344,10 +310,6 @@ class Cutout(Operator):
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         side_B, x_B, y_B = (parameters[name] for name in ("side", "x", "y"))
         return torch.stack([side_B, side_B * (x_B - 0.5), side_B * (y_B - 0.5)], dim=1)
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"cutout {parameters['side'].item():.2f}"
 
 
 @dataclass(frozen=True)
@@ -361,7 +323,6 @@ class MotionBlur(Operator):
     """
 
     name: ClassVar[str] = "motion_blur"
-    label: ClassVar[str] = "motion blur"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True

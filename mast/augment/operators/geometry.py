@@ -20,13 +20,13 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
+    Parameters,
+    Record,
     Stage,
-    away,
     between,
     hide,
     uniform,
 )
-from mast.augment.record import Parameters, Record
 from mast.augment.warp import (
     Warp,
     affine,
@@ -47,6 +47,7 @@ class GeometricOperator(Operator):
     stage: ClassVar[Stage] = Stage.WARP
     axis_aligned: ClassVar[bool] = True
     keeps_frame: ClassVar[bool] = True  # the view shows nothing that it hid before
+    horizontal: ClassVar[bool] = False  # a view and a mirrored one show the sum of two magnitudes
     bicubic = False  # how pixels are interpolated where it crops
 
     @abstractmethod
@@ -73,6 +74,14 @@ class GeometricOperator(Operator):
         else:
             views = warp_affine(images, size_B2, matrices_B33, side, torch.ones(count, 2), size_B2)
         return views.to(images_BCHW.dtype)
+
+    @classmethod
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        difference_BT = super().difference(first_BT, second_BT, first, second)
+        one_B = mirrored(first) ^ mirrored(second)
+        return hide(difference_BT, one_B) if cls.horizontal else difference_BT
 
 
 @dataclass(frozen=True)
@@ -144,8 +153,8 @@ class RandomResizedCrop(GeometricOperator):
     ) -> Tensor:
         """Of the centre and half the log of the area, as the views show them.
 
-        Two mirrored views show x the other way round; beside a view that is not mirrored, nobody
-        knows which of the two is.
+        Two mirrored views show x the other way round; of one that is mirrored and one that is not,
+        no view shows which is which.
         """
         x_B1, rest_B2 = (first_BT - second_BT).split((1, 2), dim=1)
         mirrored_B, also_B = mirrored(first), mirrored(second)
@@ -193,30 +202,13 @@ class Shear(GeometricOperator):
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
     graded: ClassVar[bool] = True
+    horizontal: ClassVar[bool] = True
+    drawn: ClassVar[str] = "shear"
+    two_sided: ClassVar[bool] = True
+    shows: ClassVar[str] = "{:+.2f}"
 
     probability: float = 0.5
     shear: tuple[float, float] = (-0.3, 0.3)
-
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"shear": uniform(n, self.shear, generator)}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {"shear": away(magnitude, self.shear, parameters["shear"], 0.0)}
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["shear"][:, None]
-
-    @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
-        """The difference; a view and a mirrored one show the sum."""
-        return hide(first_BT - second_BT, mirrored(first) ^ mirrored(second))
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"{cls.label} {parameters['shear'].item():+.2f}"
 
 
 @dataclass(frozen=True)
@@ -224,7 +216,6 @@ class ShearX(Shear):
     """Shift rows to the left where positive."""
 
     name: ClassVar[str] = "shear_x"
-    label: ClassVar[str] = "shear x"
     destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -236,7 +227,6 @@ class ShearY(Shear):
     """Shift columns up where positive."""
 
     name: ClassVar[str] = "shear_y"
-    label: ClassVar[str] = "shear y"
     destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -256,23 +246,12 @@ class Translate(GeometricOperator):
 
     keeps_frame: ClassVar[bool] = False
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "shift"
+    two_sided: ClassVar[bool] = True
+    shows: ClassVar[str] = "{:+.2f}"
 
     probability: float = 0.5
     shift: tuple[float, float] = (-0.45, 0.45)
-
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"shift": uniform(n, self.shift, generator)}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {"shift": away(magnitude, self.shift, parameters["shift"], 0.0)}
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["shift"][:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"{cls.label} {parameters['shift'].item():+.2f}"
 
 
 @dataclass(frozen=True)
@@ -280,18 +259,11 @@ class TranslateX(Translate):
     """Move the content to the right where positive."""
 
     name: ClassVar[str] = "translate_x"
-    label: ClassVar[str] = "translate x"
     destroys: ClassVar[str] = "position"
+    horizontal: ClassVar[bool] = True
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, x=-parameters["shift"])
-
-    @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
-        """The difference; a view and a mirrored one show the sum."""
-        return hide(first_BT - second_BT, mirrored(first) ^ mirrored(second))
 
 
 @dataclass(frozen=True)
@@ -299,7 +271,6 @@ class TranslateY(Translate):
     """Move the content down where positive."""
 
     name: ClassVar[str] = "translate_y"
-    label: ClassVar[str] = "translate y"
     destroys: ClassVar[str] = "position"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -317,20 +288,16 @@ class Rotate(GeometricOperator):
     """
 
     name: ClassVar[str] = "rotate"
-    label: ClassVar[str] = "rotate"
     destroys: ClassVar[str] = "orientation"
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "angle"
+    two_sided: ClassVar[bool] = True
+    shows: ClassVar[str] = "{:+.0f}°"
 
     probability: float = 0.5
     angle: tuple[float, float] = (-30.0, 30.0)
-
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {"angle": uniform(n, self.angle, generator)}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return {"angle": away(magnitude, self.angle, parameters["angle"], 0.0)}
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         radians_B = torch.deg2rad(parameters["angle"])
@@ -355,12 +322,8 @@ class Rotate(GeometricOperator):
     ) -> Tensor:
         """Sine and cosine of the turn; a view and a mirrored one show the sum of the angles."""
         turn_B1 = first_BT - second_BT
-        told_B2 = torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
-        return hide(told_B2, mirrored(first) ^ mirrored(second))
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"{cls.label} {parameters['angle'].item():+.0f}°"
+        angle_B2 = torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
+        return hide(angle_B2, mirrored(first) ^ mirrored(second))
 
 
 def mirrored(record: Record) -> Tensor:

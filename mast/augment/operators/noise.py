@@ -11,8 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Stage, between, per_pixel, uniform
-from mast.augment.record import Parameters
+from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -66,6 +65,7 @@ class GaussianNoise(Operator):
     destroys: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
     graded: ClassVar[bool] = True
+    drawn: ClassVar[str] = "std"
     kernel: ClassVar[str] = "add_noise"
     kernel_takes: ClassVar[tuple[str, ...]] = ("std", "seed")
 
@@ -78,17 +78,6 @@ class GaussianNoise(Operator):
             "seed": torch.randint(2**31, (n,), generator=generator),
         }
 
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return parameters | {"std": between(magnitude, self.std, parameters["std"])}
-
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])
         return noisy.to(images_BCHW.dtype)
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["std"][:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"noise {parameters['std'].item():.2f}"

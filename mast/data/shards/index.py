@@ -29,10 +29,9 @@ import torch
 from mast.core.checkpoint import write_json
 from mast.core.display import doing, track
 from mast.core.errors import UserError
-from mast.core.files import named
-from mast.core.locks import locked
+from mast.core.files import locked, named
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.core.waiting import Threads
+from mast.core.threads import Threads
 from mast.data.cache import Names, named_after
 from mast.data.formats import extensions
 from mast.data.shards.shard import (

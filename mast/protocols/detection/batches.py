@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.prefetch import Prefetcher
+from mast.core.threads import Prefetcher
 from mast.core.transfer import pinned
 from mast.data.decode import to_pixels
 from mast.data.formats import BrokenImageError

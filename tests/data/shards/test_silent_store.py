@@ -18,7 +18,7 @@ import torch
 from sharded import write_shards
 
 from mast.core.errors import UserError
-from mast.core.prefetch import Prefetcher
+from mast.core.threads import Prefetcher
 from mast.data import describe, open_source
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index

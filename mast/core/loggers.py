@@ -1,4 +1,4 @@
-"""A Fabric logger for TensorBoard, without a thread: what cannot be written is an error at once."""
+"""Fabric loggers: TensorBoard, and Weights & Biases (extra `wandb`)."""
 
 import os
 import socket
@@ -23,36 +23,27 @@ def is_installed() -> bool:
     return found is not None and found.origin is not None
 
 
-class TensorBoardLogger(Logger):
-    """Write scalars into an event file.
+class _Scalars(Logger):
+    """Logs scalars alone: a run folder holds the configuration."""
+
+    name = version = ""
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
+        """Nothing."""
+
+
+class TensorBoardLogger(_Scalars):
+    """Write scalars into an event file of a folder; every process that logs begins a new one.
 
     Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
-
-    Args:
-        folder: Of the event files. Every process that logs begins a new one.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file: Path | None = None
 
-    @property
-    def name(self) -> str:
-        """The folder's."""
-        return self._folder.name
-
-    @property
-    def version(self) -> str:
-        """None: a folder holds one run."""
-        return ""
-
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log scalars at a step.
-
-        Raises:
-            UserError: They cannot be written.
-        """
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
@@ -69,9 +60,6 @@ class TensorBoardLogger(Logger):
                 "same command continues."
             ) from error
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
-        """The configuration is in the run folder."""
-
     def _append(self, **fields: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -80,3 +68,24 @@ class TensorBoardLogger(Logger):
         event = Event(wall_time=time.time(), **fields)
         with self._file.open("ab") as file:
             RecordWriter(file).write(event.SerializeToString())
+
+
+class WandbLogger(_Scalars):
+    """Send metrics to a project; the same name of a run continues it."""
+
+    def __init__(self, project: str, run: str) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise UserError("logging to wandb needs `pip install 'mast-ssl[wandb]'`") from error
+        self._wandb = wandb
+        self._project, self._run_name = project, run
+        self._run: Any = None
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        if self._run is None:
+            self._run = self._wandb.init(
+                project=self._project, name=self._run_name, id=self._run_name, resume="allow"
+            )
+        self._run.log(dict(metrics), step=step)
