@@ -446,9 +446,9 @@ def trained(embedding: Embedding) -> dict[str, SearchSpace]:
         for kind in ("all", "color"):
             spaces[f"trained: ignore {kind}"] = weighted(ignore=kind)
         spaces["trained: match color, block"] = weighted(match="color")
-    if readings := embedding.readings():
+    if weights := embedding.head_weights():
         names = embedding.named("color")
-        spaces["trained: match color, heads"] = space_of_heads(readings, names)
+        spaces["trained: match color, heads"] = space_of_heads(weights, names)
     return spaces
 
 

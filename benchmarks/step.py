@@ -74,7 +74,7 @@ def passes(config: PretrainConfig) -> tuple[int, int]:
                 loss = method(views, 0.0)["loss"]
             loss.backward()
     with Moved() as host:
-        packed(method.given(views, 0.0))
+        packed(method.host_inputs(views, 0.0))
     return counted.launches - host.launches, counted.moved - host.moved
 
 
@@ -107,7 +107,7 @@ def replayed(config: PretrainConfig) -> int:
         with Counted() as counted:
             replay(method, views, 0.0)["loss"].backward()
     with Counted() as host:
-        packed(method.given(views, 0.0))
+        packed(method.host_inputs(views, 0.0))
     return counted.calls.total() - host.calls.total() + replays_of_a_step
 
 
@@ -154,7 +154,7 @@ def host_seconds(config: PretrainConfig) -> dict[str, float]:
     def work() -> None:
         set_learning_rate(optimizer, 0.5)
         views = draw_views(pipeline, canvases, (0, 1), choose, out=memory)
-        packed(method.given(views, 0.5))
+        packed(method.host_inputs(views, 0.5))
         optimizer.step()
 
     for _ in range(2):  # which makes its state

@@ -53,8 +53,8 @@ BLOCK = {"predict_from": "block"}
 CONTENDERS: dict[str, Contender] = {
     "untrained": Contender(V, trained=False),
     "vicreg": Contender(V),
-    "augself": Contender(V, of="told"),
-    "augself_double": Contender(V, DOUBLE, "told"),
+    "augself": Contender(V, of="predicted"),
+    "augself_double": Contender(V, DOUBLE, "predicted"),
     "exempt": Contender(M, BLOCK, "exempt"),
     "exempt_double": Contender(M, DOUBLE | BLOCK, "exempt"),
     "exempt_double_2": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.02}, "exempt"),

@@ -150,9 +150,11 @@ VARIANTS: dict[str, Variant] = {
     "learned_sigma": Variant(M, WIDE, LEAVE_ONE_OUT | SIGMA, ALL_BUT_ONE),
     # Exempt blocks whose dimensions tell what the operators did, and what is left of that without
     # the block (VICReg that has to tell, from its representation) or without the telling.
-    "augself": Variant(V, invariance, {"told": ("color",), **ONE}, UNSTAGED),
-    "augself_half": Variant(V, invariance, {"told": ("color",), **LESS}, UNSTAGED, weights=TEN),
-    "augself_all": Variant(V, invariance, {"told": PROPERTIES, **ONE}, UNSTAGED, weights=TEN),
+    "augself": Variant(V, invariance, {"predicted": ("color",), **ONE}, UNSTAGED),
+    "augself_half": Variant(
+        V, invariance, {"predicted": ("color",), **LESS}, UNSTAGED, weights=TEN
+    ),
+    "augself_all": Variant(V, invariance, {"predicted": PROPERTIES, **ONE}, UNSTAGED, weights=TEN),
     "exempt": Variant(M, masked(), EXEMPT, UNSTAGED),
     "exempt_both": Variant(M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED),
     "exempt_both_half": Variant(

@@ -15,8 +15,7 @@ from mast.config import ENDLESS, change, read, record
 from mast.core import fields
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
-from mast.methods import METHODS, MastConfig
-from mast.methods.mast_config import MODES
+from mast.methods import METHODS, MODES, MastConfig
 from mast.recipes import FULL, RECIPES, configure
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -104,7 +103,7 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     resolved = config.objective.resolved()
     name = next(iter(MODES))
     changed = {key: replace(mode, masked_weight=99.0) for key, mode in MODES.items()}
-    monkeypatch.setattr("mast.methods.mast_config.MODES", changed)
+    monkeypatch.setattr("mast.methods.mast_paper.MODES", changed)
     assert name in changed
     assert read(folder.config).objective.resolved() == resolved
     values = yaml.safe_load(folder.config.read_text())
@@ -167,3 +166,23 @@ def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
     objective = configure(name, objective={"mode": "paper"}).objective
     assert isinstance(objective, MastConfig)
     assert objective.resolved() == MODES["paper"]
+
+
+def test_a_run_of_an_earlier_version_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A field that was renamed, one that is a constant now, and one that held another value."""
+    file = tmp_path / "config.yaml"
+    values = record(configure("simsiam_augself_small"))
+    values["objective"] |= {
+        "told": values["objective"].pop("predicted"),
+        "steady_predictor": True,
+    }
+    file.write_text(yaml.safe_dump(values))
+    assert read(file) == configure("simsiam_augself_small")
+    values["objective"]["steady_predictor"] = False
+    file.write_text(yaml.safe_dump(values))
+    with pytest.raises(UserError, match=r"objective\.steady_predictor is always True now, got Fal"):
+        read(file)
+    assert main(["pretrain", "--recipe", "simsiam_small", "--objective.told", "color"]) == 2
+    assert "--objective.told is now called --objective.predicted" in capsys.readouterr().err

@@ -67,15 +67,15 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "paper without uncertainty": ("mast", BEFORE, {"mode": "paper", "uncertainty": False}),
     "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted", **GUARDED}),
     "vicreg": ("vicreg", {}, {}),
-    "augself": ("vicreg", {}, {"told": EXEMPT["exempt"]}),
+    "augself": ("vicreg", {}, {"predicted": EXEMPT["exempt"]}),
     "simclr": ("simclr", {}, {}),
     "moco v2": ("moco_v2", {}, {"queue": 20}),
     "moco v3": ("moco_v3", {}, {}),
-    "simsiam": ("simsiam", {}, {"told": EXEMPT["exempt"]}),
+    "simsiam": ("simsiam", {}, {"predicted": EXEMPT["exempt"]}),
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
-    "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),
+    "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "frozen": 0.0}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "prcl": ("prcl", {}, {"queue": 20}),
     "supervised": ("supervised", {}, {"classes": 3}),
@@ -119,7 +119,7 @@ def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
     """Forward and backward `STEPS` times; loss and gradients of the last, buffers after it."""
     for _ in range(STEPS):
         plain.zero_grad(set_to_none=True)
-        output = method(views, 0.0)
+        output = method(views, 0.5)
         output["loss"].backward()
         if hasattr(plain, "teacher"):  # which follows a step
             with torch.no_grad():

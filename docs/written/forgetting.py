@@ -7,7 +7,7 @@ from typing import Any
 from experiments.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from experiments.searches import WHOLE, block_of, leads, led, precision, searches
 from mast.measure.result import TOLD
-from mast.methods.prediction import PredictionConfig
+from mast.methods.parts import PredictionConfig
 from written.result_files import RESULTS, processors, top, whole
 
 SHOWN = {  # by the demo, as the study calls them

@@ -179,12 +179,16 @@ class _Options:
         return build(group, {name: values.pop(name) for name in names}, "option")
 
     def _unknown(self, word: str) -> UserError:
+        from mast.config import RENAMED
+
         name = word.partition("=")[0]
         if not name.startswith("-"):
             return UserError(
                 f"unexpected {word!r}. The form is {self.form.usage}. "
                 f"See `{self.form.program} --help`."
             )
+        if (own := name.removeprefix("--objective.")) in RENAMED:
+            return UserError(f"{name} is now called --objective.{RENAMED[own]}")
         close = get_close_matches(name, self._names, n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]}?" if close else ""
         return UserError(f"unknown option {name}.{hint} See `{self.form.program} --help`.")

@@ -408,7 +408,10 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             epoch = result.step // steps_per_epoch
             if result.last_of_epoch and _score_due(config, epoch):
                 scores = online_scores(
-                    plain_method.kept, feed.watched(), config.size, compute=Compute(fabric=fabric)
+                    plain_method.final_encoder,
+                    feed.watched(),
+                    config.size,
+                    compute=Compute(fabric=fabric),
                 )
                 plain_method.train()
                 if chief:
@@ -421,7 +424,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
                         training.extra["best"] = score
-                        save_encoder(plain_method.kept, run.best)
+                        save_encoder(plain_method.final_encoder, run.best)
                 fabric.barrier()
                 logged_at, logged_step = time.monotonic(), result.step
 
@@ -430,7 +433,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         training.save()
         if chief:
             save_embedding(plain_method, run.embedding, deciding(config))
-            save_encoder(plain_method.kept, run.encoder)  # last: it says the run is complete
+            save_encoder(
+                plain_method.final_encoder, run.encoder
+            )  # last: it says the run is complete
     if chief:
         say(f"done: {run.encoder}")
     fabric.barrier()

@@ -1,6 +1,6 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import bag_of_words, sinkhorn, soft_cross_entropy, told_by_others
+from mast.losses.assignment import bag_of_words, cross_view_entropy, sinkhorn, soft_cross_entropy
 from mast.losses.contrast import (
     contrast,
     distributional_divergence,
@@ -15,7 +15,7 @@ from mast.losses.gaussian import (
     subspace_mean,
     symmetric_kl,
 )
-from mast.losses.pixels import unpredicted
+from mast.losses.pixels import pixel_error
 from mast.losses.prediction import unexplained
 from mast.losses.redundancy import Redundancy, redundancy
 from mast.losses.spherical import power_spherical_log_density
@@ -26,6 +26,7 @@ __all__ = [
     "bag_of_words",
     "contrast",
     "covariance",
+    "cross_view_entropy",
     "distributional_divergence",
     "hardened_contrast",
     "intersection",
@@ -34,14 +35,13 @@ __all__ = [
     "masked_uncertainty",
     "negative_cosine",
     "nt_xent",
+    "pixel_error",
     "power_spherical_log_density",
     "redundancy",
     "sinkhorn",
     "soft_cross_entropy",
     "subspace_mean",
     "symmetric_kl",
-    "told_by_others",
     "unexplained",
-    "unpredicted",
     "variance",
 ]

@@ -58,10 +58,10 @@ def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) 
 
 
 @checked
-def told_by_others(
+def cross_view_entropy(
     scores: Sequence[Tensor], targets: Sequence[Tensor], temperature: float
 ) -> Tensor:
-    """How badly the assignments of the first views are predicted from every other view.
+    """Cross-entropy of the assignments of the first views, as every other view predicts them.
 
     Args:
         scores: Of all views, (B, P) each.

@@ -9,7 +9,7 @@ from mast.core.arguments import checked
 
 
 @checked
-def unpredicted(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = True) -> Tensor:
+def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = True) -> Tensor:
     """Mean squared error of the pixels of patches, in float32.
 
     Args:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from mast.core.errors import UserError
 from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
-from mast.methods.base import ENCODER, Given, Images, Method, MethodConfig
+from mast.methods.base import ENCODER, Method, MethodConfig, PairConfig
 from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.collapse import collapse_checks
@@ -12,11 +12,12 @@ from mast.methods.dino import DINO, DINOConfig
 from mast.methods.infomin import InfoMin, InfoMinConfig
 from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mae import MAE, MAEConfig
-from mast.methods.mast import Mast
-from mast.methods.mast_config import MODES, MastConfig
+from mast.methods.mast import Mast, MastConfig
+from mast.methods.mast_paper import MODES
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
 from mast.methods.obow import OBoW, OBoWConfig
+from mast.methods.parts import HostInputs, Images, Noise, Part, Prototypes, Queue, Teacher
 from mast.methods.prcl import PrCL, PrCLConfig
 from mast.methods.representations import (
     Embedding,
@@ -94,7 +95,7 @@ __all__ = [
     "EncoderAndEmbedding",
     "Ensemble",
     "Entry",
-    "Given",
+    "HostInputs",
     "Images",
     "InfoMin",
     "InfoMinConfig",
@@ -109,11 +110,16 @@ __all__ = [
     "MoCoConfig",
     "MoCoV3",
     "MoCoV3Config",
+    "Noise",
     "OBoW",
     "OBoWConfig",
+    "PairConfig",
+    "Part",
     "PrCL",
     "PrCLConfig",
     "PredictedUncertainty",
+    "Prototypes",
+    "Queue",
     "SimCLR",
     "SimCLRConfig",
     "SimSiam",
@@ -122,6 +128,7 @@ __all__ = [
     "SupervisedConfig",
     "SwAV",
     "SwAVConfig",
+    "Teacher",
     "VICReg",
     "VICRegConfig",
     "VISimSiam",

@@ -10,7 +10,7 @@ units of a head. Progress is the share of the run that is done, from 0 to 1.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -22,10 +22,17 @@ from mast.augment import Preset, Views
 from mast.core.errors import UserError
 from mast.core.transfer import packed, to_device, unpacked
 from mast.methods.collapse import collapse_warnings
-from mast.models import Encoder, Encoding
+from mast.methods.parts import (
+    HostInputs,
+    Images,
+    OperatorPrediction,
+    Part,
+    PredictionConfig,
+    check_properties,
+    destroyers,
+)
+from mast.models import Encoder, Encoding, MLPConfig, check_sizes
 
-Images = tuple[Tensor, ...]  # of every view, images_BCHW
-Given = Mapping[str, Tensor]  # from the host
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)
 THREE: ViewCount = (3, 3)
@@ -68,11 +75,18 @@ class MethodConfig:
 
     Attributes:
         takes: From how many views of an image the method learns.
-        limits: What the fields of this class may be; a base class has its own.
+        limits: What the fields of this class may be; those here hold for a field of that name.
+        projector: Sizes of the projector.
+        momentum: How much of the teacher stays at a step; where it rises to one over the run, at
+            the start.
+        temperature: By which cosines are divided.
+        queue: Embeddings of earlier images that are negatives.
     """
 
     takes: ClassVar[ViewCount] = (1, math.inf)
-    limits: ClassVar[Mapping[str, Limit]] = limited()
+    limits: ClassVar[Mapping[str, Limit]] = limited(
+        momentum=SHARE, temperature=ABOVE_ZERO, queue=at_least(1)
+    )
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""
@@ -84,10 +98,12 @@ class MethodConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        for owner in reversed(type(self).__mro__):
-            for name, limit in vars(owner).get("limits", {}).items():
-                if not limit.holds(value := getattr(self, name)):
-                    raise UserError(f"objective.{name} must be {limit.words}, got {value}")
+        for name, limit in {**MethodConfig.limits, **self.limits}.items():
+            value = getattr(self, name, None)
+            if value is not None and not limit.holds(value):
+                raise UserError(f"objective.{name} must be {limit.words}, got {value}")
+        if (projector := getattr(self, "projector", None)) is not None:
+            check_sizes(projector)
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
@@ -97,8 +113,39 @@ class MethodConfig:
         return set(sizes)
 
 
+@dataclass
+class PairConfig(MethodConfig):
+    """A method of two views, which may predict what the operators did (AugSelf, NeurIPS 2021).
+
+    Attributes:
+        predicted: Properties of an image ("color", "position", ...: `mast show operators`). Heads
+            predict from the representation how the operators that destroy them differed between
+            the views; none in the method itself.
+        prediction: Weight and width of these heads.
+    """
+
+    takes = TWO
+    projector: MLPConfig = field(default_factory=MLPConfig)
+    predicted: tuple[str, ...] = ()
+    prediction: PredictionConfig = field(default_factory=PredictionConfig)
+
+    def check(self) -> None:
+        super().check()
+        self.prediction.check()
+        check_properties(self.predicted)
+
+    def heads(self, encoder: Encoder, operators: tuple[str, ...]) -> OperatorPrediction:
+        """The heads over the representation."""
+        names = destroyers(operators, self.predicted) if self.prediction.weight else ()
+        return OperatorPrediction(self.prediction, encoder.dim, names)
+
+
 class Method(nn.Module, ABC):
     """A self-supervised objective over an encoder.
+
+    A method writes `step`, and where the defaults do not fit `host_inputs`, `after_step` and
+    `embed`; its configuration says which views it takes. What it holds of `mast.methods.parts`
+    (teachers, prototypes, predictions) brings its own host inputs and updates.
 
     Data-parallel training wraps the method as a whole, so `forward` is all that a step calls.
     Every parameter that requires a gradient must get one at every step, and a buffer that changes
@@ -112,7 +159,7 @@ class Method(nn.Module, ABC):
         seed: Of what the method draws itself, beside the initialisation of its layers.
 
     Attributes:
-        encoder: What is trained.
+        projector: From a representation to the embedding, where there is one.
         gates: Names of the parameters that gate rather than weigh (masks, GeM powers): they
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
@@ -120,7 +167,7 @@ class Method(nn.Module, ABC):
         labelled: Whether it learns from labels, which are in the views then.
     """
 
-    encoder: Encoder
+    projector: nn.Module
     gates: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
     needs_whole_batch: str | None = None
@@ -135,23 +182,9 @@ class Method(nn.Module, ABC):
         self.operators = operators
         self._frozen = False
 
-    # --------------------------------------------------------------------------- training
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """As `step`, of views of this process's images; host inputs are copied at once."""
-        row_N, layout = packed(self.given(views, progress))
-        given = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
-        return self.step(views.images, given, self.phase(progress))
-
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """What `step` takes from the host beside the images, on the CPU, always of one shape."""
-        return {}
-
-    def phase(self, progress: float) -> Hashable:
-        """What of the run `step` depends on beside its tensors; it changes a few times in a run."""
-        return None
-
+    # ------------------------------------------------------------------ what a method writes
     @abstractmethod
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """Compute the loss of one batch on the device alone.
 
         Within a phase every step does the same with other numbers, and neither reads nor copies
@@ -159,23 +192,53 @@ class Method(nn.Module, ABC):
 
         Args:
             images: Of every view, images_BCHW in [0, 1]; views may differ in size.
-            given: As `given` says, on the device.
-            phase: As `phase` says.
+            inputs: The host inputs, on the device.
+            phase: As `phase` returns it.
 
         Returns:
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
             loss) and "stat/<name>" (detached, for the log).
         """
 
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """What `step` takes from the host beside the images, on the CPU, always of one shape."""
+        inputs: dict[str, Tensor] = {}
+        for part in self._parts():
+            inputs |= part.host_inputs(views, progress)
+        return inputs
+
+    def after_step(self, progress: float) -> None:
+        """Called after every optimizer step; by default parts are updated."""
+        for part in self._parts():
+            part.after_step(progress)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
+        embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
+        return embedding_BD
+
+    # ---------------------------------------------------------------------------- training
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """As `step`, of views of this process's images; host inputs are copied at once."""
+        row_N, layout = packed(self.host_inputs(views, progress))
+        inputs = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
+        return self.step(views.images, inputs, self.phase(progress))
+
+    def phase(self, progress: float) -> Hashable:
+        """What of the run `step` depends on beside its tensors; it changes a few times in a run."""
+        return None
+
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
         """What the next step leaves as it is: no gradient, no moments, no weight decay."""
-        return ()
+        return [own for part in self._parts() for own in part.frozen(progress)]
 
     def begin(self) -> None:
         """Called once before the first step of a run, when the encoder has its first weights."""
+        for part in self._parts():
+            part.begin()
 
-    def after_step(self, progress: float) -> None:
-        """Called after every optimizer step: projections, moving averages."""
+    def _parts(self) -> Iterator[Part]:
+        return (module for module in self.modules() if isinstance(module, Part))
 
     def parameter_groups(self, shares: Mapping[str, float] = ONE_RATE) -> list[dict[str, Any]]:
         """What is trained, in groups named "weights", "vectors" (biases, norms) and "gates".
@@ -220,9 +283,10 @@ class Method(nn.Module, ABC):
         return self
 
     def compile_parts(self) -> None:
-        """Compile with `torch.compile` what gains by it: the encoder, in training.
+        """Compile with `torch.compile` what gains by it: encoder, projector and `objective`.
 
-        Measuring it takes other numbers of images, for each of which it would be compiled anew.
+        The encoder in training alone: measuring it takes other numbers of images, for each of which
+        it would be compiled anew. An objective becomes a few passes, its collectives included.
         """
         plain, compiled = self.encoder.encode, torch.compile(self.encoder.encode)
 
@@ -230,8 +294,12 @@ class Method(nn.Module, ABC):
             return (compiled if self.encoder.training else plain)(images_BCHW)
 
         self.encoder.encode = encode  # type: ignore[method-assign]
+        if hasattr(self, "projector"):
+            self.projector.compile()
+        if hasattr(self, "objective"):
+            self.objective = torch.compile(self.objective)
 
-    # ---------------------------------------------------------------------------- the log
+    # ----------------------------------------------------------------------------- the log
     def statistics(self) -> dict[str, float]:
         """Figures of the parameters for the log, taken when it is written."""
         return {}
@@ -244,22 +312,18 @@ class Method(nn.Module, ABC):
         """
         yield from collapse_warnings(metrics)
 
-    # ------------------------------------------------------------------ what it learned
+    # --------------------------------------------------------------------- what it learned
     @property
-    def kept(self) -> Encoder:
-        """What is measured during training and kept after it: the encoder, or its teacher's."""
+    def final_encoder(self) -> Encoder:
+        """What is measured during training and saved after it: the encoder, or its teacher's."""
         return self.encoder
-
-    @abstractmethod
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
 
     def subspaces(self) -> Tensor | None:
         """The masks of the K operators as the distance uses them, mask_DK; None without masks."""
-        return None
+        return self.masks() if hasattr(self, "masks") else None
 
     def ensemble(self, images_BCHW: Tensor) -> Tensor | None:
-        """What its parts say of each image, side by side in float32; None if it has no parts.
+        """The outputs of its parts side by side in float32; None if it has no parts.
 
         By default the parts are the K masked embeddings, (B, K D).
         """
@@ -269,19 +333,16 @@ class Method(nn.Module, ABC):
         embedding_BD = self.embed(images_BCHW).float()
         return torch.cat([embedding_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
 
-    def readings(self) -> dict[str, Tensor]:
-        """By operator that a head tells from the representation, what this head reads of it.
-
-        Returns:
-            reading_HC, the weights of its first layer for the first view; empty without such heads.
-        """
-        return {}
+    def head_weights(self) -> dict[str, Tensor]:
+        """By operator that a head predicts from the representation, its first layer, weight_HC."""
+        weights: dict[str, Tensor] = {}
+        for part in self._parts():
+            if isinstance(part, OperatorPrediction) and part.source == "representation":
+                weights |= part.head_weights()
+        return weights
 
     def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
-        """How unsure it is of each image, (B,): the trace of the covariance that it predicts.
-
-        None if it predicts none.
-        """
+        """The trace of the covariance that it predicts for each image, (B,); None without one."""
         return None
 
 
@@ -298,14 +359,6 @@ def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Te
         **{f"term/{name}": value.detach() for name, value in terms.items()},
         **{f"stat/{name}": value.detach() for name, value in statistics.items()},
     }
-
-
-def compile_objective(method: Any) -> None:
-    """Compile a method's `objective`: small operators become a few passes.
-
-    Collectives in the middle of them, as several processes need, become part of the graphs.
-    """
-    method.objective = torch.compile(method.objective)
 
 
 def spread(embedding_BD: Tensor) -> Tensor:

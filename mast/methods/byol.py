@@ -1,26 +1,26 @@
-"""BYOL: a predictor of what a teacher, the student's moving average, says of the other view."""
+"""BYOL: a predictor of what a teacher, the student's moving average, gives of the other view."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import output_of, spread
-from mast.methods.pair import PairConfig, PairMethod
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Teacher
+from mast.methods.base import Method, PairConfig, output_of, spread
+from mast.methods.parts import HostInputs, Images, Teacher
+from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
-class BYOLConfig(TaughtConfig, PairConfig):
+class BYOLConfig(PairConfig):
     """The networks of BYOL; the predictor has the projector's sizes. The momentum rises."""
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
+    momentum: float = 0.99
 
 
-class BYOL(TaughtMethod, PairMethod):
+class BYOL(Method):
     """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020)."""
 
     config: BYOLConfig
@@ -29,15 +29,16 @@ class BYOL(TaughtMethod, PairMethod):
         self, config: BYOLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
+        self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector, layers=2)
-        self.teacher = Teacher(encoder, self.projector)
+        self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(config.projector.dim, config.projector, layers=2)
 
-    def compare(
-        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
-    ) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "distance", of unit vectors (Eq. 2 and 3)."""
-        first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
+        both = [self.encoder(images_BCHW) for images_BCHW in images]
+        first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in both)
         target_BD, other_BD = (self.teacher(images_BCHW) for images_BCHW in images)
         cosines = negative_cosine(first_BD, other_BD) + negative_cosine(second_BD, target_BD)
-        return output_of({"distance": 4 + 2 * cosines}, spread=spread(gather(target_BD)))
+        output = output_of({"distance": 4 + 2 * cosines}, spread=spread(gather(target_BD)))
+        return self.prediction.add_to(output, *both, inputs)

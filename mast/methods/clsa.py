@@ -1,4 +1,4 @@
-"""CLSA: MoCo v2, and from a strong view of an image what a weak one says of all keys.
+"""CLSA: MoCo v2, and from a strong view of an image what a weak one gives of all keys.
 
 Shapes: B images of this process, G of all processes, N keys of the queue, M = G + N keys in all,
 D dimensions of the embedding.
@@ -14,32 +14,23 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
-from mast.methods.base import ABOVE_ZERO, THREE, Given, Images, at_least, limited, output_of, spread
-from mast.methods.projected import ProjectedConfig, ProjectedMethod
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
+from mast.methods.base import THREE, Method, MethodConfig, output_of, spread
+from mast.methods.parts import HostInputs, Images, Queue, Teacher
+from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
-class CLSAConfig(TaughtConfig, ProjectedConfig):
-    """The two terms of CLSA. The momentum stays as it is.
-
-    Attributes:
-        temperature: By which cosines are divided, in both terms.
-        queue: N.
-        strong_weight: Weight of what the strong view is told, beside the contrast.
-    """
+class CLSAConfig(MethodConfig):
+    """The two terms of CLSA. The momentum stays as it is."""
 
     takes = THREE
-    limits = limited(temperature=ABOVE_ZERO, strong_weight=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
-    strong_weight: float = 1.0
 
 
-class CLSA(TaughtMethod, ProjectedMethod):
+class CLSA(Method):
     """Wang, Qi: Contrastive Learning with Stronger Augmentations (2021).
 
     The first view is the weak query, the second its key, the third the strong query. In the
@@ -49,7 +40,6 @@ class CLSA(TaughtMethod, ProjectedMethod):
     """
 
     config: CLSAConfig
-    momentum_rises = False
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
@@ -57,23 +47,26 @@ class CLSA(TaughtMethod, ProjectedMethod):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
-        self.teacher = Teacher(encoder, self.projector)
+        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
-        """Two terms, "contrast" and "strong"."""
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+        """Two terms of one weight, "contrast" and "strong"."""
         query, key, strong = images
-        config = self.config
+        temperature = self.config.temperature
         newest_GD = gather(F.normalize(self.teacher(key), dim=1))
         key_MD = torch.cat([newest_GD, self.queue.key_ND])
         weak_BM, strong_BM = (
             product(self.embed(view_BCHW), key_MD.T) for view_BCHW in (query, strong)
         )
         own_B = torch.arange(len(key), device=key.device) + rank() * len(key)
-        told = distributional_divergence(weak_BM, strong_BM, config.temperature)
         terms = {
-            "contrast": F.cross_entropy(weak_BM / config.temperature, own_B),
-            "strong": config.strong_weight * told,
+            "contrast": F.cross_entropy(weak_BM / temperature, own_B),
+            "strong": distributional_divergence(weak_BM, strong_BM, temperature),
         }
         self.queue.push(newest_GD)
         return output_of(terms, spread=spread(newest_GD))
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """Of unit length."""
+        return F.normalize(super().embed(images_BCHW), dim=1)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-PREDICTED = "stat/told_by_"  # how the statistics of `OperatorPrediction` begin
+PREDICTED = "stat/predicted_by_"  # how the statistics of `OperatorPrediction` begin
 SPREAD, STD = "stat/spread", "stat/embedding_std"
 COLLAPSED = {SPREAD: 0.1, STD: 0.3}  # below it
 

@@ -1,9 +1,8 @@
-"""DINO: from every view what a teacher says of another one, as a distribution over prototypes.
+"""DINO: from every view what a teacher gives of another one, a distribution over prototypes.
 
 Shapes: B images of this process, N of all their views, D dimensions of the embedding, P prototypes.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,62 +12,57 @@ from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.core.collectives import gather
-from mast.losses import told_by_others
+from mast.losses import cross_view_entropy
 from mast.methods.base import (
     ABOVE_ZERO,
     SHARE,
     TWO_OR_MORE,
-    Given,
-    Images,
+    Method,
+    MethodConfig,
     at_least,
     limited,
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig, ProjectedMethod, together
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher
+from mast.methods.parts import HostInputs, Images, Prototypes, Teacher, encode_by_size
+from mast.models import MLP, Encoder, MLPConfig
 
-TAUGHT = 2  # views, the first, are seen by the teacher
+OF_TEACHER = 2  # views, the first
+FIRST_TEMPERATURE = 0.04  # of the teacher
+CENTER_MOMENTUM = 0.9  # how much of the teacher's centre stays at a step
 
 
 @dataclass
-class DINOConfig(TaughtConfig, ProjectedConfig):
+class DINOConfig(MethodConfig):
     """The networks and temperatures of DINO. The momentum rises.
 
     Attributes:
         prototypes: P.
-        temperature: By which the student's cosines are divided.
-        teacher_temperature: By which the teacher's are, after its warm-up.
-        first_teacher_temperature: Likewise, at the start; it rises linearly.
-        warmup: Share of the run in which it rises.
-        center_momentum: How much of the teacher's centre stays at a step.
+        teacher_temperature: By which the teacher's cosines are divided, after its warm-up.
+        warmup: Share of the run in which it rises to that, linearly from 0.04.
         frozen: Share of the run at its start in which the prototypes stay as they are.
     """
 
     takes = TWO_OR_MORE
     limits = limited(
-        temperature=ABOVE_ZERO, teacher_temperature=ABOVE_ZERO, prototypes=at_least(2),
-        first_teacher_temperature=ABOVE_ZERO, warmup=SHARE, center_momentum=SHARE, frozen=SHARE,
-    )  # fmt: skip
+        teacher_temperature=ABOVE_ZERO, prototypes=at_least(2), warmup=SHARE, frozen=SHARE
+    )
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
     prototypes: int = 65536
     temperature: float = 0.1
     teacher_temperature: float = 0.07
-    first_teacher_temperature: float = 0.04
     warmup: float = 0.1
-    center_momentum: float = 0.9
     momentum: float = 0.996
     frozen: float = 0.01
 
 
-class DINO(TaughtMethod, ProjectedMethod):
+class DINO(Method):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
     The teacher sees the first two views, the student all of them; as in the official code, views of
-    one size are encoded together. Prototypes are brought back to
-    unit length after a step, where the official code parametrises them so
-    (`norm_last_layer=True`). What is kept is the teacher, which that code evaluates.
+    one size are encoded together. Prototypes are brought back to unit length after a step, where
+    the official code parametrises them so (`norm_last_layer=True`). The teacher is measured and
+    saved, as that code evaluates it.
     """
 
     config: DINOConfig
@@ -82,56 +76,41 @@ class DINO(TaughtMethod, ProjectedMethod):
         self.projector = MLP(
             encoder.dim, config.projector, inner_norm=False, bias=True, activation="gelu"
         )
-        self.prototypes = Prototypes(config.projector.dim, config.prototypes)
-        self.teacher = Teacher(encoder, self.taught())
+        self.prototypes = Prototypes(config.projector.dim, config.prototypes, config.frozen)
+        head = nn.Sequential(self.projector, self.prototypes)
+        self.teacher = Teacher(encoder, head, config.momentum)
         self.register_buffer("center_P", torch.zeros(config.prototypes))
 
-    def taught(self) -> nn.Sequential:
-        """From representations to cosines with the prototypes."""
-        return nn.Sequential(self.projector, self.prototypes)
-
-    @property
-    def kept(self) -> Encoder:
-        """The teacher's encoder."""
-        return self.teacher.encoder
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """What the teacher's projector says, of unit length."""
-        projector, _ = cast(nn.Sequential, self.teacher.projector)
-        return F.normalize(projector(self.kept(images_BCHW)), dim=1)
-
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """The teacher's temperature."""
-        temperature = self.teacher_temperature(progress)
-        return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
+        return {"temperature": torch.tensor(self.temperature(progress), dtype=torch.float64)}
 
-    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """The prototypes, at first."""
-        return self.prototypes.parameters() if progress < self.config.frozen else ()
-
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "distillation"."""
-        config = self.config
-        seen_NP = together(self.teacher, images[:TAUGHT])
-        target_NP = ((seen_NP - self.center_P) / given["temperature"]).softmax(dim=1)
-        embedding_ND = self.projector(together(self.encoder, images))
+        seen_NP = encode_by_size(self.teacher, images[:OF_TEACHER])
+        target_NP = ((seen_NP - self.center_P) / inputs["temperature"]).softmax(dim=1)
+        embedding_ND = self.projector(encode_by_size(self.encoder, images))
         scores = self.prototypes(embedding_ND).chunk(len(images))
-        self.center_P.lerp_(gather(seen_NP).mean(dim=0), 1 - config.center_momentum)
+        self.center_P.lerp_(gather(seen_NP).mean(dim=0), 1 - CENTER_MOMENTUM)
+        targets = target_NP.chunk(OF_TEACHER)
         return output_of(
-            {"distillation": told_by_others(scores, target_NP.chunk(TAUGHT), config.temperature)},
+            {"distillation": cross_view_entropy(scores, targets, self.config.temperature)},
             spread=spread(gather(embedding_ND[: len(images[0])].detach())),
             target_entropy=torch.special.entr(target_NP).sum(dim=1).mean(),
         )
 
-    def teacher_temperature(self, progress: float) -> float:
+    def temperature(self, progress: float) -> float:
         """The teacher's temperature, which rises linearly at the start of a run."""
-        config = self.config
-        risen = min(progress / config.warmup, 1.0) if config.warmup else 1.0
-        first = config.first_teacher_temperature
-        return first + risen * (config.teacher_temperature - first)
+        last, warmup = self.config.teacher_temperature, self.config.warmup
+        risen = min(progress / warmup, 1.0) if warmup else 1.0
+        return FIRST_TEMPERATURE + risen * (last - FIRST_TEMPERATURE)
 
-    def after_step(self, progress: float) -> None:
-        """Prototypes keep unit length, and the teacher follows."""
-        self.prototypes.project()
-        super().after_step(progress)
-        cast(Prototypes, cast(nn.Sequential, self.teacher.projector)[1]).project()
+    @property
+    def final_encoder(self) -> Encoder:
+        """The teacher's encoder."""
+        return self.teacher.encoder
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The output of the teacher's projector, of unit length."""
+        projector, _ = cast(nn.Sequential, self.teacher.projector)
+        return F.normalize(projector(self.teacher.encoder(images_BCHW)), dim=1)

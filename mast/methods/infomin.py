@@ -8,43 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import (
-    ABOVE_ZERO,
-    SHARE,
-    THREE,
-    Given,
-    Images,
-    at_least,
-    limited,
-    output_of,
-    spread,
-)
-from mast.methods.drawing import DrawingMethod
-from mast.methods.projected import ProjectedConfig, ProjectedMethod
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
-from mast.models.pieces import PIECES, pieces_of, side_of_piece
+from mast.methods.base import SHARE, THREE, Method, MethodConfig, limited, output_of, spread
+from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher
+from mast.models import MLP, Encoder, MLPConfig
+from mast.models.patches import PIECES, pieces_of, side_of_piece
 
 
 @dataclass
-class InfoMinConfig(TaughtConfig, ProjectedConfig):
+class InfoMinConfig(MethodConfig):
     """The two contrasts of InfoMin. The momentum stays as it is.
 
     Attributes:
-        temperature: By which cosines are divided, in both.
-        queue: N.
         jigsaw: Share of the loss that is the jigsaw's.
     """
 
     takes = THREE
-    limits = limited(temperature=ABOVE_ZERO, jigsaw=SHARE, queue=at_least(1))
+    limits = limited(jigsaw=SHARE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
     momentum: float = 0.999
@@ -56,7 +42,7 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
         return {*others, side_of_piece(whole)}
 
 
-class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
+class InfoMin(Method):
     """Tian et al.: What Makes for Good Views for Contrastive Learning (NeurIPS 2020).
 
     Views with little in common, and PIRL's jigsaw (Misra, van der Maaten, CVPR 2020) as a second
@@ -67,7 +53,6 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
     """
 
     config: InfoMinConfig
-    momentum_rises = False
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
@@ -79,20 +64,17 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
             MLP(encoder.dim, sizes, layers=2, inner_norm=False, bias=True) for _ in range(2)
         )
         self.of_jigsaw = nn.Linear(PIECES * dim, dim)
-        self.teacher = Teacher(encoder, self.projector)
+        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, dim, seed)
+        self.noise = Noise(seed, 3 * PIECES)  # two numbers for its place, one for the order
 
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Where the pieces lie, and their order."""
-        return {"noise_BN": self.drawn(len(views.images[0]), 3 * PIECES, 0, progress)}
-
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """Two terms, "contrast" and "jigsaw"."""
         query, key, whole = images
         key_BD = F.normalize(self.teacher(key), dim=1)
         key_ND = self.queue.key_ND.clone()  # a push changes the queue
         share, query_BD = self.config.jigsaw, self.embed(query)
-        solved_BD = self._solved(whole, given["noise_BN"])
+        solved_BD = self._solved(whole, inputs["noise_0"])
         terms = {
             "contrast": (1 - share) * self._contrast(query_BD, key_BD, key_ND),
             "jigsaw": share * self._contrast(solved_BD, key_BD, key_ND),
@@ -100,6 +82,10 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         keys = gather(key_BD)
         self.queue.push(keys)
         return output_of(terms, spread=spread(keys))
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """Of unit length."""
+        return F.normalize(super().embed(images_BCHW), dim=1)
 
     def _contrast(self, query_BD: Tensor, key_BD: Tensor, key_ND: Tensor) -> Tensor:
         positive_B = (query_BD * key_BD).sum(dim=1)
@@ -109,7 +95,15 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         """One embedding of the shuffled pieces of each image, of unit length."""
         count = len(images_BCHW)
         pieces = pieces_of(images_BCHW, noise_BN[:, : 2 * PIECES].unflatten(1, (PIECES, 2)))
-        told = self.of_pieces(self.encoder(pieces.flatten(0, 1))).unflatten(0, (count, PIECES))
+        piece_BSD = self.of_pieces(self.encoder(pieces.flatten(0, 1))).unflatten(0, (count, PIECES))
         order_BS = noise_BN[:, 2 * PIECES :].argsort(dim=1)
-        shuffled = told.gather(1, order_BS[..., None].expand_as(told))
+        shuffled = piece_BSD.gather(1, order_BS[..., None].expand_as(piece_BSD))
         return F.normalize(self.of_jigsaw(shuffled.flatten(1)).float(), dim=1)
+
+    def get_extra_state(self) -> Tensor:
+        """The seed: what is drawn next does not follow from weights."""
+        return torch.tensor(self.noise.seed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Draw as with this seed."""
+        self.noise.seed = int(state)

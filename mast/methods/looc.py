@@ -1,4 +1,4 @@
-"""LooC: one head for what all augmentations leave, and one that keeps each kind of them.
+"""LooC: a head that is invariant to all augmentations, and one that preserves each property.
 
 Shapes: B images of this process, H heads, D dimensions of an embedding, N keys of a queue.
 """
@@ -14,47 +14,50 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import ABOVE_ZERO, Given, Images, at_least, limited, output_of, spread
-from mast.methods.prediction import check_properties, destroyers
-from mast.methods.projected import ProjectedConfig, ProjectedMethod
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import Encoder, MLPConfig, ParallelHeads, Queue, Teacher
+from mast.methods.base import Method, MethodConfig, output_of, spread
+from mast.methods.parts import (
+    HostInputs,
+    Images,
+    Queue,
+    Teacher,
+    check_properties,
+    destroyers,
+)
+from mast.models import Encoder, MLPConfig, ParallelHeads
 
 
 @dataclass
-class LooCConfig(TaughtConfig, ProjectedConfig):
+class LooCConfig(MethodConfig):
     """The heads of LooC.
 
     Attributes:
-        kept: Properties of an image of which a head each keeps what the views show; the views have
-            to share the operators that destroy them, in this order (`--views looc`).
-        temperature: By which cosines are divided.
-        queue: N, of each head.
+        preserved: Properties of an image, each preserved by a head of its own; the views have to
+            share the operators that destroy them, in this order (`--views looc`).
+        queue: Embeddings of earlier images that are negatives, of each head.
     """
 
-    limits = limited(temperature=ABOVE_ZERO, queue=at_least(1))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
-    kept: tuple[str, ...] = ("color", "orientation")
+    preserved: tuple[str, ...] = ("color", "orientation")
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
 
     def check(self) -> None:
         super().check()
-        check_properties(self.kept)
+        check_properties(self.preserved)
 
     def check_views(self, preset: Preset) -> None:
         shared = [view.shares for view in preset.views[2:]]
-        wanted = [destroyers(preset.operators, (name,)) for name in self.kept]
+        wanted = [destroyers(preset.operators, (name,)) for name in self.preserved]
         if len(preset.views) < 2 or shared != wanted or () in wanted:
             raise UserError(
-                f"LooC that keeps {', '.join(self.kept)} needs views that share the operators "
-                f"which destroy each of these, {wanted}, and these views share {shared}; the "
-                "preset looc is for color and orientation"
+                f"LooC that preserves {', '.join(self.preserved)} needs views that share the "
+                f"operators which destroy each of these, {wanted}, and these views share {shared}; "
+                "the preset looc is for color and orientation"
             )
 
 
-class LooC(TaughtMethod, ProjectedMethod):
+class LooC(Method):
     """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
 
     There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view
@@ -65,23 +68,22 @@ class LooC(TaughtMethod, ProjectedMethod):
 
     config: LooCConfig
     projector: ParallelHeads
-    momentum_rises = False
     needs_whole_batch = "its queues would take in each part of the batch before the next"
 
     def __init__(
         self, config: LooCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        count = 1 + len(config.kept)
+        count = 1 + len(config.preserved)
         self.projector = ParallelHeads(encoder.dim, config.projector, count)
-        self.teacher = Teacher(encoder, self.projector)
+        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queues = nn.ModuleList(
             Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
         )
 
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """A term a head: "invariant", and "keeps_<property>"."""
-        names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
+        names = ("invariant", *(f"keeps_{name}" for name in self.config.preserved))
         query, *keys = images
         query_BHD = self.projector(self.encoder(query))
         key_VBHD = torch.stack([self.teacher(images_BCHW) for images_BCHW in keys])

@@ -10,20 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mast.augment import Views
 from mast.core.errors import UserError
-from mast.losses import unpredicted
+from mast.losses import pixel_error
 from mast.methods.base import (
     PART,
-    Given,
-    Images,
+    Method,
     MethodConfig,
     at_least,
     bounded,
     limited,
     output_of,
 )
-from mast.methods.drawing import DrawingMethod, count_shown
+from mast.methods.parts import HostInputs, Images, Noise, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 
@@ -56,7 +54,7 @@ class MAEConfig(MethodConfig):
             )
 
 
-class MAE(DrawingMethod):
+class MAE(Method):
     """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
 
     Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
@@ -77,6 +75,7 @@ class MAE(DrawingMethod):
         super().__init__(config, encoder, operators, seed)
         encoder.freeze_behind_features()
         self.shown = ShownPatches(encoder)
+        self.noise = Noise(seed, self.shown.grid**2, views=None)
         self.seen = count_shown(config.hidden, self.shown.grid**2)
         self.enter = nn.Linear(encoder.dim, config.dim)
         self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))
@@ -90,18 +89,10 @@ class MAE(DrawingMethod):
         for part in (self.enter, self.decoder, self.leave):
             part.apply(_start)
 
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """By which patches of each view are hidden."""
-        count, patches = len(views.images[0]), self.shown.grid**2
-        return {
-            f"noise_{view}": self.drawn(count, patches, view, progress)
-            for view in range(len(views.images))
-        }
-
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "pixels"."""
         losses = [
-            self._loss(images_BCHW, given[f"noise_{view}"])
+            self._loss(images_BCHW, inputs[f"noise_{view}"])
             for view, images_BCHW in enumerate(images)
         ]
         return output_of({"pixels": torch.stack(losses).mean()})
@@ -117,7 +108,7 @@ class MAE(DrawingMethod):
         predicted_BLP = self.leave(self.decoder(tokens_BLW + self.position_LW))
         pixels_BCHW = (images_BCHW - self.encoder.mean) / self.encoder.std
         target_BLP = patches_of(pixels_BCHW, self.shown.side)
-        return unpredicted(
+        return pixel_error(
             picked(predicted_BLP, hidden_BH), picked(target_BLP, hidden_BH), self.config.standardize
         )
 
@@ -125,6 +116,14 @@ class MAE(DrawingMethod):
         """The mean over all patches of what enters the decoder, (B, W)."""
         entered_BLW = self.enter(self.encoder.encode(images_BCHW).features_BLC)
         return entered_BLW.mean(dim=1).float()
+
+    def get_extra_state(self) -> Tensor:
+        """The seed: what is drawn next does not follow from weights."""
+        return torch.tensor(self.noise.seed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Draw as with this seed."""
+        self.noise.seed = int(state)
 
 
 def _start(module: nn.Module) -> None:

@@ -3,8 +3,8 @@
 Shapes: B images of this process, N of all processes, D dimensions of the embedding.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,31 +13,27 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import ABOVE_ZERO, bounded, limited, output_of, spread
-from mast.methods.pair import PairConfig, PairMethod
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Teacher
-from mast.models.heads import LastNorm
+from mast.methods.base import Method, PairConfig, bounded, limited, output_of, spread
+from mast.methods.parts import HostInputs, Images, Teacher
+from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
-class MoCoV3Config(TaughtConfig, PairConfig):
+class MoCoV3Config(PairConfig):
     """The contrast of MoCo v3; the predictor has the projector's sizes. The momentum rises.
 
     Attributes:
         projector_layers: Linear layers of the projector: 2 over a ResNet, 3 over a ViT.
-        predictor_norm: Whether BatchNorm follows the predictor, as over a ViT.
-        temperature: By which cosines are divided.
     """
 
-    limits = limited(temperature=ABOVE_ZERO, projector_layers=bounded(2))
+    limits = limited(projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
     projector_layers: int = 2
-    predictor_norm: bool = False
     temperature: float = 1.0
+    momentum: float = 0.99
 
 
-class MoCoV3(TaughtMethod, PairMethod):
+class MoCoV3(Method):
     """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021)."""
 
     config: MoCoV3Config
@@ -48,19 +44,19 @@ class MoCoV3(TaughtMethod, PairMethod):
     ) -> None:
         layers, sizes = config.projector_layers, config.projector
         super().__init__(config, encoder, operators, seed)
+        self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
-        self.teacher = Teacher(encoder, self.projector)
-        last_norm: LastNorm = "plain" if config.predictor_norm else "none"
-        self.predictor = MLP(sizes.dim, sizes, layers=2, last_norm=last_norm)
+        self.teacher = Teacher(encoder, self.projector, config.momentum)
+        self.predictor = MLP(sizes.dim, sizes, layers=2)
 
-    def compare(
-        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
-    ) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "contrast", the sum of both directions."""
-        first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in representations)
+        both = [self.encoder(images_BCHW) for images_BCHW in images]
+        first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in both)
         target_ND, other_ND = (gather(self.teacher(images_BCHW)) for images_BCHW in images)
         loss = self._contrast(first_BD, other_ND) + self._contrast(second_BD, target_ND)
-        return output_of({"contrast": loss}, spread=spread(target_ND))
+        output = output_of({"contrast": loss}, spread=spread(target_ND))
+        return self.prediction.add_to(output, *both, inputs)
 
     def _contrast(self, query_BD: Tensor, key_ND: Tensor) -> Tensor:
         """One direction; the keys are those of all processes, in the order of their ranks."""

@@ -19,22 +19,22 @@ from mast.losses.precision import product
 from mast.methods.base import (
     ABOVE_ZERO,
     TWO_OR_MORE,
-    Given,
-    Images,
+    Method,
+    MethodConfig,
     at_least,
     limited,
     output_of,
     spread,
 )
-from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
+from mast.methods.parts import HostInputs, Images, Queue, Teacher
+from mast.models import MLP, Encoder, MLPConfig
 
 DECAY = 0.99  # of the mean distance to the nearest word, which is 0.5 at first
 WINDOW = 3  # locations a side, over which a new word is the mean
 
 
 @dataclass
-class OBoWConfig(TaughtConfig):
+class OBoWConfig(MethodConfig):
     """The words of OBoW. The momentum rises.
 
     Attributes:
@@ -49,9 +49,10 @@ class OBoWConfig(TaughtConfig):
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0
+    momentum: float = 0.99
 
 
-class OBoW(TaughtMethod):
+class OBoW(Method):
     """Gidaris et al.: Online Bag-of-Visual-Words Generation (OBoW, CVPR 2021).
 
     The teacher sees the first view, the student all others; the loss is the sum over their sizes,
@@ -73,26 +74,22 @@ class OBoW(TaughtMethod):
         self.generator = MLP(
             encoder.map_dim, MLPConfig(2 * encoder.map_dim, encoder.dim), layers=2, bias=True
         )
-        self.teacher = Teacher(encoder, self.taught())
+        self.teacher = Teacher(encoder, nn.Identity(), config.momentum)  # words are of its map
         self.words = Queue(config.words, encoder.map_dim, seed)
         scale = encoder.map_dim**0.5  # features are not of unit length
         self.words.key_ND.mul_(scale).clamp_(min=0)
         self.register_buffer("nearest", torch.tensor(0.5))
 
-    def taught(self) -> nn.Module:
-        """Nothing: words are found in the map of features itself."""
-        return nn.Identity()
-
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "bags"."""
-        taught, *told = images
+        of_teacher, *others = images
         word_WC = self.words.key_ND.clone()  # a push changes the queue
         weight_WD = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)
-        bag_BW = self._bags(taught, word_WC)
+        bag_BW = self._bags(of_teacher, word_WC)
         losses = []
-        for alike in (list(group) for _, group in groupby(told, key=lambda view: view.shape)):
-            representation_BD = self.encoder(torch.cat(alike)).float()
-            score_BW, target = product(representation_BD, weight_WD.T), bag_BW.repeat(len(alike), 1)
+        for views in (list(group) for _, group in groupby(others, key=lambda view: view.shape)):
+            representation_BD = self.encoder(torch.cat(views)).float()
+            score_BW, target = product(representation_BD, weight_WD.T), bag_BW.repeat(len(views), 1)
             losses.append(soft_cross_entropy(score_BW, target, 1 / self.config.scale))
         return output_of(
             {"bags": torch.stack(losses).sum()},

@@ -1,4 +1,4 @@
-"""PrCL: MoCo v2 whose encoder also has to tell what is hidden of an image.
+"""PrCL: MoCo v2 whose encoder also has to predict what is hidden of an image.
 
 Shapes: B images of this process, L locations of the encoder's map, H of them hidden, P numbers of
 the pixels behind one.
@@ -8,48 +8,47 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from mast.augment import Views
 from mast.core.errors import UserError
-from mast.losses import unpredicted
-from mast.methods.base import ABOVE_ZERO, PART, Given, Images, limited
-from mast.methods.drawing import DrawingMethod, count_shown
-from mast.methods.moco import MoCo, MoCoConfig
+from mast.losses import pixel_error
+from mast.methods.base import NOT_NEGATIVE, PART, Method, limited
+from mast.methods.moco import MoCoConfig, contrast_with_queue
+from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
 
 
 @dataclass
 class PrCLConfig(MoCoConfig):
-    """The contrast of MoCo v2, and what is told of pixels.
+    """The contrast of MoCo v2, and the prediction of pixels.
 
     Attributes:
-        hidden: Share of the patches that are hidden where pixels are told, in (0, 1); a patch is
-            what lies behind one location of the encoder's map.
-        pixels_weight: Weight of the error of their pixels.
-        standardize: Whether the pixels of a patch are told in units of their deviation, from their
-            mean.
+        hidden: Share of the patches that are hidden where pixels are predicted, in (0, 1); a patch
+            is what lies behind one location of the encoder's map.
+        standardize: Whether the pixels of a patch are predicted in units of their deviation, from
+            their mean.
     """
 
-    limits = limited(hidden=PART, pixels_weight=ABOVE_ZERO)
+    limits = limited(hidden=PART, hardness=NOT_NEGATIVE)
     hidden: float = 0.5
-    pixels_weight: float = 1.0
     standardize: bool = True
 
 
-class PrCL(DrawingMethod, MoCo):
+class PrCL(Method):
     """Li et al.: Addressing Feature Suppression in Unsupervised Visual Representations (2020).
 
     Predictive contrastive learning: the representation must not lose what the contrast has no use
     for. No code was found, and what is not in the paper that MAST compares with is chosen here:
     patches of the first view are replaced by the mean colour, the encoder sees the view once more,
-    and two layers at every location of its map tell the hidden pixels, as MAE has it.
+    and two layers at every location of its map predict the hidden pixels, as MAE has it.
 
     Raises:
         UserError: The encoder has no square map, or its locations do not divide the image.
     """
 
     config: PrCLConfig
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: PrCLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -58,27 +57,28 @@ class PrCL(DrawingMethod, MoCo):
         grid = math.isqrt(encoder.locations)
         if grid**2 != encoder.locations or encoder.size % grid:
             raise UserError(
-                f"PrCL tells the pixels behind a square map, and that of {encoder.config.name!r} "
-                f"has {encoder.locations} locations over {encoder.size} pixels"
+                f"PrCL predicts the pixels behind a square map, and that of "
+                f"{encoder.config.name!r} has {encoder.locations} locations over {encoder.size} "
+                "pixels"
             )
+        self.prediction = config.heads(encoder, operators)
+        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
+        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
+        self.queue = Queue(config.queue, config.projector.dim, seed)
+        self.noise = Noise(seed, encoder.locations)
         self.seen = count_shown(config.hidden, encoder.locations)
         self.side = encoder.size // grid
         sizes = MLPConfig(encoder.map_dim, encoder.channels * self.side**2)
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """By which patches are hidden."""
-        noise_BL = self.drawn(len(views.images[0]), self.encoder.locations, 0, progress)
-        return {**super().given(views, progress), "noise_BL": noise_BL}
-
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """The terms of MoCo, and "pixels"."""
-        output = super().step(images, given, phase)
-        pixels = self.config.pixels_weight * self._error(images[0], given["noise_BL"])
+        output = contrast_with_queue(self, images, inputs)
+        pixels = self._error(images[0], inputs["noise_0"])
         return {**output, "loss": output["loss"] + pixels, "term/pixels": pixels.detach()}
 
     def _error(self, images_BCHW: Tensor, noise_BL: Tensor) -> Tensor:
-        """Of the hidden pixels, as they are told from the others."""
+        """Of the hidden pixels, as they are predicted from the others."""
         encoder, side = self.encoder, self.side
         if images_BCHW.shape[-1] != encoder.size:
             raise UserError(
@@ -93,5 +93,13 @@ class PrCL(DrawingMethod, MoCo):
         blank_BHP = mean_P.to(pixels_BLP.dtype).expand_as(target_BHP)
         seen_BCHW = images_of(pixels_BLP.scatter(1, index_BHP, blank_BHP), side)
         features_BHC = picked(encoder.encode(seen_BCHW).features_BLC, hidden_BH)
-        told_BHP = self.decoder(features_BHC.flatten(0, 1)).view_as(target_BHP)
-        return unpredicted(told_BHP, target_BHP, self.config.standardize)
+        predicted_BHP = self.decoder(features_BHC.flatten(0, 1)).view_as(target_BHP)
+        return pixel_error(predicted_BHP, target_BHP, self.config.standardize)
+
+    def get_extra_state(self) -> Tensor:
+        """The seed: what is drawn next does not follow from weights."""
+        return torch.tensor(self.noise.seed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Draw as with this seed."""
+        self.noise.seed = int(state)

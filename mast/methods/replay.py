@@ -78,7 +78,7 @@ class Replay:
         """
         if self._failed:
             return step(views, progress)
-        row_N, layout = packed(self.method.given(views, progress))
+        row_N, layout = packed(self.method.host_inputs(views, progress))
         phase = self.method.phase(progress)
         try:
             if self._recorded is None or self._recorded.phase != phase:

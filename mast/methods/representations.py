@@ -109,9 +109,9 @@ class Embedding(nn.Module):
         """
         return named_operators(chosen, self.operators or self.trained_with)
 
-    def readings(self) -> dict[str, Tensor]:
-        """What heads read of the representation, by operator; see `Method.readings`."""
-        return self.method.readings()
+    def head_weights(self) -> dict[str, Tensor]:
+        """What heads read of the representation, by operator; see `Method.head_weights`."""
+        return self.method.head_weights()
 
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
@@ -131,7 +131,7 @@ class EncoderAndEmbedding(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Both in float32."""
-        outputs = (self.method.kept(images_BCHW), self.method.embed(images_BCHW))
+        outputs = (self.method.final_encoder(images_BCHW), self.method.embed(images_BCHW))
         return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
 
 

@@ -11,16 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.methods.base import (
-    SHARE,
-    Given,
-    Images,
-    Method,
-    MethodConfig,
-    at_least,
-    limited,
-    output_of,
-)
+from mast.methods.base import Method, MethodConfig, at_least, limited, output_of
+from mast.methods.parts import HostInputs, Images
 from mast.models import Encoder
 
 
@@ -30,12 +22,10 @@ class SupervisedConfig(MethodConfig):
 
     Attributes:
         classes: L, as many as the images have.
-        label_smoothing: Share of a label that all classes get alike.
     """
 
-    limits = limited(classes=at_least(2), label_smoothing=SHARE)
+    limits = limited(classes=at_least(2))
     classes: int = 1000
-    label_smoothing: float = 0.0
 
 
 class Supervised(Method):
@@ -50,19 +40,16 @@ class Supervised(Method):
         super().__init__(config, encoder, operators, seed)
         self.classifier = nn.Linear(encoder.dim, config.classes)
 
-    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """The labels."""
-        assert views.label_B is not None, "a method that is `labelled` is given labels"
+        assert views.label_B is not None, "a method that is `labelled` gets labels"
         return {"label_B": views.label_B}
 
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "cross_entropy"."""
-        label_B = given["label_B"]
+        label_B = inputs["label_B"]
         logits = [self.embed(images_BCHW) for images_BCHW in images]
-        losses = [
-            F.cross_entropy(logits_BL, label_B, label_smoothing=self.config.label_smoothing)
-            for logits_BL in logits
-        ]
+        losses = [F.cross_entropy(logits_BL, label_B) for logits_BL in logits]
         right = (logits[0].argmax(dim=1) == label_B).float().mean()
         return output_of({"cross_entropy": torch.stack(losses).mean()}, training_accuracy=right)
 

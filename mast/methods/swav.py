@@ -4,7 +4,6 @@ Shapes: B images of this process, G of all processes, C dimensions of the repres
 embedding, P prototypes, V views.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,43 +12,43 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.core.collectives import gather, rank
-from mast.losses import sinkhorn, told_by_others
+from mast.losses import cross_view_entropy, sinkhorn
 from mast.methods.base import (
     ABOVE_ZERO,
     SHARE,
     TWO_OR_MORE,
-    Given,
-    Images,
+    Method,
+    MethodConfig,
     at_least,
     bounded,
     limited,
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig, ProjectedMethod, together
-from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue
+from mast.methods.parts import HostInputs, Images, Prototypes, Queue, encode_by_size
+from mast.models import MLP, Encoder, MLPConfig
 
 ASSIGNED = 2  # views, the first, are assigned; all others predict that
+QUEUE_FROM = 0.15  # share of the run from which the queue is assigned, too
 
 
 @dataclass
-class SwAVConfig(ProjectedConfig):
+class SwAVConfig(MethodConfig):
     """The assignments of SwAV.
 
     Attributes:
         prototypes: P.
-        temperature: By which cosines are divided where an assignment is predicted.
         epsilon: Weight of the assignments' entropy.
         iterations: Of Sinkhorn and Knopp's algorithm.
         frozen: Share of the run at its start in which the prototypes stay as they are.
-        queue: Embeddings of earlier images that are assigned together with a batch; 0 for none.
-        queue_from: Share of the run from which they are.
+        queue: Embeddings of earlier images that are assigned together with a batch after 15 % of
+            the run; 0 for none.
     """
 
     takes = TWO_OR_MORE
     limits = limited(
-        temperature=ABOVE_ZERO, epsilon=ABOVE_ZERO, frozen=SHARE, queue_from=SHARE,
-        prototypes=at_least(2), iterations=bounded(1), queue=at_least(0),
+        epsilon=ABOVE_ZERO, frozen=SHARE, prototypes=at_least(2), iterations=bounded(1),
+        queue=at_least(0),
     )  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     prototypes: int = 3000
@@ -58,10 +57,9 @@ class SwAVConfig(ProjectedConfig):
     iterations: int = 3
     frozen: float = 0.0025
     queue: int = 0
-    queue_from: float = 0.15
 
 
-class SwAV(ProjectedMethod):
+class SwAV(Method):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
     The first two views are assigned, each is predicted from all other views. As in the official
@@ -76,30 +74,26 @@ class SwAV(ProjectedMethod):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         self.projector = MLP(encoder.dim, config.projector, layers=2, bias=True)
-        self.prototypes = Prototypes(config.projector.dim, config.prototypes)
+        self.prototypes = Prototypes(config.projector.dim, config.prototypes, config.frozen)
         self.queues = nn.ModuleList(
             Queue(config.queue, config.projector.dim, seed + view)
             for view in range(ASSIGNED if config.queue else 0)
         )
 
-    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
-        """The prototypes, at first."""
-        return self.prototypes.parameters() if progress < self.config.frozen else ()
-
     def phase(self, progress: float) -> bool:
         """Whether the queue is assigned."""
-        return bool(self.queues) and progress >= self.config.queue_from
+        return bool(self.queues) and progress >= QUEUE_FROM
 
-    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "assignment"."""
-        encoded = together(self.encoder, images)
+        encoded = encode_by_size(self.encoder, images)
         embeddings = F.normalize(self.projector(encoded), dim=1).chunk(len(images))
         scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
         targets = [
             self._assignment(view, embedding_BD.detach(), phase)
             for view, embedding_BD in enumerate(embeddings[:ASSIGNED])
         ]
-        loss = told_by_others(scores, targets, self.config.temperature)
+        loss = cross_view_entropy(scores, targets, self.config.temperature)
         statistics = {"spread": spread(gather(embeddings[0].detach()))}
         return output_of({"assignment": loss}, **statistics)
 
@@ -116,6 +110,6 @@ class SwAV(ProjectedMethod):
         share_GP = sinkhorn(self.prototypes(assigned_GD), config.epsilon, config.iterations)
         return share_GP[rank() * count : (rank() + 1) * count]
 
-    def after_step(self, progress: float) -> None:
-        """Prototypes keep unit length."""
-        self.prototypes.project()
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """Of unit length."""
+        return F.normalize(super().embed(images_BCHW), dim=1)

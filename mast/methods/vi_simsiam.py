@@ -1,18 +1,19 @@
-"""VI-SimSiam: SimSiam whose predictor says how sure it is of the other view's embedding.
+"""VI-SimSiam: SimSiam whose predictor gives a distribution of the other view's embedding.
 
 Shapes: B images, D dimensions of the embedding.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import power_spherical_log_density
-from mast.methods.base import output_of, spread
-from mast.methods.simsiam import SimSiam, SimSiamConfig
+from mast.methods.base import Method, output_of, spread
+from mast.methods.parts import HostInputs, Images
+from mast.methods.simsiam import SimSiamConfig
 from mast.models import MLP, Encoder, MLPConfig
 
 
@@ -21,7 +22,7 @@ class VISimSiamConfig(SimSiamConfig):
     """The networks of VI-SimSiam, which are SimSiam's but for the predictor's last number."""
 
 
-class VISimSiam(SimSiam):
+class VISimSiam(Method):
     """Nakamura, Okada, Taniguchi: Representation Uncertainty as Variational Inference (2022).
 
     The predictor gives a direction and its concentration, of a power spherical distribution under
@@ -30,37 +31,41 @@ class VISimSiam(SimSiam):
     """
 
     config: VISimSiamConfig
+    steady = ("predictor.",)
 
     def __init__(
         self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        dim = config.projector.dim
+        dim, layers = config.projector.dim, config.projector_layers
+        self.prediction = config.heads(encoder, operators)
+        self.projector = MLP(encoder.dim, config.projector, layers=layers, last_norm="plain")
+        MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
         self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
 
-    def compare(
-        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
-    ) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "likelihood"."""
-        first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
-        first_told, kappa_B = self._surprise(second_BD, first_BD)
-        second_told, _ = self._surprise(first_BD, second_BD)
-        loss = (first_told + second_told) / (2 * first_BD.shape[1])
+        both = [self.encoder(images_BCHW) for images_BCHW in images]
+        first_BD, second_BD = (self.projector(x_BC) for x_BC in both)
+        of_first, kappa_B = self._surprise(second_BD, first_BD)
+        of_second, _ = self._surprise(first_BD, second_BD)
+        loss = (of_first + of_second) / (2 * first_BD.shape[1])
         statistics = {"concentration": kappa_B.mean(), "spread": spread(gather(first_BD.detach()))}
-        return output_of({"likelihood": loss}, **statistics)
+        output = output_of({"likelihood": loss}, **statistics)
+        return self.prediction.add_to(output, *both, inputs)
 
-    def _surprise(self, known_BD: Tensor, told_BD: Tensor) -> tuple[Tensor, Tensor]:
+    def _surprise(self, known_BD: Tensor, other_BD: Tensor) -> tuple[Tensor, Tensor]:
         """How unlikely one view's embedding is to what is predicted from the other's."""
-        mean_BD, kappa_B = self._prediction(known_BD)
-        target_BD = F.normalize(told_BD.detach(), dim=1)
+        mean_BD, kappa_B = self._distribution(known_BD)
+        target_BD = F.normalize(other_BD.detach(), dim=1)
         return -power_spherical_log_density(target_BD, mean_BD, kappa_B).mean(), kappa_B
 
-    def _prediction(self, embedding_BD: Tensor) -> tuple[Tensor, Tensor]:
+    def _distribution(self, embedding_BD: Tensor) -> tuple[Tensor, Tensor]:
         """Mean direction and concentration."""
         predicted = self.predictor(embedding_BD)
         return F.normalize(predicted[:, :-1], dim=1), F.softplus(predicted[:, -1])
 
     def uncertainty(self, images_BCHW: Tensor) -> Tensor:
         """One over the concentration."""
-        _, kappa_B = self._prediction(self.embed(images_BCHW))
+        _, kappa_B = self._distribution(self.embed(images_BCHW))
         return 1 / kappa_B.clamp(min=1e-6)

@@ -1,17 +1,14 @@
 """VICReg: variance, invariance and covariance of the embeddings of two views."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from mast.core.collectives import gather, global_sum, processes, rank
 from mast.losses import covariance, invariance, variance
-from mast.methods.base import (
-    compile_objective,
-    output_of,
-)
-from mast.methods.pair import PairConfig, PairMethod
+from mast.methods.base import Method, PairConfig, output_of
+from mast.methods.parts import HostInputs, Images
 from mast.models import MLP, Encoder
 
 
@@ -30,7 +27,7 @@ class VICRegConfig(PairConfig):
     covariance_weight: float = 1.0
 
 
-class VICReg(PairMethod):
+class VICReg(Method):
     """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022)."""
 
     config: VICRegConfig
@@ -39,14 +36,14 @@ class VICReg(PairMethod):
         self, config: VICRegConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
+        self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector)
 
-    def compare(
-        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
-    ) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """The terms are those of `objective`."""
-        first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
-        return self.objective(first_BD, second_BD)
+        both = [self.encoder(images_BCHW) for images_BCHW in images]
+        output = self.objective(*(self.projector(x_BC) for x_BC in both))
+        return self.prediction.add_to(output, *both, inputs)
 
     def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the embeddings of two views; "invariance", "variance" and "covariance"."""
@@ -61,11 +58,6 @@ class VICReg(PairMethod):
         return output_of(
             terms, unmasked_distance=distance, embedding_std=first_BD.std(dim=0).mean()
         )
-
-    def compile_parts(self) -> None:
-        """The encoder, the projector and the objective."""
-        super().compile_parts()
-        compile_objective(self)
 
 
 def shared_covariance(*views: Tensor) -> Tensor:

@@ -40,11 +40,8 @@ from mast.models.pretrained import (
     size_of,
     weights_file,
 )
-from mast.models.prototypes import Prototypes
-from mast.models.queue import Queue
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
-from mast.models.teacher import Teacher, rising
 
 __all__ = [
     "BASELINE",
@@ -65,12 +62,9 @@ __all__ = [
     "Masks",
     "ParallelHeads",
     "Prediction",
-    "Prototypes",
-    "Queue",
     "SearchSpace",
     "ShownPatches",
     "SyncBatchNorm",
-    "Teacher",
     "architecture_of",
     "check_sizes",
     "classifier_file",
@@ -87,7 +81,6 @@ __all__ = [
     "picked",
     "positions",
     "relative",
-    "rising",
     "said_of_classifier",
     "save_classifier",
     "save_encoder",

@@ -5,7 +5,6 @@ Shapes: D embedding dimensions, K operators, G groups of operators.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -18,24 +17,7 @@ MaskKind = Literal["learned", "handcrafted", "none"]
 BlockKind = Literal["exempt", "budgeted"]
 MaskStart = Literal["block", "leave_one_out"]
 MaskNorm = Literal["none", "l2"]
-
-
-@dataclass(frozen=True)
-class MaskStatistics:
-    """What a run logs of its masks.
-
-    Attributes:
-        mean: Mean of all entries.
-        zero: Share of entries that are exactly 0.
-        cosine: Mean cosine similarity over the pairs of masks (0 where K is 1).
-        active_share: Mean participation ratio `(sum m)^2 / (D sum m^2)` of a column: the
-            share of dimensions that a mask effectively selects.
-    """
-
-    mean: float
-    zero: float
-    cosine: float
-    active_share: float
+TEMPERATURE = 0.25  # of learned blocks; the lower, the closer to 0 and 1
 
 
 class Masks(nn.Module):
@@ -56,7 +38,7 @@ class Masks(nn.Module):
         seed: Seed of the start.
 
     Raises:
-        UserError: More masks than dimensions, or `common` out of its range.
+        UserError: More masks than dimensions.
 
     Reference:
         MAST, sections 3.1 and A ("Mask learning").
@@ -75,8 +57,6 @@ class Masks(nn.Module):
         super().__init__()
         if count > dim:
             raise UserError(f"{count} masks need at least {count} embedding dimensions, got {dim}")
-        if not 0.0 <= common <= 1.0:
-            raise UserError(f"expected mask_common in [0, 1], got {common}")
         self.normalize = normalize
         generator = torch.Generator().manual_seed(seed)
         if kind == "learned":
@@ -94,7 +74,7 @@ class Masks(nn.Module):
         return mask_DK / scale_K.clamp(min=1e-6)
 
     @torch.no_grad()
-    def statistics(self) -> MaskStatistics:
+    def statistics(self) -> dict[str, float]:
         """Summarise the masks (before normalisation) for the log."""
         return _statistics(self.logits_DK.relu().float())
 
@@ -110,8 +90,7 @@ class ExemptBlocks(nn.Module):
         dim: D.
         groups: Of each operator, the index of its group, 0 to G - 1, or None: exempt nowhere.
         share: Of the dimensions that each group gets.
-        kind: "exempt" for fixed blocks, "budgeted" for learned ones.
-        temperature: T of learned blocks; the lower, the closer to 0 and 1.
+        learned: Whether the blocks are learned.
         seed: Seed of the start of learned blocks, u ~ N(0, 1).
 
     Attributes:
@@ -126,8 +105,7 @@ class ExemptBlocks(nn.Module):
         dim: int,
         groups: Sequence[int | None],
         share: float = 0.05,
-        kind: BlockKind = "exempt",
-        temperature: float = 0.25,
+        learned: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -138,12 +116,12 @@ class ExemptBlocks(nn.Module):
                 f"exempt_share {share:g} of {dim} dimensions is {size} for each of {count} groups; "
                 f"expected {1 / dim:.2g} to {1 / count:.2g}"
             )
-        self.kind, self.count, self.share, self.temperature = kind, count, share, temperature
+        self.learned, self.count, self.share = learned, count, share
         self.column_K: Tensor
         self.logits_DG: Tensor
         column_K = torch.tensor([count if group is None else group for group in groups])
         self.register_buffer("column_K", column_K, persistent=False)
-        if kind == "budgeted":
+        if learned:
             generator = torch.Generator().manual_seed(seed)
             self.logits_DG = nn.Parameter(torch.randn(dim, count, generator=generator))
         else:
@@ -155,13 +133,13 @@ class ExemptBlocks(nn.Module):
     def forward(self) -> Tensor:
         """The masks as the loss uses them, one minus the exempt part: shape (D, K), in [0, 1]."""
         part_DG = self.logits_DG
-        if self.kind == "budgeted":
-            part_DG = budgeted(part_DG, self.share, self.temperature)
+        if self.learned:
+            part_DG = budgeted(part_DG, self.share, TEMPERATURE)
         nowhere_D1 = part_DG.new_zeros(len(part_DG), 1)
         return 1.0 - torch.cat([part_DG, nowhere_D1], dim=1)[:, self.column_K]
 
     @torch.no_grad()
-    def statistics(self) -> MaskStatistics:
+    def statistics(self) -> dict[str, float]:
         """Summarise the masks for the log."""
         return _statistics(self().float())
 
@@ -204,7 +182,14 @@ def _threshold(scaled_DG: Tensor, share: float) -> Tensor:
     return (low_G + high_G) / 2
 
 
-def _statistics(mask_DK: Tensor) -> MaskStatistics:
+def _statistics(mask_DK: Tensor) -> dict[str, float]:
+    """What a run logs of its masks.
+
+    Returns:
+        The "mean" of all entries; the share of them that is "zero"; the mean "cosine" over pairs of
+        masks (0 where K is 1); the "active_share", the mean participation ratio
+        `(sum m)^2 / (D sum m^2)` of a mask: the share of dimensions that it effectively selects.
+    """
     dim, count = mask_DK.shape
     unit_DK = mask_DK / mask_DK.norm(dim=0).clamp(min=1e-12)
     cosine_KK = unit_DK.T @ unit_DK
@@ -212,7 +197,13 @@ def _statistics(mask_DK: Tensor) -> MaskStatistics:
     off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
     share_K = mask_DK.sum(dim=0).square() / (dim * mask_DK.square().sum(dim=0).clamp(min=1e-12))
     zero = (mask_DK == 0).float().mean()
-    return MaskStatistics(*numbers([mask_DK.mean(), zero, off_diagonal, share_K.mean()]))
+    values = {
+        "mean": mask_DK.mean(),
+        "zero": zero,
+        "cosine": off_diagonal,
+        "active_share": share_K.mean(),
+    }
+    return dict(zip(values, numbers(values.values()), strict=True))
 
 
 def blocks(dim: int, count: int) -> Tensor:

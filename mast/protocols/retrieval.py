@@ -153,9 +153,9 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, SearchSpace]:
     for name, exempt_D in blocks.items():
         spaces[f"match_{name}"] = SearchSpace("embedding", exempt_D.mul)
         spaces[f"ignore_{name}"] = SearchSpace("embedding", (1 - exempt_D).mul)
-    readings = embedding.readings()
-    groups = [[name] for name in readings]
-    groups += [[name for name in readings if name in of] for of in PROPERTIES.values()]
+    weights = embedding.head_weights()
+    groups = [[name] for name in weights]
+    groups += [[name for name in weights if name in of] for of in PROPERTIES.values()]
     for names in filter(None, groups):
-        spaces[TOLD + "+".join(names)] = space_of_heads(readings, names)
+        spaces[TOLD + "+".join(names)] = space_of_heads(weights, names)
     return spaces

@@ -37,7 +37,7 @@ def simsiam_augself() -> PretrainConfig:
 
     AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
     """
-    objective = SimSiamConfig(told=("position", "color"))
+    objective = SimSiamConfig(predicted=("position", "color"))
     return replace(simsiam(), recipe="simsiam_augself", objective=objective)
 
 

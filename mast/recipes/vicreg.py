@@ -36,7 +36,7 @@ def vicreg5_augself() -> PretrainConfig:
 
     The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
     """
-    objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), told=("color",))
+    objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), predicted=("color",))
     return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
 
 

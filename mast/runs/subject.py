@@ -128,7 +128,9 @@ def pairs_of(
         records = pipeline.draw(len(batch), generator)
         views = pipeline.views(batch.to(device), records)
         with torch.inference_mode():
-            of_batch = [of(images) for of in (method.kept, method.embed) for images in views.images]
+            of_batch = [
+                of(images) for of in (method.final_encoder, method.embed) for images in views.images
+            ]
         seen.append([output_BD.float().cpu() for output_BD in of_batch])
         for name, parts in differences.items():
             parts.append(difference(views, name).cpu())

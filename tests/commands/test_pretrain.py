@@ -23,8 +23,7 @@ from mast.cli import arguments_of
 from mast.config import record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import BYOL, METHODS, Mast
-from mast.methods.pair import PairMethod
+from mast.methods import BYOL, METHODS, Mast, Method
 from mast.recipes import RECIPES
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -51,7 +50,7 @@ def test_a_teacher_starts_as_the_student_that_starts_from_weights(
     def forward(method: BYOL, *arguments: Any) -> dict[str, torch.Tensor]:
         pairs = zip(method.encoder.parameters(), method.teacher.encoder.parameters(), strict=True)
         first.append(all(torch.equal(mine, theirs) for mine, theirs in pairs))
-        return PairMethod.forward(method, *arguments)
+        return Method.forward(method, *arguments)
 
     monkeypatch.setattr(BYOL, "forward", forward)
     encoder = {"weights": str(source.path)}

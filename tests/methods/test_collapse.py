@@ -126,7 +126,7 @@ def named(method: Mast, metrics: dict[str, float]) -> list[str]:
 
 
 def test_heads_that_tell_nothing_are_named_late_in_a_run() -> None:
-    told = {"stat/told_by_block_color_jitter": 0.01, "stat/told_by_block_grayscale": 0.4}
+    told = {"stat/predicted_by_block_color_jitter": 0.01, "stat/predicted_by_block_grayscale": 0.4}
     method = build("paper")
     assert named(method, {**HEALTHY, **told, "progress": 0.2}) == []
     (text,) = method.warnings({**HEALTHY, **told, "progress": 0.8})

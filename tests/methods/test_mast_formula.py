@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mast.augment import Views, difference
 from mast.methods import Mast
-from mast.methods.prediction import PredictionConfig as Heads
+from mast.methods.parts import PredictionConfig as Heads
 
 B = 8
 
@@ -142,7 +142,7 @@ def test_exempt_mode_is_its_formula() -> None:
             kept_D = (1 - exempt_DK)[:, active_K].prod(dim=1)
             masked += (kept_D * squared_BD[i]).sum().item() / kept_D.sum().item() / B
     expected = vicreg_terms(first_BD.double(), second_BD.double())
-    expected |= {"masked": 10 * masked, "plain": 0.0, "sparsity": 0.0}
+    expected |= {"masked": 10 * masked}
     representations = [method.encoder(images) for images in batch.images]
     blocks = {"horizontal_flip": orientation_D, "color_jitter": color_D}
     for source, prediction in method.predictions.items():
@@ -169,8 +169,10 @@ def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
     method = build(exempt_share=0.25)
     prediction = method.predictions["block"]
     first_BD, second_BD = (torch.randn(B, DIM, requires_grad=True) for _ in range(2))
-    part_DP = (1 - method.masks())[:, method.told_P]
-    sum(prediction(first_BD, second_BD, prediction.asked(views()), part_DP).values()).backward()
+    part_DP = (1 - method.masks())[:, method.column_P]
+    sum(
+        prediction(first_BD, second_BD, prediction.host_inputs(views(), 0.0), part_DP).values()
+    ).backward()
     for embedding_BD in (first_BD, second_BD):
         moved_D = embedding_BD.grad.abs().sum(dim=0) > 0
         assert moved_D[: DIM // 4].all()

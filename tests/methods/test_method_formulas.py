@@ -27,7 +27,7 @@ from mast.methods import (
     SimCLR,
     SwAV,
 )
-from mast.models.pieces import pieces_of
+from mast.models.patches import pieces_of
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
@@ -126,7 +126,7 @@ def test_swav_is_lightlys() -> None:
 @pytest.mark.parametrize("sides", [(32, 32), (32, 32, 16, 16)])
 def test_dino_is_lightlys(sides: tuple[int, ...]) -> None:
     """Views of one size are encoded together, as by DINO's `MultiCropWrapper`."""
-    options = {"prototypes": 6, "warmup": 0.5, "temperature": 0.1, "center_momentum": 0.9}
+    options = {"prototypes": 6, "warmup": 0.5, "temperature": 0.1}
     method, _ = built("dino", options)
     assert isinstance(method, DINO)
     views = of_sides(*sides)
@@ -172,12 +172,12 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
 @torch.no_grad()
 def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
     """Patch by patch; only the encoder, whose BatchNorm is the batch's, sees all images at once."""
-    method, (images, _) = built("prcl", {"queue": 11, "hidden": 0.6, "pixels_weight": 0.3})
+    method, (images, _) = built("prcl", {"queue": 11, "hidden": 0.6})
     assert isinstance(method, PrCL)
     moco, _ = built("moco_v2", {"queue": 11})
     moco.load_state_dict({name: method.state_dict()[name] for name in moco.state_dict()})
     side, grid = method.side, SIZE // method.side
-    order_BL = method.drawn(BATCH, grid**2, 0, 0.25).argsort(dim=1)
+    order_BL = method.host_inputs(make_views(0), 0.25)["noise_0"].argsort(dim=1)
     lines = [slice(at * side, at * side + side) for at in range(grid)]
     hidden = [
         [(lines[at // grid], lines[at % grid]) for at in order[int(0.4 * grid**2) :]]
@@ -197,7 +197,7 @@ def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
             told = method.decoder(features[rows.start // side, columns.start // side][None])
             told = told.view(side, side, 3).permute(2, 0, 1)
             errors.append((told - pixels).square().mean().item())
-    error, contrast = 0.3 * sum(errors) / len(errors), loss_of(moco)
+    error, contrast = sum(errors) / len(errors), loss_of(moco)
     output = method(make_views(0), 0.25)
     assert output["term/pixels"].item() == pytest.approx(error, rel=1e-4)
     assert output["term/contrast"].item() == pytest.approx(contrast, rel=1e-5)
@@ -227,7 +227,7 @@ def test_infomin_is_its_official_code() -> None:
     method, (query, key, whole) = built("infomin", options, 3)
     assert isinstance(method, InfoMin)
     queue_ND, key_BD = method.queue.key_ND.double().clone(), unit(method.teacher(key))
-    noise = method.drawn(BATCH, 27, 0, 0.25)
+    noise = method.host_inputs(make_views(0, 3), 0.25)["noise_0"]
     pieces = pieces_of(whole, noise[:, :18].view(BATCH, 9, 2))
     told = method.of_pieces(method.encoder(pieces.reshape(-1, *pieces.shape[2:])))
     orders = [noise[image, 18:].sort().indices for image in range(BATCH)]
@@ -246,7 +246,7 @@ def test_infomin_is_its_official_code() -> None:
 
 def test_clsa_is_its_official_code() -> None:
     """maple-research-lab/CLSA, model/CLSA.py and training/train.py: one weak view, one strong."""
-    options = {"queue": 11, "temperature": 0.2, "strong_weight": 0.7}
+    options = {"queue": 11, "temperature": 0.2}
     method, (query, key, strong) = built("clsa", options, 3)
     assert isinstance(method, CLSA)
     keys = torch.cat([unit(method.teacher(key)), method.queue.key_ND.double().clone()])
@@ -257,12 +257,12 @@ def test_clsa_is_its_official_code() -> None:
     label = logits.clone().detach().softmax(dim=1)
     contrast = F.cross_entropy(logits, torch.arange(BATCH))
     told = -(logits_strong.softmax(dim=1).log() * label).sum(dim=1).mean()
-    (contrast + 0.7 * told).backward()
+    (contrast + told).backward()
     expected = {name: p.grad.clone() for name, p in method.named_parameters() if p.requires_grad}
     method.zero_grad()
     output = method(make_views(0, 3), 0.0)
     assert output["term/contrast"].item() == pytest.approx(contrast.item(), rel=1e-5)
-    assert output["term/strong"].item() == pytest.approx(0.7 * told.item(), rel=1e-5)
+    assert output["term/strong"].item() == pytest.approx(told.item(), rel=1e-5)
     output["loss"].backward()
     for name, gradient in expected.items():
         own = method.get_parameter(name).grad
@@ -379,16 +379,16 @@ def test_prototypes_keep_their_length(name: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("progress", [0.2, 0.3])
+@pytest.mark.parametrize("progress", [0.1, 0.2])
 def test_swav_assigns_a_batch_beside_its_queue(progress: float) -> None:
-    options = {"prototypes": 5, "frozen": 0.0, "queue": 12, "queue_from": 0.25}
+    options = {"prototypes": 5, "frozen": 0.0, "queue": 12}
     method, images = built("swav", options)
     embeddings = unit(method.projector(method.encoder(torch.cat(images)))).chunk(2)
     prototypes_PD = method.prototypes.weight_PD.double()
     expected = 0.0
     for view, other in ((0, 1), (1, 0)):
         everyone = embeddings[view]
-        if progress > 0.25:
+        if progress > 0.15:
             everyone = torch.cat([everyone, method.queues[view].key_ND.double()])
         target_BP = sinkhorn(everyone @ prototypes_PD.T, 0.05, 3)[:BATCH]
         told_BP = F.log_softmax(embeddings[other] @ prototypes_PD.T / 0.1, dim=1)
@@ -415,13 +415,13 @@ def test_ifm_is_the_mean_of_two_contrasts() -> None:
 
 @torch.no_grad()
 def test_barlow_twins_weighs_redundancy() -> None:
-    method, images = built("barlow_twins", {"redundancy_weight": 0.02, "scale": 0.5})
+    method, images = built("barlow_twins", {"scale": 0.5})
     first, second = (method.embed(image).double() for image in images)
     spread = [(z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt() for z in (first, second)]
     correlation_DD = spread[0].T @ spread[1] / BATCH
     diagonal_D = correlation_DD.diagonal()
     off = correlation_DD.square().sum() - diagonal_D.square().sum()
-    expected = 0.5 * ((1 - diagonal_D).square().sum() + 0.02 * off)
+    expected = 0.5 * ((1 - diagonal_D).square().sum() + 0.0051 * off)
     assert loss_of(method) == pytest.approx(expected.item(), rel=1e-4)
 
 
@@ -456,10 +456,9 @@ def test_projectors_and_predictors_are_those_of_the_official_code(name: str) -> 
         assert kinds == expected
 
 
-@pytest.mark.parametrize("steady", [True, False])
-def test_simsiams_predictor_keeps_its_rate(steady: bool) -> None:
-    method, _ = built("simsiam", {"steady_predictor": steady})
-    kept = {
+def test_simsiams_predictor_keeps_its_rate() -> None:
+    method, _ = built("simsiam", {})
+    steady = {
         id(p) for group in method.parameter_groups() if group["steady"] for p in group["params"]
     }
-    assert kept == ({id(p) for p in method.predictor.parameters()} if steady else set())
+    assert steady == {id(p) for p in method.predictor.parameters()}

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = 4
 PHASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "swav": ("swav", {}, {"prototypes": 12, "queue": BATCH, "queue_from": 0.6}),
+    "swav": ("swav", {}, {"prototypes": 12, "queue": BATCH}),
     "dino": ("dino", {}, {"prototypes": 12, "warmup": 1.0}),
 }
 
@@ -192,7 +192,7 @@ def test_trying_a_step_leaves_no_trace() -> None:
     method, random = build("moco v2"), torch.get_rng_state()
     before = {name: buffer.clone() for name, buffer in method.named_buffers()}
     views = make_views(0)
-    row_N, layout = packed(method.given(views, 0.0))
+    row_N, layout = packed(method.host_inputs(views, 0.0))
     recorded = replays._Recorded(method, torch.float32, views, row_N, layout, None)
     recorded.take(row_N, layout, views)
     assert all(torch.equal(buffer, before[name]) for name, buffer in method.named_buffers())

@@ -7,10 +7,11 @@ import copy
 
 import pytest
 import torch
-from tiny import ENCODER, SIZE
+from tiny import BATCH, ENCODER, SIZE, make_views
 from torch import nn
 
-from mast.models import Encoder, Prototypes, Queue, Teacher, rising
+from mast.methods.parts import Noise, Prototypes, Queue, Teacher, rising
+from mast.models import Encoder
 
 
 def student() -> tuple[Encoder, nn.Linear]:
@@ -21,24 +22,24 @@ def student() -> tuple[Encoder, nn.Linear]:
 
 def test_a_teacher_is_the_moving_average_of_its_student() -> None:
     encoder, projector = student()
-    teacher = Teacher(encoder, projector)
+    teacher = Teacher(encoder, projector, 0.75, rises=False)
     assert not any(parameter.requires_grad for parameter in teacher.parameters())
     start = copy.deepcopy(teacher.state_dict())
     with torch.no_grad():
         for parameter in [*encoder.parameters(), *projector.parameters()]:
             parameter.add_(1.0)
-    teacher.follow(encoder, projector, momentum=0.75)
+    teacher.after_step(0.5)
     for name, parameter in teacher.named_parameters():
         torch.testing.assert_close(parameter.data, start[name] + 0.25)
     encoder(torch.rand(4, 3, SIZE, SIZE))  # moves the statistics of its norms
-    teacher.start(encoder, projector)
+    teacher.begin()
     own = teacher.encoder.state_dict()
     assert all(torch.equal(own[key], value) for key, value in encoder.state_dict().items())
 
 
 def test_a_teacher_normalises_by_the_batch_and_drops_nothing() -> None:
     encoder, projector = student()
-    teacher = Teacher(encoder, nn.Sequential(nn.Dropout(0.9), projector)).train()
+    teacher = Teacher(encoder, nn.Sequential(nn.Dropout(0.9), projector), 0.9).train()
     images_BCHW = torch.rand(4, 3, SIZE, SIZE)
     outputs = [teacher(images_BCHW) for _ in range(2)]
     assert torch.equal(*outputs)
@@ -74,5 +75,18 @@ def test_prototypes_are_directions() -> None:
     torch.testing.assert_close(cosine_BP, expected)
     with torch.no_grad():
         prototypes.weight_PD.mul_(3.0)
-    prototypes.project()
+    prototypes.after_step(0.5)
     torch.testing.assert_close(prototypes.weight_PD.norm(dim=1), torch.ones(5))
+
+
+def test_noise_changes_with_step_view_and_seed_alone() -> None:
+    views, noise = make_views(0), Noise(0, 16, views=None)
+    first = noise.host_inputs(views, 0.5)
+    assert first["noise_0"].shape == (BATCH, 16)
+    again = Noise(0, 16).host_inputs(views, 0.5)
+    assert list(again) == ["noise_0"]
+    assert torch.equal(first["noise_0"], again["noise_0"])
+    others = [noise.host_inputs(views, 0.6), Noise(1, 16).host_inputs(views, 0.5)]
+    for changed in (first["noise_1"], *(inputs["noise_0"] for inputs in others)):
+        assert not torch.equal(first["noise_0"], changed)
+    assert not torch.equal(first["noise_0"][0], first["noise_0"][1])

@@ -1,0 +1,372 @@
+"""Parts that methods hold: teachers, queues, prototypes, noise, predictions of what was drawn.
+
+Shapes: B images of this process, D dimensions, N length of a queue or numbers of an image, P
+prototypes, T numbers of an operator, H hidden units of a head.
+"""
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from mast.augment import PROPERTIES, Views, difference, numbers
+from mast.core.collectives import gather, processes, rank
+from mast.core.errors import UserError, unknown
+from mast.losses import unexplained
+from mast.methods.collapse import PREDICTED
+from mast.models import Encoder, pair_head
+
+Images = tuple[Tensor, ...]  # of every view, images_BCHW
+HostInputs = Mapping[str, Tensor]
+
+
+class Part(nn.Module):
+    """A part of a method with hooks of its own, which `Method` calls by default."""
+
+    def begin(self) -> None:
+        """As `Method.begin`."""
+
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """As `Method.host_inputs`."""
+        return {}
+
+    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
+        """As `Method.frozen`."""
+        return ()
+
+    def after_step(self, progress: float) -> None:
+        """As `Method.after_step`."""
+
+
+# ------------------------------------------------------------------------------------ teachers
+
+
+class Teacher(Part):
+    """A moving average of an encoder and its head, without gradients, which follows every step.
+
+    Averaged are parameters; BatchNorm's statistics are its own, and in training mode those of the
+    batch, as in the official code of BYOL, MoCo and DINO. Nothing is dropped.
+
+    Args:
+        encoder: The student's.
+        head: The student's, from its representation to embeddings.
+        momentum: How much of the teacher stays at a step, in [0, 1].
+        rises: Whether the momentum rises to one over the run.
+    """
+
+    def __init__(
+        self, encoder: Encoder, head: nn.Module, momentum: float, rises: bool = True
+    ) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(encoder)
+        self.projector = copy.deepcopy(head)
+        self.requires_grad_(False)
+        self.momentum, self.rises = momentum, rises
+        self._student = (encoder, head)  # a tuple: its parameters are not the teacher's
+
+    def train(self, mode: bool = True) -> Self:
+        """BatchNorm alone is ever in training mode."""
+        super().train(False)
+        self.encoder.training = mode  # the images are those of training, whose range is known
+        for module in self.modules():
+            if isinstance(module, _BatchNorm):
+                module.train(mode)
+        return self
+
+    @torch.no_grad()
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Embeddings (B, D)."""
+        embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
+        return embedding_BD
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Become the student, with its BatchNorm's statistics."""
+        for own, student in zip((self.encoder, self.projector), self._student, strict=True):
+            own.load_state_dict(student.state_dict())
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        """Move towards the student."""
+        momentum = rising(self.momentum, progress) if self.rises else self.momentum
+        student = [weight for part in self._student for weight in part.parameters()]
+        get_ema_multi_avg_fn(momentum)([*self.parameters()], student, None)
+
+
+def rising(momentum: float, progress: float) -> float:
+    """A momentum that rises to one over a run, by a half cosine.
+
+    Reference:
+        BYOL, section 3.3 ("tau = 1 - (1 - tau_base) (cos(pi k / K) + 1) / 2").
+    """
+    return 1 - (1 - momentum) * (1 + math.cos(math.pi * progress)) / 2
+
+
+# ----------------------------------------------------------------------- queues and prototypes
+
+
+class Queue(nn.Module):
+    """The last embeddings, the oldest replaced first; it starts with random ones of unit length.
+
+    Args:
+        length: N.
+        dim: D.
+        seed: Of what it starts with.
+
+    Reference:
+        MoCo (He et al., CVPR 2020), algorithm 1.
+    """
+
+    key_ND: Tensor
+    next: Tensor
+
+    def __init__(self, length: int, dim: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        start_ND = torch.randn(length, dim, generator=generator)
+        self.register_buffer("key_ND", F.normalize(start_ND, dim=1))
+        self.register_buffer("next", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def push(self, key_BD: Tensor) -> None:
+        """Replace the oldest; of more than N the last N stay."""
+        length = len(self.key_ND)
+        newest = key_BD[-length:]
+        places = (self.next + torch.arange(len(newest), device=self.next.device)) % length
+        self.key_ND.index_copy_(0, places, newest.to(self.key_ND.dtype))
+        self.next.add_(len(newest)).remainder_(length)
+
+
+class Prototypes(Part):
+    """Cosines of embeddings to P learned directions, of unit length after every step.
+
+    Args:
+        dim: D.
+        count: P.
+        frozen: Share of the run at its start in which they stay as they are.
+
+    Reference:
+        SwAV, section 3.1; DINO's last layer with `norm_last_layer`.
+    """
+
+    def __init__(self, dim: int, count: int, frozen: float = 0.0) -> None:
+        super().__init__()
+        self.weight_PD = nn.Parameter(F.normalize(torch.randn(count, dim), dim=1))
+        self.frozen_until = frozen
+
+    def forward(self, embedding_BD: Tensor) -> Tensor:
+        """Cosines (B, P) in float32 of embeddings of any length."""
+        with torch.autocast(embedding_BD.device.type, enabled=False):
+            return F.normalize(embedding_BD.float(), dim=1) @ self.weight_PD.T
+
+    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
+        """The directions, at first."""
+        return (self.weight_PD,) if progress < self.frozen_until else ()
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        """Bring the directions back to unit length."""
+        self.weight_PD.copy_(F.normalize(self.weight_PD, dim=1))
+
+
+def encode_by_size(network: Callable[[Tensor], Tensor], images: Images) -> Tensor:
+    """The outputs of all views in their order, (V B, D).
+
+    Views of one size that follow each other are one batch, and share BatchNorm's statistics.
+
+    Reference:
+        `MultiCropWrapper` of DINO's code, and SwAV's before it.
+    """
+    groups = groupby(images, key=lambda images_BCHW: images_BCHW.shape)
+    return torch.cat([network(torch.cat(list(group))) for _, group in groups])
+
+
+# --------------------------------------------------------------------------------------- noise
+
+
+class Noise(Part):
+    """Random numbers in [0, 1) for each image, (B, N), as the host inputs "noise_0", "noise_1", …
+
+    They follow from the seed and the progress of the run: several processes draw what one would,
+    and all parts of a batch draw the same.
+
+    Args:
+        seed: Of the run.
+        count: N.
+        views: For how many views; all of them if None.
+    """
+
+    def __init__(self, seed: int, count: int, views: int | None = 1) -> None:
+        super().__init__()
+        self.seed, self.count, self.views = seed, count, views
+
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """The numbers of this process's images."""
+        batch, inputs = len(views.images[0]), {}
+        for view in range(len(views.images[: self.views])):
+            text = f"{self.seed} {view} {progress!r}"
+            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+            generator = torch.Generator().manual_seed(seed)
+            noise = torch.rand(processes() * batch, self.count, generator=generator)
+            inputs[f"noise_{view}"] = noise[rank() * batch :][:batch]
+        return inputs
+
+
+def count_shown(hidden: float, patches: int) -> int:
+    """How many patches are shown where this share is hidden."""
+    shown = int(patches * (1 - hidden))
+    if not 0 < shown < patches:
+        raise UserError(f"objective.hidden {hidden} hides {patches - shown} of {patches} patches")
+    return shown
+
+
+# ------------------------------------------------------------ predictions of what operators did
+
+
+@dataclass
+class PredictionConfig:
+    """What is predicted of the operators, and how strongly.
+
+    Attributes:
+        weight: Of each operator's prediction; 0 for none at all.
+        hidden: Width of a head's hidden layer.
+    """
+
+    weight: float = 0.5
+    hidden: int = 128
+
+    def check(self) -> None:
+        """Refuse values that cannot be."""
+        if not 0.0 <= self.weight < math.inf:
+            raise UserError(
+                f"objective.prediction.weight must be 0 or more and finite, got {self.weight}"
+            )
+        if self.hidden < 1:
+            raise UserError(f"objective.prediction.hidden must be 1 or more, got {self.hidden}")
+
+
+class OperatorPrediction(Part):
+    """One head an operator, which predicts from both views how it transformed them differently.
+
+    What must be predicted cannot be forgotten: to predict by how much the hue was turned between
+    two views, both must show the hue.
+
+    Args:
+        config: Weight and width.
+        dim: D.
+        operators: Those whose effects are predicted; without any it adds nothing to a loss.
+        source: What it predicts from, for the log.
+
+    Reference:
+        AugSelf (Lee et al., NeurIPS 2021): there from the representation of any method.
+    """
+
+    def __init__(
+        self,
+        config: PredictionConfig,
+        dim: int,
+        operators: Sequence[str],
+        source: str = "representation",
+    ) -> None:
+        super().__init__()
+        self.weight = config.weight
+        self.source = source
+        self.heads = nn.ModuleDict(
+            {name: pair_head(dim, config.hidden, numbers(name)) for name in operators}
+        )
+
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """The targets of the heads, (B, T) by operator."""
+        cpu = torch.device("cpu")
+        return {_target(name): difference(views, name, cpu) for name in self.heads}
+
+    def forward(
+        self,
+        first_BD: Tensor,
+        second_BD: Tensor,
+        inputs: HostInputs,
+        part_DP: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The share of each operator's variance that its head leaves unexplained.
+
+        Args:
+            first_BD: Of the first view.
+            second_BD: Of the second view.
+            inputs: As `host_inputs` has them, on the device.
+            part_DP: How much of every dimension each head sees, in [0, 1], in the order of
+                `heads`; all of it if None.
+
+        Returns:
+            By operator, a scalar: 1 for a head no better than the mean, 0 for a perfect one.
+        """
+        shares: dict[str, Tensor] = {}
+        for index, (name, head) in enumerate(self.heads.items()):
+            target_BT = inputs[_target(name)]
+            pair = (first_BD, second_BD)
+            if part_DP is not None:
+                pair = (first_BD * part_DP[:, index], second_BD * part_DP[:, index])
+            predicted_BT = head(torch.cat(pair, dim=1))
+            shares[name] = unexplained(predicted_BT, target_BT, gather(target_BT))
+        return shares
+
+    def add_to(
+        self,
+        output: dict[str, Tensor],
+        first_BD: Tensor,
+        second_BD: Tensor,
+        inputs: HostInputs,
+        part_DP: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """What `Method.step` returns, with the prediction beside its other terms."""
+        if not self.heads:
+            return output
+        shares = self(first_BD, second_BD, inputs, part_DP)
+        term = self.weight * sum(shares.values(), output["loss"].new_zeros(()))
+        return {
+            **output,
+            "loss": output["loss"] + term,
+            f"term/prediction_by_{self.source}": term.detach(),
+            **{
+                f"{PREDICTED}{self.source}_{name}": 1 - share.detach()
+                for name, share in shares.items()
+            },
+        }
+
+    def head_weights(self) -> dict[str, Tensor]:
+        """By operator, the first layer of its head as the first view meets it, weight_HD."""
+        weights = {}
+        for name, head in self.heads.items():
+            layer, *_ = head.children()
+            assert isinstance(layer, nn.Linear)
+            weights[name] = layer.weight.detach()[:, : layer.in_features // 2]
+        return weights
+
+
+def _target(operator: str) -> str:
+    """The name of an operator's target among the host inputs."""
+    return f"difference_of_{operator}"
+
+
+def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
+    """The operators that destroy one of some properties of an image, in their own order."""
+    check_properties(properties)
+    destroying = {name for destroyed in properties for name in PROPERTIES[destroyed]}
+    return tuple(name for name in operators if name in destroying)
+
+
+def check_properties(properties: Sequence[str]) -> None:
+    """Refuse what no operator destroys, and what is named twice."""
+    for name in properties:
+        if name not in PROPERTIES:
+            raise unknown("property that operators destroy", name, PROPERTIES)
+    if len(set(properties)) < len(properties):
+        raise UserError(f"a property is named twice: {', '.join(properties)}")
