@@ -42,9 +42,10 @@ from mast.measure.bootstrap import (
     percentiles,
     resampled_means,
     student_interval,
+    tango,
     weighted_difference_interval,
+    wilson,
 )
-from mast.measure.proportions import tango, wilson
 
 ACCURACIES = (0.5, 0.9, 0.95, 0.99)  # p
 IMAGES = (50, 100, 340, 1000, 10_000)  # n

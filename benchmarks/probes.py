@@ -21,8 +21,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from mast.measure.logistic import Located, Target
-from mast.measure.penalty import choose
+from mast.measure.logistic import Target, Whitened, choose
 from mast.protocols import Linear
 
 PENALTIES = Linear().penalties
@@ -52,7 +51,8 @@ def problem(images: int, dimensions: int, tasks: int, classes: int) -> tuple[Ten
 
 def ours(features_ND: Tensor, targets: list[Target], patience: int) -> dict[str, Any]:
     """The choice of every task."""
-    choices = choose(Located.of(features_ND), targets, PENALTIES, patience=patience)
+    whitened = Whitened.of(features_ND)
+    choices = [choose(whitened, target, PENALTIES, patience=patience) for target in targets]
     return {"validation": [round(choice.validation, 2) for choice in choices]}
 
 

@@ -18,8 +18,8 @@ from mast.measure.bootstrap import (
     ends,
     fewer,
     measured,
+    wilson,
 )
-from mast.measure.proportions import wilson
 
 GUESSES = {"top1": 1, "top5": 5}  # of the class of an image
 TOP5_FROM = 10  # classes; below, five guesses say little
@@ -39,9 +39,6 @@ def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
 
     Returns:
         (N,) float32 in [0, 1]; 0 or 1 where the true class is not tied.
-
-    Raises:
-        UserError: A score is not finite: NaN is neither above nor below another.
     """
     bad_N = ~scores_NC.isfinite().all(dim=1)
     if bad_N.any():

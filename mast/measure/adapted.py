@@ -74,9 +74,6 @@ class Adapted(nn.Module):
             ignore: Operators to which the features are to be invariant, by name, or properties such
                 as "color", which stand for all operators that destroy them; "all" for all.
             match: Likewise, by what these change images are to be compared, and by nothing else.
-
-        Raises:
-            UserError: As `space`.
         """
         space = self.space(ignore, match).to(images_BCHW.device)
         features_BF = self.depths(images_BCHW)
@@ -90,16 +87,7 @@ class Adapted(nn.Module):
         ignore: str | Sequence[str] | None = (),
         match: str | Sequence[str] | None = (),
     ) -> Space:
-        """The space in which to compare images, for what is to be ignored and matched.
-
-        Args:
-            ignore: As `forward`.
-            match: As `forward`.
-
-        Raises:
-            UserError: An operator that was not looked at, or did not change the images that were;
-                one that is both ignored and matched.
-        """
+        """The space in which to compare images, for what is to be ignored and matched."""
         ignored, matched = tuple(self.named(ignore)), tuple(self.named(match))
         if (ignored, matched) not in self._spaces:
             space = (
@@ -115,8 +103,6 @@ class Adapted(nn.Module):
 
         Args:
             first_PF: Features of all depths, as `depths` gives them.
-            second_PF: Likewise.
-
         Returns:
             Of each pair the likeliest property, such as "orientation", or "none" of those that
             operators change, and its probability, all operators being as frequent.
@@ -126,11 +112,7 @@ class Adapted(nn.Module):
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
-        """The operators that are meant, each once.
-
-        Raises:
-            UserError: A property that none of `operators` destroys.
-        """
+        """The operators that are meant, each once."""
         return named_operators(chosen, self.operators)
 
 

@@ -53,9 +53,6 @@ def retrieve(
 
     Returns:
         Both measures, on the device of the features.
-
-    Raises:
-        UserError: Features that are not finite, which have no ranking.
     """
     if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
@@ -89,7 +86,6 @@ def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
 
     Args:
         labels_N: Classes.
-        files_N: As of `retrieve`.
     """
     same_N = labels_N.bincount()[labels_N]
     if files_N is None:

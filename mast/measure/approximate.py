@@ -98,21 +98,13 @@ class ApproximateIndex:
 
 
 def check_installed() -> None:
-    """Refuse an approximate search before anything is done for it.
-
-    Raises:
-        UserError: faiss is not installed.
-    """
+    """Refuse an approximate search before anything is done for it."""
     if find_spec("faiss") is None:
         raise UserError("an approximate search needs `pip install 'mast-ssl[search]'`")
 
 
 def check_depth(k: int, images: int) -> None:
-    """Refuse more neighbours than the recall is measured for.
-
-    Raises:
-        UserError: There are too many, or too few images.
-    """
+    """Refuse more neighbours than the recall is measured for."""
     depth = min(DEPTH, images - 1)
     if k > depth:
         raise UserError(
@@ -254,14 +246,7 @@ def _search(inverted: Any, queries_MD: Tensor, k: int, probes: int) -> tuple[Ten
 
 
 def _recalls(inverted: Any, queries_SD: Tensor, truth_SK: Tensor, probes: int) -> Tensor:
-    """Share of the 1, 2, … nearest others of some images of the bank that are found.
-
-    Args:
-        inverted: The index of faiss.
-        queries_SD: Features of the images, each of which is the nearest to itself.
-        truth_SK: The largest cosines in the bank, in order.
-        probes: How many lists are searched.
-    """
+    """Share of the 1, 2, … nearest others of some images of the bank that are found."""
     found_SK, _ = _search(inverted, queries_SD, truth_SK.shape[1], probes)
     return torch.stack(
         [

@@ -3,18 +3,19 @@
 A proportion of images has a score interval, and so has the mean of those of classes; the mean over
 draws of what is learned from has Student's t; everything else the percentiles of a bootstrap. Over
 pieces of files, proportions have score intervals of fewer images than there are, and all other
-means and differences Student's t.
+means and differences Student's t. scipy's Wilson interval takes whole counts alone; here images
+count in part.
+
 N units (images, draws or episodes), F files, R test sets drawn with replacement.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
-
-from mast.measure.proportions import tango, wilson
 
 # `<target>/<measure>` and its value in percent; `<target>/each/<measure>` and what every unit
 # contributed; `<target>/draws/<measure>` and the measure on every test set that was drawn;
@@ -33,18 +34,79 @@ BOOTSTRAP = "percentile bootstrap"
 
 
 class Interval(NamedTuple):
-    """A 95 % interval.
-
-    Attributes:
-        low: Its lower end.
-        high: Its upper end.
-        method: `WILSON`, `WILSON_OF_CLASSES`, `TANGO` or `STUDENT`, each perhaps `OF_FILES`, or
-            `BOOTSTRAP`.
-    """
+    """A 95 % interval and the method that found it."""
 
     low: float
     high: float
     method: str
+
+
+# -------------------------------------------------------------------------------- score intervals
+
+
+def wilson(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a proportion, of `right` of `n` units, which may count in part.
+
+    It has a width even where no unit is wrong, and stays in [0, 1].
+
+    Reference:
+        Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 1927;
+        Newcombe, Two-sided Confidence Intervals for the Single Proportion, Statistics in Medicine
+        1998, method 3.
+    """
+    if not 0 <= right <= n or n < 1:
+        raise ValueError(f"expected 0 <= right <= n and n >= 1, got {right} of {n}")
+    z = _normal_quantile(level)
+    middle = right + z**2 / 2
+    margin = z * math.sqrt(right * (n - right) / n + z**2 / 4)
+    low, high = (middle - margin) / (n + z**2), (middle + margin) / (n + z**2)
+    # Exact in theory; rounding would leave the value outside its interval.
+    return 0.0 if right == 0 else low, 1.0 if right == n else high
+
+
+def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Tango's score interval of the difference of two proportions of the same n units, in [-1, 1].
+
+    `gained` units are right in the second only, `lost` in the first only. It leaves out zero
+    exactly where McNemar's test, without a continuity correction, rejects equality.
+
+    Reference:
+        Tango, Equivalence test and confidence interval for the difference in proportions for the
+        paired-sample design, Statistics in Medicine 1998, section 3.
+    """
+    if min(gained, lost) < 0 or gained + lost > n or n < 1:
+        raise ValueError(
+            f"expected gained and lost of 0 or more, together at most n, and n >= 1, "
+            f"got {gained} and {lost} of {n}"
+        )
+    z = _normal_quantile(level)
+
+    def accepted(difference: float) -> bool:
+        """Whether the score test accepts a difference."""
+        a = 2 * n
+        b = (2 * n - gained + lost) * difference - gained - lost
+        c = -lost * difference * (1 - difference)
+        share_lost = (math.sqrt(max(b**2 - 4 * a * c, 0.0)) - b) / (2 * a)  # maximum likelihood
+        variance = n * (2 * share_lost + difference * (1 - difference))
+        return abs(gained - lost - n * difference) <= z * math.sqrt(max(variance, 0.0))
+
+    low, high = (_last_accepted(accepted, (gained - lost) / n, end) for end in (-1.0, 1.0))
+    return low, high
+
+
+def _normal_quantile(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def _last_accepted(accepted: Callable[[float], bool], inside: float, outside: float) -> float:
+    """The end of an interval between a value inside and the end of the range, by bisection."""
+    for _ in range(54):  # halves 2 until it is below the rounding of 1
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if accepted(middle) else (inside, middle)
+    return outside
+
+
+# --------------------------------------------------------------------------- of what was measured
 
 
 def mean_interval(
@@ -52,25 +114,29 @@ def mean_interval(
 ) -> Interval:
     """The interval of a mean over units.
 
+    Wilson's where every unit is right or wrong or all are alike, of which a bootstrap would say
+    nothing; elsewhere Student's t over files that have several, or the bootstrap.
+
     Args:
         credit_N: Credit of each unit, in [0, 1].
         seed: Of the bootstrap.
         resamples: R.
         files_N: The file of each unit, where files have several.
-
-    Returns:
-        Wilson's where every unit is right or wrong, 1 or 0, or all are alike, of which a bootstrap
-        would say nothing; elsewhere Student's t over files that have several, or the bootstrap.
     """
-    if bool(((credit_N == 1) | (credit_N == 0)).all()) or _alike(credit_N):
+    if bool(((credit_N == 1) | (credit_N == 0)).all()) or _are_equal(credit_N):
         images, method = float(len(credit_N)), WILSON
         if files_N is not None:
             images, files = effective_images(credit_N, files_N)
             images, method = max(1.0, images * fewer(files)), WILSON + OF_FILES
         return Interval(*wilson(float(credit_N.double().mean()) * images, images), method)
-    if files_N is not None:
-        return _over_files(credit_N, files_N)
-    return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
+    if files_N is None:
+        return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
+    ones_N = torch.ones(len(credit_N))
+    if (found := student_of_files(credit_N, ones_N, files_N)) is not None:
+        return Interval(max(0.0, found.low), min(1.0, found.high), found.method)
+    files = alike(_sums(ones_N, files_N))
+    mean = min(1.0, max(0.0, float(credit_N.double().mean())))
+    return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
 
 
 def difference_interval(
@@ -78,86 +144,57 @@ def difference_interval(
 ) -> Interval:
     """The interval of the mean by which a second credit of the same units is above a first.
 
-    Args:
-        gain_N: The second credit of each unit minus the first.
-        seed: Of the bootstrap.
-        resamples: R.
-        files_N: The file of each unit, where files have several.
-
-    Returns:
-        Student's t over files that have several; else Tango's where every unit is right or wrong
-        both times, so that its gain is -1, 0 or 1, or all are alike; that of the bootstrap
-        elsewhere.
+    Student's t over files that have several; else Tango's where every gain is -1, 0 or 1, or all
+    are alike; else the bootstrap's. Arguments as of `mean_interval`.
     """
     if files_N is not None:
         return weighted_difference_interval(gain_N, torch.ones(len(gain_N)), files_N)
-    if bool(((gain_N.abs() == 1) | (gain_N == 0)).all()) or _alike(gain_N):
+    if bool(((gain_N.abs() == 1) | (gain_N == 0)).all()) or _are_equal(gain_N):
         gained, lost = (float(of_N.double().clamp(min=0).sum()) for of_N in (gain_N, -gain_N))
         return Interval(*tango(gained, lost, len(gain_N)), TANGO)
     return Interval(*percentiles(resampled_means(gain_N, seed, resamples)), BOOTSTRAP)
 
 
-def _alike(credit_N: Tensor) -> bool:
+def _are_equal(credit_N: Tensor) -> bool:
     return bool((credit_N == credit_N[0]).all())
 
 
-def _over_files(credit_N: Tensor, files_N: Tensor) -> Interval:
-    ones_N = torch.ones(len(credit_N))
-    if (found := student_of_files(credit_N, ones_N, files_N)) is not None:
-        return Interval(max(0.0, found.low), min(1.0, found.high), found.method)
-    files = alike(_sums(ones_N, ones_N, files_N)[0][1])
-    mean = min(1.0, max(0.0, float(credit_N.double().mean())))
-    return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
-
-
 def student_of_files(value_N: Tensor, weight_N: Tensor, files_N: Tensor) -> Interval | None:
-    """The interval of a weighted mean over pieces of files: Student's t over the sums of files.
+    """Student's t of a weighted mean over pieces of files; None of alike files, or of one.
 
-    Pieces of one file are alike. The variance is that of a ratio of sums (Taylor linearization),
-    and there are as many degrees of freedom as files of one weight would leave.
-
-    Args:
-        value_N: Of each piece, times its weight.
-        weight_N: Of mean 1.
-        files_N: Numbers of their files.
-
-    Returns:
-        None where all files say the same, or there is only one.
+    The variance is that of a ratio of sums of files (Taylor linearization), with as many degrees
+    of freedom as files of one weight would leave. `value_N` is multiplied by its weight already,
+    which has a mean of 1.
 
     Reference:
         Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
     """
     mean = float(value_N.double().mean())
-    (rest_F, weight_F), files = _sums(value_N - weight_N * mean, weight_N, files_N)
+    rest_F, weight_F = _sums(value_N - weight_N * mean, files_N), _sums(weight_N, files_N)
+    files = len(rest_F)
     variance = float(rest_F.square().sum()) / len(value_N) ** 2 * files / max(1, files - 1)
     if files == 1 or variance < 1e-18:
         return None
-    margin = _quantile(alike(weight_F)) * math.sqrt(variance)
+    margin = _student_quantile(alike(weight_F)) * math.sqrt(variance)
     return Interval(mean - margin, mean + margin, STUDENT + OF_FILES)
 
 
 def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
-    """As how many images, each of a file of its own, pieces of files count that are right or wrong.
+    """As how many images, each of its own file, pieces of files count that are right or wrong; and
+    as how many files of one size these files count.
 
     Where tiles of a file have a correlation of 0.5, the 95 % interval over 40 files with 36 tiles
     each holds the truth in 34 % of all draws if it takes tiles for independent. Here the variance
     of the mean is found from the sums of files. So that it is not 0 where all files are alike, two
     of mean size are added, one with all images right and one with none.
 
-    Args:
-        credit_N: Of each piece.
-        files_N: Numbers of their files.
-
-    Returns:
-        The number, from 1 to N; and as how many files of one size these files count.
-
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
         Clustered Surveys, Journal of Survey Statistics and Methodology 2015, for the effective
         number.
     """
-    ones_N = torch.ones(len(credit_N))
-    (right_F, size_F), files = _sums(credit_N, ones_N, files_N)
+    right_F, size_F = _sums(credit_N, files_N), _sums(torch.ones(len(credit_N)), files_N)
+    files = len(size_F)
     added = len(credit_N) / files
     images, count = len(credit_N) + 2 * added, files + 2
     mean = (float(right_F.sum()) + added) / images
@@ -169,10 +206,7 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
 
 
 def fewer(files: float) -> float:
-    """By what a number of images is multiplied for Student's t in place of a normal distribution.
-
-    Args:
-        files: As how many the files count that say its variance.
+    """By what images are multiplied for Student's t of so many files in place of a normal.
 
     Reference:
         Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of
@@ -180,7 +214,7 @@ def fewer(files: float) -> float:
     """
     from scipy.special import ndtri
 
-    return (float(ndtri(0.975)) / _quantile(files)) ** 2
+    return (float(ndtri(0.975)) / _student_quantile(files)) ** 2
 
 
 def alike(weight_F: Tensor) -> float:
@@ -188,24 +222,23 @@ def alike(weight_F: Tensor) -> float:
     return float(weight_F.sum() ** 2 / weight_F.square().sum())
 
 
-def _quantile(files: float) -> float:
+def _student_quantile(files: float) -> float:
     """Of Student's t at 97.5 %, with as many degrees of freedom as files leave."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(1.0, files - 1), 0.975))
 
 
-def _sums(first_N: Tensor, second_N: Tensor, files_N: Tensor) -> tuple[tuple[Tensor, Tensor], int]:
-    """The sums of two numbers over each file, and how many files there are."""
+def _sums(value_N: Tensor, files_N: Tensor) -> Tensor:
+    """Sums over each file, (F,)."""
     _, file_N = files_N.cpu().unique(return_inverse=True)
-    sums = [torch.bincount(file_N, each_N.double().cpu()) for each_N in (first_N, second_N)]
-    return (sums[0], sums[1]), len(sums[0])
+    return torch.bincount(file_N, value_N.double().cpu())
 
 
 def weighted_difference_interval(
     gain_N: Tensor, weight_N: Tensor, files_N: Tensor | None = None
 ) -> Interval:
-    """The interval of the mean by which a second weighted credit is above a first: Tango's.
+    """Tango's interval of the mean by which a second weighted credit is above a first.
 
     It is that of as many images of equal weight as would give the variance of the mean. Of two
     numbers of them the smaller one counts: where all images may change alike, and where those
@@ -226,7 +259,7 @@ def weighted_difference_interval(
     if files_N is not None:
         if (found := student_of_files(gain_N, weight_N, files_N)) is not None:
             return Interval(max(-1.0, found.low), min(1.0, found.high), found.method)
-        images, method = alike(_sums(gain_N, weight_N, files_N)[0][1]), TANGO + OF_FILES
+        images, method = alike(_sums(weight_N, files_N)), TANGO + OF_FILES
     else:
         images = len(gain_N) / float(weight_N.square().mean())
         if gained + lost > 0:
@@ -238,39 +271,21 @@ def weighted_difference_interval(
 
 
 def student_interval(value_D: Tensor, least: float) -> Interval | None:
-    """The interval of a mean over draws of what is learned from, of which there are few.
-
-    Args:
-        value_D: An accuracy of each draw, or the difference of two.
-        least: What it can be at the least, 0 or -1; 1 is the most.
-
-    Returns:
-        Student's, cut where no accuracy can be; None of one draw, or where all are alike.
-    """
-    from scipy.special import stdtrit
-
+    """Student's t of a mean over few draws of what is learned from, from `least` (0 or -1) to 1;
+    None of one draw, or where all are alike."""
     count = len(value_D)
     spread = float(value_D.double().std(correction=1)) if count > 1 else 0.0
     if spread == 0:
         return None
     mean = float(value_D.double().mean())
-    margin = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
+    margin = _student_quantile(count) * spread / math.sqrt(count)
     return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT)
 
 
 def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tensor:
-    """The mean credit of test sets drawn with replacement.
+    """The mean credit of test sets drawn with replacement, mean_R, float64.
 
-    The same seed and N draw the same test sets, so the means of two encoders on the same images
-    are paired.
-
-    Args:
-        credit_N: Credit of each unit.
-        seed: Of the resampling.
-        resamples: R.
-
-    Returns:
-        mean_R, float64.
+    The same seed and N draw the same test sets, so the means of two encoders are paired.
     """
     credit_N = credit_N.cpu().double()
     parts = draws(len(credit_N), seed, resamples)
@@ -278,16 +293,7 @@ def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tenso
 
 
 def draws(n: int, seed: int, resamples: int) -> Iterator[Tensor]:
-    """Test sets drawn with replacement, in parts of bounded memory.
-
-    Args:
-        n: N.
-        seed: Of the resampling; the same one draws the same test sets.
-        resamples: R in all.
-
-    Yields:
-        index_RN of some of them.
-    """
+    """Test sets of n units drawn with replacement: index_RN of some of them at a time."""
     generator = torch.Generator().manual_seed(seed)
     rows = max(1, 2**22 // n)  # bounds the drawn indices to 32 MiB
     for at in range(0, resamples, rows):
@@ -295,12 +301,7 @@ def draws(n: int, seed: int, resamples: int) -> Iterator[Tensor]:
 
 
 def percentiles(value_R: Tensor, level: float = 0.95) -> tuple[float, float]:
-    """The ends of a percentile bootstrap interval.
-
-    Args:
-        value_R: A measure on each of the drawn test sets.
-        level: Coverage.
-    """
+    """The ends of a percentile bootstrap interval."""
     tail = (1 - level) / 2
     low, high = torch.quantile(value_R.double(), torch.tensor([tail, 1 - tail]).double())
     return float(low), float(high)
@@ -329,9 +330,7 @@ def measured(
         files_N: The file of each unit, where files have several.
 
     Yields:
-        `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), the interval's
-        method as `<target>/interval/<measure>`, and, if paired, the credit itself as
-        `<target>/each/<measure>`, with `<target>/files/<measure>` where files have several.
+        What `Measured` lists; `each` and `files` if paired.
     """
     interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
@@ -343,17 +342,8 @@ def measured(
 
 
 def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
-    """The interval of a measure that is no mean over units, if its draws differ, and these.
-
-    Args:
-        target: First part of each name.
-        measure: Second part.
-        value_R: The measure on each of the drawn test sets; 1 stands for 100 %.
-
-    Yields:
-        `<target>/<measure>_low` and `_high` (95 % interval), the interval's method as
-        `<target>/interval/<measure>`, and `<target>/draws/<measure>`.
-    """
+    """Of a measure that is no mean over units its value on each drawn test set, value_R, where 1
+    stands for 100 %, and its interval if the draws differ."""
     low, high = percentiles(value_R)
     if low < high:
         yield from ends(target, measure, Interval(low, high, BOOTSTRAP))

@@ -130,9 +130,6 @@ def compare(
     Returns:
         A row for each measure of each protocol, set and target that one of the runs has, what the
         field reports on the set first; and the verdict on the first run.
-
-    Raises:
-        UserError: No run, or one without evaluations.
     """
     folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:

@@ -185,7 +185,6 @@ def around(x_ND: Tensor, margin: float) -> Tensor:
 
     Args:
         x_ND: Features of images, at least `FEWEST`.
-        margin: As of `grouped`.
     """
     cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
     after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)

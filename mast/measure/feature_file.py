@@ -37,9 +37,6 @@ class FeatureFile(nn.Module):
 
     Attributes:
         size: Side of the views in pixels that they were made of; None where the file does not say.
-
-    Raises:
-        UserError: No such file, or it holds something else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,11 +67,7 @@ class FeatureFile(nn.Module):
         self._images: dict[int, str] = {}  # of the rows that were looked up
 
     def of(self, canvas_set: "CanvasSet") -> Tensor:
-        """Features (M, D) of the images of a set.
-
-        Raises:
-            UserError: The file lacks some, or has the same row for two images.
-        """
+        """Features (M, D) of the images of a set."""
         root, names = _root(canvas_set.name), canvas_set.identifiers
         keys = [_key(posixpath.join(root, name)) for name in names]
         found = [self._row(key, len(_key(name))) for key, name in zip(keys, names, strict=True)]
@@ -109,7 +102,6 @@ class FeatureFile(nn.Module):
         )
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """See `refuse`."""
         self.refuse()
 
 

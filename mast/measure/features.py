@@ -90,9 +90,6 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
 
     Returns:
         representation_BD, float32, on the same device.
-
-    Raises:
-        UserError: If the encoder does not return one vector of floats an image.
     """
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
@@ -133,9 +130,6 @@ def extract(
 
     Returns:
         features_ND, float32, on the CPU, in the order of the set; the same on all processes.
-
-    Raises:
-        UserError: If the set is empty or a feature is NaN, infinite or too large to be squared.
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")

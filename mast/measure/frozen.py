@@ -222,9 +222,6 @@ class Bench:
 
         Args:
             name: "ensemble" (the parts of a method side by side) or "embedding".
-
-        Raises:
-            UserError: Only the encoder is known.
         """
         if self._make_representation is None:
             raise UserError(
@@ -287,15 +284,9 @@ class Bench:
 
         Args:
             training: What is trained; its checkpoint is that of `unfinished`.
-            batches: As in `Training.run`.
-            loss: As in `Training.run`.
             title: Of the progress bar.
             seed: Of what PyTorch draws itself, such as dropout.
             on_step: Called with every step.
-
-        Raises:
-            UserError: A loss that is not finite.
-            Interrupted: A signal asked to stop.
         """
         fabric = self.fabric
         if fabric.device.type == "cpu":

@@ -12,7 +12,6 @@ def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -
     """Which images, such as "all 680 images of photos".
 
     Args:
-        about: As `Classifier.about` has it.
         called: What a set is called, from its name.
     """
     images = about["images"]

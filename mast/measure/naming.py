@@ -29,7 +29,6 @@ class Naming:
     Args:
         names: Of the C classes, operators and `NONE`.
         weight_CE: Its weights.
-        bias_C: Likewise.
     """
 
     names: tuple[str, ...]

@@ -30,9 +30,6 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
 
     Returns:
         similarity_MK in [-1, 1], position_MK in the bank.
-
-    Raises:
-        UserError: If k exceeds the bank.
     """
     if not 1 <= k <= len(bank_ND):
         raise UserError(
@@ -143,9 +140,6 @@ def knn_accuracy(
 
     Returns:
         Accuracy in percent.
-
-    Raises:
-        UserError: If k exceeds N.
     """
     similarity_MK, position_MK = nearest(train_features_ND, test_features_MD, k)
     classes = 1 + int(max(train_labels_N.max(), test_labels_M.max()))

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.measure.logistic import Classifier, Located, Target
+from mast.measure.logistic import PENALTIES, Target, Whitened, choose, fit
 from mast.measure.neighbours import nearest
-from mast.measure.penalty import PENALTIES, choose
 from mast.measure.sets import FEW, cross_validation, hold_out
 
 NO_CLASS = -1
@@ -50,10 +49,6 @@ def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
 def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
     """The class that each image confidently belongs to: the most probable above its threshold.
 
-    Args:
-        label_N: As `thresholds`.
-        probability_NC: As `thresholds`.
-
     Returns:
         class_N: `NO_CLASS` where no class reaches its threshold. Where it is another than the
         label, the image is counted off the diagonal of the confident joint, as a likely error.
@@ -66,35 +61,11 @@ def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.nda
     return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
 
 
-def confident_joint(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """Counts of images by given label and by the class that they confidently belong to.
-
-    Args:
-        label_N: As `thresholds`.
-        probability_NC: As `thresholds`.
-
-    Returns:
-        count_CC: rows are given labels. Images that belong to no class are not in it.
-
-    Reference:
-        Equation 1.
-    """
-    class_N = confident_classes(label_N, probability_NC)
-    count_CC = np.zeros(2 * (probability_NC.shape[1],), np.int64)
-    counted_N = class_N != NO_CLASS
-    np.add.at(count_CC, (label_N[counted_N], class_N[counted_N]), 1)
-    return count_CC
-
-
 def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
     """The probability of each image's own label: the smaller, the likelier the label is wrong.
 
     Of likely errors it finds more among the first than the margin to the best other class does
     (`benchmarks/label_errors.py`).
-
-    Args:
-        label_N: As `thresholds`.
-        probability_NC: As `thresholds`.
 
     Returns:
         confidence_N in [0, 1].
@@ -119,8 +90,6 @@ def out_of_fold(
         label_N: The given labels, integers below C; each that occurs does so twice or more.
         classes: C.
         seed: Of the folds.
-        groups_N: As of `hold_out`.
-
     Returns:
         probability_NC in float64.
     """
@@ -133,14 +102,13 @@ def out_of_fold(
     folds = [placed(split) for split in cross_validation(label_N, seed, groups_N=groups_N)]
     splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed, groups_N=groups_N))]
     target = Target(torch.from_numpy(label_N).to(device), classes, tuple(splits))
-    (choice,) = choose(Located.of(features_ND), [target], PENALTIES)
+    choice = choose(Whitened.of(features_ND), target, PENALTIES)
     probability_NC = np.full((len(label_N), classes), np.nan)
-    for fit, held in track(folds, "checking labels", len(folds), "folds"):
-        classifier = Classifier.fitted(
-            features_ND[fit], target.labels_N[fit], classes, choice.penalty
-        )
-        probability_VC = classifier.scores(features_ND[held]).softmax(dim=1)
-        probability_NC[held.cpu()] = probability_VC.cpu().numpy()
+    for fit_F, held_V in track(folds, "checking labels", len(folds), "folds"):
+        learned = Target(target.labels_N[fit_F], classes)
+        classifier = fit(Whitened.of(features_ND[fit_F]), learned, choice.penalty)
+        probability_VC = classifier.scores(features_ND[held_V]).softmax(dim=1)
+        probability_NC[held_V.cpu()] = probability_VC.cpu().numpy()
     return probability_NC
 
 
@@ -159,9 +127,6 @@ def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
 
     Returns:
         distance_M in [0, 2].
-
-    Raises:
-        UserError: The bank has no image beside the query.
 
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.

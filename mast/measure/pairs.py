@@ -110,11 +110,7 @@ def is_weights(path: Path) -> bool:
 
 
 def check_weights(path: str | Path) -> Path:
-    """A file of weights, before anything is encoded.
-
-    Raises:
-        UserError: It is not there, or something else.
-    """
+    """A file of weights, before anything is encoded."""
     path = named(path)
     if not is_weights(path):
         kind = "no weights in" if path.exists() else "no file"
@@ -123,11 +119,7 @@ def check_weights(path: str | Path) -> Path:
 
 
 def read_weights(path: str | Path, adapted: Adapted) -> Weights:
-    """Weights that were kept.
-
-    Raises:
-        UserError: There are none, or they are of another adapted encoder.
-    """
+    """Weights that were kept."""
     said: Any = _read(check_weights(path))
     if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")

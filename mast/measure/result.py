@@ -137,11 +137,7 @@ class TargetResult:
         return self.by_chance.get(measure)
 
     def check(self) -> None:
-        """Refuse what cannot have been measured.
-
-        Raises:
-            ValueError: A number that is none or not finite, or a share of images outside [0, 100].
-        """
+        """Refuse what cannot have been measured."""
         of_all = (self.values, self.chosen, self.counts, self.by_chance)
         for name, value in (pair for numbers in of_all for pair in numbers.items()):
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -317,9 +313,6 @@ class Result:
             is replaced; where the name is taken by another set, a hash is added to it.
             What every image contributed is in `evaluations/each/`, as safetensors of the same
             name.
-
-        Raises:
-            UserError: If it cannot be written.
         """
         path = Path(folder) / FOLDER / f"{self.stem}.json"
         if not _replaces(self, path):
@@ -356,9 +349,6 @@ class Result:
     def read(cls, path: str | Path) -> Result:
         """Read a file that `write` wrote, and beside it what every image contributed, if it is
         there.
-
-        Raises:
-            UserError: If it is not such a file, or the two do not belong together.
         """
         path = Path(path)
         try:
@@ -397,11 +387,7 @@ class Result:
 
 
 def results_in(run: str | Path) -> list[Result]:
-    """The results in a run folder, without those of another encoder than the one that is there.
-
-    Raises:
-        UserError: One of them cannot be read.
-    """
+    """The results in a run folder, without those of another encoder than the one that is there."""
     found = []
     for file in sorted((Path(run) / FOLDER).glob("*.json")):
         result = Result.read(file)
@@ -418,11 +404,7 @@ def _tell(file: Path) -> None:  # once, however often it is looked at
 
 
 def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
-    """A target of a file.
-
-    Raises:
-        ValueError: It is none, or what cannot have been measured.
-    """
+    """A target of a file."""
     target = TargetResult(**kinds)
     target.check()
     hints = get_type_hints(TargetResult)
@@ -436,11 +418,7 @@ def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
 
 
 def _check(raw: dict[str, Any]) -> None:
-    """Refuse fields of a file that are not of their types.
-
-    Raises:
-        ValueError: One is not.
-    """
+    """Refuse fields of a file that are not of their types."""
     hints = get_type_hints(Result)
     for name, value in raw.items():
         if not _fits(value, hints.get(name, Any)):

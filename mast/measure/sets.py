@@ -43,7 +43,6 @@ class LearningData:
         train: Images to learn from.
         val: Images to choose hyper-parameters by; None holds out some of `train` for it.
         size: Side of the views in pixels.
-        metric: As in `EvaluationData`.
         whole: Whether `train` is all of a set that has no parts.
     """
 
@@ -244,9 +243,6 @@ def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) ->
 
     Returns:
         One task a target, in the order of the training set.
-
-    Raises:
-        UserError: If there is nothing to predict, or the sets disagree on what it is.
     """
     shared = [
         target
@@ -312,7 +308,6 @@ class PresenceTask:
         pool_labels_NL: Labels of the pool, int8.
         pool_groups_N: Numbers of the files of its images, where some have several.
         test_labels_ML: Labels of the test set, int8.
-        test_files_M: As of `Task`.
     """
 
     target: str
@@ -324,11 +319,7 @@ class PresenceTask:
 
 
 def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
-    """The tasks of several labels an image that every set of the data carries, checked.
-
-    Raises:
-        UserError: If there is none, or the sets disagree on what it is.
-    """
+    """The tasks of several labels an image that every set of the data carries, checked."""
     shared = [
         target
         for target in data.train.multilabels
@@ -410,8 +401,6 @@ def cross_validation(
         labels_N: Classes.
         seed: Of the draw.
         count: Of splits; those without an image to hold out are left out.
-        groups_N: As of `hold_out`.
-
     Returns:
         Of each split the positions to fit on and those held out, ascending.
     """

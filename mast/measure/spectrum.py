@@ -19,9 +19,6 @@ def effective_rank(features_ND: Tensor) -> float:
     Returns:
         The effective rank, between 1 and min(N, D); 0 where every feature is zero.
 
-    Raises:
-        ValueError: If the features are not a non-empty finite matrix.
-
     Reference:
         Garrido et al., RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised
         Representations by Their Rank, ICML 2023, eq. 1.

@@ -147,9 +147,6 @@ class Subspaces:
         Args:
             operators: Their names; none only centres and scales.
             ridge: Added to the sum, as a share of its mean eigenvalue.
-
-        Raises:
-            UserError: One has no displacements.
         """
         self._check(operators)
         nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
@@ -175,10 +172,6 @@ class Subspaces:
             operators: Whose changes images are compared by.
             ignored: What is to be ignored besides.
             axes: How many are kept.
-            ridge: As of `ignoring`.
-
-        Raises:
-            UserError: One has no displacements, or is ignored and matched.
         """
         if both := [name for name in operators if name in ignored]:
             raise UserError(

@@ -46,9 +46,6 @@ def test_classifier(
         metric: What the field reports on the set.
         compute: How it is run.
         seed: Of the bootstrap.
-
-    Raises:
-        UserError: The images have no such labels, or none of its classes.
     """
     about = classifier.about
     canvases, target, label_M = _labelled(classifier, canvases)

@@ -86,11 +86,7 @@ class Recipe(Ranged):
     loss: Literal["cross_entropy", "binary"] = "cross_entropy"
 
     def preset(self) -> Preset:
-        """The operators of `views`.
-
-        Raises:
-            UserError: There is no preset of that name.
-        """
+        """The operators of `views`."""
         known = {"crop_and_flip": CROP_AND_FLIP, **PRESETS}
         if self.views not in known:
             raise unknown("views of a recipe", self.views, known)
@@ -175,10 +171,6 @@ def tune(
 
     Returns:
         The network, as what scores the images of a set.
-
-    Raises:
-        UserError: A loss that is not finite, or fewer than two images a process, of which BatchNorm
-            has no statistics.
     """
     bench, fabric = encoder.bench, encoder.bench.fabric
     share = min(recipe.batch_size, len(positions_N)) // fabric.world_size

@@ -9,8 +9,8 @@ from mast.protocols.evaluator import Evaluator
 from mast.protocols.fewshot import FewShot
 from mast.protocols.finetune import FineTune
 from mast.protocols.knn import Knn
-from mast.protocols.linear import Linear
 from mast.protocols.linear_sgd import LinearSgd
+from mast.protocols.probe import Linear
 from mast.protocols.retained import Retained
 from mast.protocols.retrieval import Retrieval
 from mast.protocols.robust import Robust

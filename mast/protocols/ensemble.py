@@ -34,11 +34,9 @@ class Ensemble(Probe):
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        """See `Evaluator.prepare`."""
         encoder.bench.representation("ensemble")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        """See `Evaluator.run`."""
         yield from self.probe(encoder.bench.representation("ensemble"), data)
 
 
@@ -57,7 +55,6 @@ class EmbeddingProbe(Probe):
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        """See `Evaluator.prepare`."""
         encoder.bench.representation("embedding")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:

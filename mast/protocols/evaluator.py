@@ -39,11 +39,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         return asdict(self)
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        """Make sure, before any protocol runs, that the encoder has what this one needs.
-
-        Raises:
-            UserError: It lacks something.
-        """
+        """Make sure, before any protocol runs, that the encoder has what this one needs."""
 
     @abstractmethod
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:

@@ -144,11 +144,7 @@ class FewShot(Probe):
 def draw_a_class(
     labels_N: np.ndarray, shots: int, generator: np.random.Generator, task: Task
 ) -> np.ndarray:
-    """Positions of `shots` images of every class, ascending.
-
-    Raises:
-        UserError: A class has fewer.
-    """
+    """Positions of `shots` images of every class, ascending."""
     drawn = []
     for label, name in enumerate(task.classes):
         members = np.flatnonzero(labels_N == label)

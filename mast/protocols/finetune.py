@@ -69,11 +69,7 @@ class FineTune(Evaluator[EvaluationData]):
         self.resolved().preset()
 
     def resolved(self) -> Recipe:
-        """The recipe with its changes.
-
-        Raises:
-            UserError: An unknown recipe or field.
-        """
+        """The recipe with its changes."""
         if self.recipe not in RECIPES:
             raise unknown("recipe of finetune", self.recipe, RECIPES)
         changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
@@ -84,7 +80,6 @@ class FineTune(Evaluator[EvaluationData]):
         return {**super().settings(), "resolved": asdict(self.resolved())}
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        """See `Evaluator.run`."""
         for task in tasks(data, self.seed, tuned=bool(self.encoder_lrs)):
             recipe, held_VC = self.choose(encoder, data, task)
             scores_MC = self.learn(encoder, data, task, recipe).scores(data.test)

@@ -38,7 +38,6 @@ class Knn(Evaluator[EvaluationData]):
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        """See `Evaluator.run`."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
         for task in tasks(data, self.seed):

@@ -14,7 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import LearningData, Task, tasks
 from mast.protocols.finetune import FineTune
-from mast.protocols.linear import Linear
+from mast.protocols.probe import Linear
 from mast.protocols.run import EvaluationSettings, make_evaluator
 
 Kind = Literal["linear", "finetune"]
@@ -47,9 +47,6 @@ def one_task(data: LearningData, target: str | None, seed: int) -> Task:
         data: Labelled sets.
         target: Its name; may be left out where there is one.
         seed: Of the images that are held out.
-
-    Raises:
-        UserError: There is none, it is not the only one, or its images cannot be learned from.
     """
     if data.train.multilabels and not data.train.targets:
         raise UserError(
@@ -89,9 +86,6 @@ def learn(
         task: Of `one_task`.
         seed: Of everything the protocol draws.
         settings: Of the protocol, that differ from its defaults.
-
-    Raises:
-        UserError: A setting that the protocol does not have, or a training that diverged.
     """
     protocol = make_evaluator(kind, EvaluationSettings(seed, {kind: settings}))
     if isinstance(protocol, FineTune):
@@ -99,7 +93,7 @@ def learn(
     assert isinstance(protocol, Linear), kind
     pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
     (learned,) = protocol.learn(pool_ND, [task])
-    weight_CD, bias_C = learned.classifier.linear()
+    weight_CD, bias_C = learned.classifier
     head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0], device=weight_CD.device)
     head.load_state_dict({"weight": weight_CD, "bias": bias_C})
     return Learned(

@@ -64,7 +64,6 @@ class LinearSgd(Evaluator[EvaluationData]):
     weight_decay: float = 1e-6
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        """See `Evaluator.run`."""
         targets = tasks(data, self.seed, tuned=len(self.learning_rates) > 1)
         test_MD = encoder.features(data.test, data.size)
         chosen = self._choose(encoder, data, targets)

@@ -1,4 +1,4 @@
-"""What the protocols share that fit a logistic regression to frozen features.
+"""The linear probe, and what the protocols share that fit one.
 
 N images in the pool, M test images, D dimensions, C classes.
 """
@@ -9,7 +9,7 @@ import logging
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ from torch import Tensor
 from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import Classifier, Located, Target, fit
-from mast.measure.penalty import PENALTIES, Choice, choose
+from mast.measure.logistic import PENALTIES, Choice, Classifier, Target, Whitened, choose, fit
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
 
@@ -42,10 +41,8 @@ class Probe(Evaluator[EvaluationData], ABC):
     """The linear probe: no augmentation, the penalty chosen on validation, test scored once.
 
     Without a validation set, a tenth of the training images chooses, and of fewer than 5,000 each
-    in its turn, by five-fold cross-validation.
-
-    See `mast.measure.penalty.choose` for the choice; with these penalties a patience of
-    eight spans two decades. Features are used as they come, without standardisation.
+    in its turn, by five-fold cross-validation. With these penalties a patience of eight spans two
+    decades. Features are used as they come, without standardisation.
 
     Args:
         penalties: Values of λ, strongest first.
@@ -73,40 +70,33 @@ class Probe(Evaluator[EvaluationData], ABC):
         """Accuracies on every target, and what validation chose."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size)
-        asked = tasks(data, self.seed)
-        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             yield from self.report(task, learned, learned.scores(test_MD))
 
     def report(
         self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
     ) -> Iterator[Measured]:
         """Accuracies of the test set (see `accuracies`), and what validation chose."""
-        labels_M = task.test_labels_M
         yield from accuracies(
-            task.target, scores_MC, labels_M, self.seed, self.resamples, copies,
+            task.target, scores_MC, task.test_labels_M, self.seed, self.resamples, copies,
             files_N=task.test_files_M,
         )  # fmt: skip
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 
     def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[Learned]:
-        """For each task choose the penalty on validation, and fit the whole pool with it.
-
-        Args:
-            pool_ND: Features of the pool.
-            tasks: Their labels, and which positions tuning may use.
-        """
-        located = Located.of(pool_ND)
-        choices = self._choose(located, tasks, [task.splits for task in tasks])
-        classifiers = self._fit(located, tasks, [choice.penalty for choice in choices])
+        """For each task choose the penalty on validation, and fit the whole pool (N, D) with it."""
+        whitened = Whitened.of(pool_ND)
+        choices = [self._choose(whitened, task, task.splits) for task in tasks]
         return [
-            Learned(classifier, *choice)
-            for classifier, choice in zip(classifiers, choices, strict=True)
+            Learned(self._fit(whitened, task, choice.penalty), *choice)
+            for task, choice in zip(tasks, choices, strict=True)
         ]
 
     def choose(
         self, pool_ND: Tensor, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
-    ) -> tuple[float, float]:
+    ) -> Choice:
         """The penalty that does best on validation, and its accuracy there.
 
         Args:
@@ -115,17 +105,10 @@ class Probe(Evaluator[EvaluationData], ABC):
             splits: Positions in the pool to fit on and to choose by.
         """
         learned_F = torch.cat([fit_F for fit_F, _ in splits]).unique().to(pool_ND.device)
-        (choice,) = self._choose(Located.of(pool_ND, learned_F), [task], [splits])
-        return choice
+        return self._choose(Whitened.of(pool_ND, learned_F), task, splits)
 
     def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
-        """Scores (V, C) of the images that choose, each by a classifier that has not seen it.
-
-        Args:
-            pool_ND: Features of the pool.
-            task: Its `held_out_V` says which images these are, in their order.
-            penalty: λ.
-        """
+        """Scores (V, C) of `task.held_out_V`, each by a classifier that has not seen the image."""
         parts = []
         for fit_F, choose_V in task.splits:
             fitted = self.fit(pool_ND[fit_F], task.pool_labels_N[fit_F], penalty, task)
@@ -134,50 +117,46 @@ class Probe(Evaluator[EvaluationData], ABC):
 
     def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
         """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""
-        return Classifier.fitted(
-            x_ND, labels_N.to(x_ND.device), len(task.classes), penalty, self.max_iterations
-        )
+        target = Target(labels_N.to(x_ND.device), len(task.classes))
+        return fit(Whitened.of(x_ND), target, penalty, self.max_iterations)
 
     def fit_all(
         self, pool_ND: Tensor, tasks: Sequence[Task], penalties: Sequence[float]
     ) -> list[Classifier]:
         """A classifier of each task, fitted to features of the pool at a penalty of its own."""
-        return self._fit(Located.of(pool_ND), tasks, penalties)
+        whitened = Whitened.of(pool_ND)
+        pairs = zip(tasks, penalties, strict=True)
+        return [self._fit(whitened, task, penalty) for task, penalty in pairs]
 
     def _choose(
-        self,
-        located: Located,
-        tasks: Sequence[Task],
-        splits: Sequence[Sequence[tuple[Tensor, Tensor]]],
-    ) -> list[Choice]:
-        device = located.x_NP.device
-        targets = [
-            _target(task, device)._replace(
-                splits=tuple((fit_F.to(device), choose_V.to(device)) for fit_F, choose_V in pairs)
-            )
-            for task, pairs in zip(tasks, splits, strict=True)
-        ]
-        choices = choose(
-            located, targets, self.penalties,
+        self, whitened: Whitened, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
+    ) -> Choice:
+        device, classes = whitened.x_NP.device, len(task.classes)
+        pairs = tuple((fit_F.to(device), choose_V.to(device)) for fit_F, choose_V in splits)
+        target = Target(task.pool_labels_N.to(device), classes, pairs, task.metric)
+        choice = choose(
+            whitened, target, self.penalties,
             patience=self.patience, max_iterations=self.max_iterations,
         )  # fmt: skip
         weakest = min(self.penalties)
-        for task, choice in zip(tasks, choices, strict=True):
-            outweighed = 0 < located.axes.curvature(len(task.classes)) <= weakest
-            if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
-                _log.warning(
-                    "%s: the weakest of the penalties, %g, may be too strong for features that "
-                    "vary so little: give smaller ones, or multiply the features",
-                    task.target, weakest,
-                )  # fmt: skip
-        return choices
+        outweighed = 0 < whitened.curvature(classes) <= weakest
+        if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
+            _log.warning(
+                "%s: the weakest of the penalties, %g, may be too strong for features that "
+                "vary so little: give smaller ones, or multiply the features",
+                task.target, weakest,
+            )  # fmt: skip
+        return choice
 
-    def _fit(
-        self, located: Located, tasks: Sequence[Task], penalties: Sequence[float]
-    ) -> list[Classifier]:
-        targets = [_target(task, located.x_NP.device) for task in tasks]
-        return fit(located, targets, penalties, self.max_iterations)
+    def _fit(self, whitened: Whitened, task: Task, penalty: float) -> Classifier:
+        target = Target(task.pool_labels_N.to(whitened.x_NP.device), len(task.classes))
+        return fit(whitened, target, penalty, self.max_iterations)
 
 
-def _target(task: Task, device: torch.device) -> Target:
-    return Target(task.pool_labels_N.to(device), len(task.classes), metric=task.metric)
+@final
+@dataclass(frozen=True, kw_only=True)
+class Linear(Probe):
+    """The linear probe on the representation of unchanged images; see `Probe`."""
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        yield from self.probe(encoder, data)

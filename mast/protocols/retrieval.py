@@ -56,7 +56,6 @@ class Retrieval(Evaluator[EvaluationData]):
                 raise unknown("operator", name, OPERATORS)
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        """See `Evaluator.prepare`."""
         self._changing(_modules(encoder))
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:

@@ -60,10 +60,6 @@ def evaluate_encoder(
 
     Returns:
         One result a protocol, in their order.
-
-    Raises:
-        UserError: If a protocol or a setting is unknown, the sets do not fit together, or the
-            features are not finite.
     """
     settings = settings or EvaluationSettings()
     # All are made before the first runs: a typo must not cost an hour.
@@ -125,11 +121,7 @@ def evaluate_encoder(
 
 
 def refuse_near_duplicates(protocols: Iterable[str]) -> None:
-    """Refuse to look for near-copies for protocols of annotated objects.
-
-    Raises:
-        UserError: One of them is.
-    """
+    """Refuse to look for near-copies for protocols of annotated objects."""
     for name in protocols:
         if protocol_class(name).needs is not EvaluationData:
             raise UserError(
@@ -179,9 +171,6 @@ def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
 
     Returns:
         The protocol.
-
-    Raises:
-        UserError: If the protocol or one of its settings is unknown.
     """
     changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
     return build(protocol_class(name), changes, f"setting of {name}")

@@ -152,9 +152,6 @@ def positions_listed(file: Path, names: list[str]) -> Tensor:
     Args:
         file: One name a line, with or without folders.
         names: Of all images.
-
-    Raises:
-        UserError: No such file, or it names what is not there, or what several images are called.
     """
     if not file.is_file():
         raise UserError(f"no list {file} of labelled images")

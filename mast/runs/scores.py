@@ -52,9 +52,6 @@ def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledS
         data: Its name.
         folder: Of the run.
         max_broken: Share of a part's images that may be broken.
-
-    Raises:
-        UserError: It has no train or no test images, or no labels.
     """
     parts, size = parts_of(data), read(folder.config).size
     if parts:
@@ -75,10 +72,6 @@ def labelled_parts(
         size: Side of the views in pixels.
         seed: Of what is tested of a folder without parts.
         model: For which the images are read.
-
-    Raises:
-        UserError: There is nothing of that name, no train or no test among its parts, or no label
-            to predict.
     """
     opened = sets.open(EvaluationData, size, seed, model)
     assert isinstance(opened, EvaluationData)

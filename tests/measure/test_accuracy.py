@@ -31,9 +31,10 @@ from mast.measure.bootstrap import (
     resampled,
     resampled_means,
     student_interval,
+    tango,
     weighted_difference_interval,
+    wilson,
 )
-from mast.measure.proportions import tango, wilson
 
 
 def numbers(stream: Iterable[Measured]) -> dict[str, float]:

@@ -11,8 +11,8 @@ from torch import Tensor
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.measure.accuracy import class_weights
+from mast.measure.bootstrap import tango
 from mast.measure.compare import compare
-from mast.measure.proportions import tango
 from mast.measure.result import Result, TargetResult
 from mast.page.tables import main_measures
 

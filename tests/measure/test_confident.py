@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from mast.measure.outliers import (
     NO_CLASS,
     confident_classes,
-    confident_joint,
     out_of_fold,
     self_confidence,
     thresholds,
@@ -32,7 +31,6 @@ PROBABILITIES = np.array(
 def test_by_hand() -> None:
     assert thresholds(LABELS, PROBABILITIES).tolist() == pytest.approx([0.4, 0.6, np.inf])
     assert confident_classes(LABELS, PROBABILITIES).tolist() == [0, NO_CLASS, 1, 1, 1, 0]
-    assert confident_joint(LABELS, PROBABILITIES).tolist() == [[1, 1, 0], [1, 2, 0], [0, 0, 0]]
     assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
 
 
@@ -53,14 +51,11 @@ def test_neither_the_order_of_images_nor_that_of_classes_matters(
     probabilities = random.dirichlet(np.ones(classes), images)
     image_N, class_C = random.permutation(images), random.permutation(classes)
     new_of_C = class_C.argsort()  # the new number of each class
-    found, joint = confident_classes(labels, probabilities), confident_joint(labels, probabilities)
+    found = confident_classes(labels, probabilities)
     renamed = probabilities[image_N][:, class_C]
     other = confident_classes(new_of_C[labels][image_N], renamed)
     expected = np.where(found == NO_CLASS, NO_CLASS, new_of_C[found])[image_N]
     assert other.tolist() == expected.tolist()
-    moved = confident_joint(new_of_C[labels][image_N], renamed)
-    assert moved.tolist() == joint[class_C][:, class_C].tolist()
-    assert joint.sum() == (found != NO_CLASS).sum()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The regression finds the optimum, and the walk over penalties the best of them."""
 
 import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,22 +14,29 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.measure import logistic, newton
-from mast.measure import penalty as walk
+from mast.measure import logistic
 from mast.measure.accuracy import accuracy
-from mast.measure.axes import Axes
-from mast.measure.logistic import Classifier, Located, Target, fit
-from mast.measure.newton import Regressions, minimise
-from mast.measure.penalty import Choice, choose
+from mast.measure.logistic import (
+    PENALTIES,
+    Choice,
+    Classifier,
+    Problem,
+    Target,
+    Whitened,
+    choose,
+    fit,
+    minimise,
+)
 from mast.measure.sets import cross_validation
-from mast.protocols import Linear
-
-PENALTIES = Linear().penalties
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+def fitted(x: Tensor, labels: Tensor, classes: int, penalty: float) -> Classifier:
+    return fit(Whitened.of(x), Target(labels, classes), penalty)
 
 
 def relu_features(n: int, d: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +71,7 @@ def problem(penalty: float) -> tuple[Tensor, Tensor, Tensor]:
 def test_equals_the_optimum_of_sklearn(penalty: float, dtype: torch.dtype) -> None:
     x, labels, expected = problem(penalty)
     train, test = x[:400].to(dtype), x[400:].to(dtype)
-    ours = Classifier.fitted(train, labels[:400], 5, penalty).scores(test).softmax(dim=1)
+    ours = fitted(train, labels[:400], 5, penalty).scores(test).softmax(dim=1)
     reached, optimum = (accuracy(p, labels[400:], "top1") for p in (ours, expected))
     assert reached == pytest.approx(optimum, abs=0.1)
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=0)
@@ -108,7 +114,7 @@ def test_equals_sklearn_whatever_the_features(
         x = torch.cat([x, x[:, : dimensions // 2]], dim=1)
     # What the features' scale leaves of a penalty is what the optimum depends on.
     penalty = 10 ** (logarithm + 2 * larger)
-    ours = Classifier.fitted(x, labels, classes, penalty).scores(x).softmax(dim=1)
+    ours = fitted(x, labels, classes, penalty).scores(x).softmax(dim=1)
     try:
         expected = reference(torch.cat([x, x]), torch.cat([labels, labels]), penalty, len(x))
     except (ConvergenceWarning, LinAlgWarning):  # it says itself where it does not get there
@@ -122,26 +128,9 @@ def test_equals_sklearn_whatever_the_features(
 def test_fewer_images_than_dimensions_and_dead_dimensions() -> None:
     x, labels = relu_features(60, 100, 3)
     x[:, 10:20] = 4.0
-    classifier = Classifier.fitted(x[:40], labels[:40], 3, 1e-2)
-    assert len(classifier.axes.variance_P) <= 40  # 39 axes that vary, and the bias
-    ours = classifier.scores(x[40:]).softmax(dim=1)
+    assert len(Whitened.of(x[:40]).variance_R) <= 39
+    ours = fitted(x[:40], labels[:40], 3, 1e-2).scores(x[40:]).softmax(dim=1)
     torch.testing.assert_close(ours, reference(x, labels, 1e-2, 40), atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("images", [30, 300])
-def test_coordinates_are_orthogonal_of_variance_one(images: int) -> None:
-    x = (torch.randn(images, 50) * torch.logspace(2, -2, 50) + 3).double()
-    axes = Axes.fitted(x)
-    coordinates = axes.coordinates(x)
-    rank = min(images - 1, 50)
-    products = coordinates.T @ coordinates / images
-    torch.testing.assert_close(products, torch.eye(rank + 1).double(), atol=1e-6, rtol=0)
-    weight_CP = torch.randn(3, rank + 1).double()
-    weight_CD, bias_C = axes.of_features(weight_CP)
-    torch.testing.assert_close(x @ weight_CD.T + bias_C, coordinates @ weight_CP.T)
-    # Of 30 images all penalised weights lie in the space of the images, as they must.
-    squares = (weight_CP.square() / axes.variance_P)[:, :-1].sum(dim=1)
-    torch.testing.assert_close(weight_CD.square().sum(dim=1), squares)
 
 
 @pytest.mark.parametrize("scale", [1e6, 1e12])
@@ -152,7 +141,7 @@ def test_a_dimension_of_large_scale_hides_no_other(images: int, scale: float) ->
     x = torch.eye(5)[labels].repeat(1, 20) + 0.2 * torch.randn(images + 200, 100)
     x = torch.cat([x, torch.randn(len(x), 1)], dim=1)
     scaled = x * torch.cat([torch.ones(100), torch.tensor([scale])])
-    ours = Classifier.fitted(scaled[:images], labels[:images], 5, 1e-2).scores(scaled[images:])
+    ours = fitted(scaled[:images], labels[:images], 5, 1e-2).scores(scaled[images:])
     assert accuracy(ours, labels[images:], "top1") == 100
     # Nothing is left of the penalty of a weight that is so small: its dimension may have any scale.
     expected = reference(
@@ -160,37 +149,38 @@ def test_a_dimension_of_large_scale_hides_no_other(images: int, scale: float) ->
     )
     torch.testing.assert_close(ours.softmax(dim=1), expected, atol=1e-4, rtol=0)
     target = Target(labels, 5, ((torch.arange(images), torch.arange(images, images + 200)),))
-    (choice,) = choose(Located.of(scaled, torch.arange(images)), [target], PENALTIES)
+    choice = choose(Whitened.of(scaled, torch.arange(images)), target)
     assert choice.validation == 100
 
 
 def test_features_that_hardly_vary_are_refused() -> None:
     x, labels = relu_features(60, 8, 3)
-    fitted = Classifier.fitted(1e-7 * x, labels, 3, 1e-14).scores(1e-7 * x)
-    expected = Classifier.fitted(x, labels, 3, 1.0).scores(x)
-    torch.testing.assert_close(fitted, expected, atol=1e-5, rtol=0)
+    small = fitted(1e-7 * x, labels, 3, 1e-14).scores(1e-7 * x)
+    expected = fitted(x, labels, 3, 1.0).scores(x)
+    torch.testing.assert_close(small, expected, atol=1e-5, rtol=0)
     with pytest.raises(UserError, match=r"vary by \de-12 at most.* expected 1e-08 or more"):
-        Axes.fitted(1e-12 * x)
+        Whitened.of(1e-12 * x)
 
 
 def test_a_collapsed_encoder_scores_the_prior() -> None:
     x, labels = torch.ones(30, 8), torch.arange(30) % 3
-    scores = Classifier.fitted(x, labels, 3, 1e-3).scores(x)
+    scores = fitted(x, labels, 3, 1e-3).scores(x)
     assert accuracy(scores, labels, "top1") == pytest.approx(100 / 3, abs=1e-3)
-    rare = Classifier.fitted(x, (torch.arange(30) % 3).clamp(max=1), 3, 1e-3).scores(x).softmax(1)
+    rare = fitted(x, (torch.arange(30) % 3).clamp(max=1), 3, 1e-3).scores(x).softmax(1)
     torch.testing.assert_close(rare[0], torch.tensor([1 / 3, 2 / 3, 0.0]).double())
 
 
 def test_the_optimum_does_not_depend_on_the_start() -> None:
     """Far from it whole Newton steps overshoot."""
     x, labels = relu_features(200, 20, 4)
-    located = Located.of(x)
-    everything = torch.arange(200)
-    regressions = located.regressions([(labels, everything)], [4])
-    penalty_TP = located.penalties([1e-3])
-    near = minimise(regressions, regressions.start(), penalty_TP, 1e-12, 100)
-    far = minimise(regressions, 30 * torch.randn_like(near), penalty_TP, 1e-12, 100)
-    far, near = (located.scores(weight, everything).softmax(dim=1) for weight in (far, near))
+    whitened = Whitened.of(x)
+    problem = Problem(whitened.x_NP, labels, whitened.penalty(1e-3))
+    near = torch.zeros(4, whitened.x_NP.shape[1]).double()
+    starts = (near, 30 * torch.randn_like(near))
+    near, far = (
+        (whitened.x_NP.double() @ minimise(problem, start, 1e-12, 100).T).softmax(1)
+        for start in starts
+    )
     torch.testing.assert_close(far, near, atol=1e-5, rtol=0)
 
 
@@ -217,7 +207,7 @@ def walked(
 ) -> tuple[Choice, int]:
     """The choice by its definition: every penalty fitted for itself by scikit-learn."""
     best, worse = Choice(0.0, -1.0), 0
-    curvature = Located.of(x).axes.curvature(target.classes)
+    curvature = Whitened.of(x).curvature(target.classes)
     for tried, penalty in enumerate(penalties, 1):
         scores, labels, weights = [], [], []
         for fit_F, choose_V in target.splits:
@@ -238,9 +228,9 @@ def walked(
 def test_the_choice_is_that_of_a_walk_by_sklearn() -> None:
     x, targets = several()
     penalties = PENALTIES[12:36:2]
-    chosen = choose(Located.of(x), targets, penalties, patience=4)
     tried = []
-    for target, choice in zip(targets, chosen, strict=True):
+    for target in targets:
+        choice = choose(Whitened.of(x), target, penalties, patience=4)
         expected, count = walked(x, target, penalties, 4)
         assert choice.penalty == expected.penalty
         assert choice.validation == pytest.approx(expected.validation)
@@ -248,31 +238,13 @@ def test_the_choice_is_that_of_a_walk_by_sklearn() -> None:
     assert len(set(tried)) > 1  # they end at different penalties
 
 
-def test_targets_and_splits_do_not_touch_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, targets = several(120)
-    located, steps = Located.of(x), PENALTIES[12:36:3]
-    together = choose(located, targets, steps)
-    assert together == [choose(located, [target], steps)[0] for target in targets]
-    penalties = [choice.penalty for choice in together]
-    at_once = fit(located, targets, penalties)
-    for target, penalty, one in zip(targets, penalties, at_once, strict=True):
-        alone = Classifier.fitted(x, target.labels_N, target.classes, penalty)
-        ours, other = (of.scores(x).softmax(dim=1) for of in (one, alone))
-        # What is promised of the optimum; processors differ in where a fit ends near it.
-        torch.testing.assert_close(ours, other, atol=1e-4, rtol=0)
-    # Nor does how much of it is held at once.
-    monkeypatch.setattr(logistic, "HELD", 120 * 10)
-    monkeypatch.setattr(newton, "CHUNK", 50)
-    assert choose(located, targets, steps) == together
-
-
 def test_the_walk_ends_early_with_the_same_choice() -> None:
     x, labels = relu_features(600, 60, 4)
     target = Target(labels, 4, ((torch.arange(200), torch.arange(200, 600)),))
-    located = Located.of(x, torch.arange(200))
-    patient = choose(located, [target], PENALTIES, patience=100)
-    assert choose(located, [target], PENALTIES) == patient
-    assert patient[0].validation > 50
+    whitened = Whitened.of(x, torch.arange(200))
+    patient = choose(whitened, target, patience=100)
+    assert choose(whitened, target) == patient
+    assert patient.validation > 50
 
 
 def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
@@ -281,21 +253,21 @@ def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
     x = torch.randn(400, 6) * torch.tensor([1e-2, 1, 1, 1, 1, 1])
     x[:, 0] += 3e-2 * labels
     target = Target(labels, 2, ((torch.arange(200), torch.arange(200, 400)),))
-    chosen = choose(Located.of(x), [target], PENALTIES)
-    assert chosen == choose(Located.of(x), [target], PENALTIES, patience=100)
-    assert chosen[0].validation > 85
+    chosen = choose(Whitened.of(x), target)
+    assert chosen == choose(Whitened.of(x), target, patience=100)
+    assert chosen.validation > 85
 
 
 def test_a_loose_walk_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little the walk sees, what it chooses has the accuracy of its optimum."""
     x, targets = several()
-    located = Located.of(x)
-    monkeypatch.setattr(walk, "LOOSE", 1e-2)
-    for target, choice in zip(targets, choose(located, targets, PENALTIES[8::2]), strict=True):
+    monkeypatch.setattr(logistic, "LOOSE", 1e-2)
+    monkeypatch.setattr(logistic, "CHUNK", 50)
+    for target in targets[:3]:
+        choice = choose(Whitened.of(x), target, PENALTIES[8::2])
         weights, reached = [], []
         for fit_F, choose_V in target.splits:
-            labels_F = target.labels_N[fit_F]
-            alone = Classifier.fitted(x[fit_F], labels_F, target.classes, choice.penalty)
+            alone = fitted(x[fit_F], target.labels_N[fit_F], target.classes, choice.penalty)
             scores = alone.scores(x[choose_V])
             reached.append(accuracy(scores, target.labels_N[choose_V], target.metric))
             weights.append(len(choose_V))
@@ -305,54 +277,26 @@ def test_a_loose_walk_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_class_without_images_in_a_split_is_never_chosen() -> None:
     x, labels = relu_features(60, 10, 4)
     fit_F = (labels < 3).nonzero()[:, 0]
-    (chosen,) = choose(Located.of(x), [Target(labels, 4, ((fit_F, torch.arange(60)),))], PENALTIES)
+    chosen = choose(Whitened.of(x), Target(labels, 4, ((fit_F, torch.arange(60)),)))
     assert 40 < chosen.validation <= 75
 
 
-def test_solutions_are_extrapolated_by_a_parabola() -> None:
-    def at(penalty: float) -> Tensor:
-        return torch.tensor([[3.0, math.log(penalty), math.log(penalty) ** 2]]).double()
-
-    trail = [(penalty, at(penalty)) for penalty in (1.0, 0.6, 0.4)]
-    torch.testing.assert_close(walk._extrapolated(trail, 0.25), at(0.25))
-    assert torch.equal(walk._extrapolated(trail, 0.1), at(0.4))  # too far
-    assert torch.equal(walk._extrapolated(trail[1:], 0.25), at(0.4))
-    assert torch.equal(walk._extrapolated([*trail[:2], trail[1]], 0.4), at(0.6))
-
-
-def test_penalties_in_any_order_and_twice() -> None:
-    x, targets = several()
-    some = [PENALTIES[at] for at in (20, 30, 30, 10, 24)]
-    chosen = choose(Located.of(x), targets, some, patience=100)
-    ordered = choose(Located.of(x), targets, sorted(set(some), reverse=True), patience=100)
-    for choice, other in zip(chosen, ordered, strict=True):
-        assert choice.validation == pytest.approx(other.validation)
-
-
-def test_few_products_and_the_threads_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a walk, in what does not depend on the machine."""
-    count, threads, curved = 0, set(), Regressions.curved
+    threads, step = [], logistic._newton_step
 
-    def counted(self: Regressions, *of: Tensor) -> Tensor:
-        nonlocal count
-        count += 1
-        threads.add(torch.get_num_threads())
-        return curved(self, *of)
+    def counted(*of: object) -> object:
+        threads.append(torch.get_num_threads())
+        return step(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Regressions, "curved", counted)
+    monkeypatch.setattr(logistic, "_newton_step", counted)
     x, labels = relu_features(1200, 60, 8)
     target = Target(labels, 8, ((torch.arange(1000), torch.arange(1000, 1200)),))
     torch.set_num_threads(2)
     try:
-        choose(Located.of(x), [target], PENALTIES)
+        choose(Whitened.of(x), target)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
-    assert threads == {1}
-    assert count < 1000
-
-
-def test_penalties_are_those_of_the_reference() -> None:
-    assert Linear().penalties[0] == pytest.approx(1e5)
-    assert Linear().penalties[-1] == pytest.approx(1e-6)
-    assert len(Linear().penalties) == 45
+    assert set(threads) == {1}
+    assert len(threads) < 150

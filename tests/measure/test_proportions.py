@@ -8,8 +8,7 @@ import torch
 from interval_coverage import paired, single
 from scipy.stats import binom, binomtest, multinomial
 
-from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON
-from mast.measure.proportions import tango, wilson
+from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON, tango, wilson
 
 
 @pytest.mark.parametrize(

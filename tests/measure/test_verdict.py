@@ -10,8 +10,8 @@ from torch import Tensor
 
 import mast
 from mast.cli import main
+from mast.measure.bootstrap import tango
 from mast.measure.compare import START, compare
-from mast.measure.proportions import tango
 from mast.measure.result import Result, TargetResult
 from mast.measure.verdict import Beside, Gain, OnSet, Verdict
 from mast.models import BASELINE, BASELINE_SIZE, size_of

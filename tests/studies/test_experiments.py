@@ -33,7 +33,7 @@ from mast.config import PretrainConfig
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import generated, open_canvas
-from mast.measure.proportions import tango
+from mast.measure.bootstrap import tango
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation

@@ -33,11 +33,7 @@ MEASURES = {
 
 
 def require_tools() -> None:
-    """Make sure that COCO's tools are installed.
-
-    Raises:
-        UserError: One is not.
-    """
+    """Make sure that COCO's tools are installed."""
     missing = [name for name in TOOLS if find_spec(name) is None]
     if missing:
         raise UserError(

@@ -58,9 +58,6 @@ class TrainingObjects:
         seed: Of order and flips.
         masks: Whether to rasterise masks.
         flip: Whether to mirror.
-
-    Raises:
-        UserError: There is no object to train on, or one lacks the mask that is wanted.
     """
 
     def __init__(
@@ -92,9 +89,6 @@ class TrainingObjects:
 
         Yields:
             A batch a step, on the device.
-
-        Raises:
-            UserError: No image can be decoded; one that cannot is logged and replaced by another.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
         for batch in Prefetcher(steps):
@@ -151,11 +145,7 @@ def mirrored(image_CHW: Tensor, target: Target) -> tuple[Tensor, Target]:
 
 
 def read_image(source: Annotated, index: int) -> Tensor:
-    """One image at its full size, (3, H, W) uint8.
-
-    Raises:
-        BrokenImageError: It cannot be decoded, or is not of the size that is annotated.
-    """
+    """One image at its full size, (3, H, W) uint8."""
     try:
         with source.open(index) as image:
             pixels_HWC = to_pixels(image)
@@ -172,9 +162,6 @@ def as_target(source: Annotated, index: int, objects: Objects, masks: bool) -> T
         index: Which of them.
         objects: All that is annotated in it, or some.
         masks: Whether to rasterise masks, which all objects then have.
-
-    Raises:
-        UserError: A mask cannot be drawn.
     """
     target = {
         "boxes": torch.from_numpy(objects.boxes_N4),
@@ -197,12 +184,7 @@ def as_target(source: Annotated, index: int, objects: Objects, masks: bool) -> T
 
 
 def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
-    """The pixels of a segmentation as COCO writes it, (H, W) uint8 of 0 and 1.
-
-    Raises:
-        ValueError: Its run lengths do not fit the image.
-        RuntimeError: They are no run lengths.
-    """
+    """The pixels of a segmentation as COCO writes it, (H, W) uint8 of 0 and 1."""
     from faster_coco_eval.core import mask as tools
 
     if isinstance(mask, list):
@@ -224,11 +206,7 @@ def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
 
 
 def require_masks(source: Annotated) -> None:
-    """Make sure that every object has a mask.
-
-    Raises:
-        UserError: One has none.
-    """
+    """Make sure that every object has a mask."""
     lacking = [
         source.identifier(index)
         for index in range(len(source))

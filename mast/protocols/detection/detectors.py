@@ -70,9 +70,6 @@ def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) 
     Returns:
         torchvision's FasterRCNN or MaskRCNN on the CPU. In training it takes images and targets
         and returns its losses, otherwise it takes images and returns what it finds.
-
-    Raises:
-        UserError: The encoder is no ResNet of RGB, or the configuration does not fit together.
     """
     _check(config)
     resnet = _resnet(encoder)

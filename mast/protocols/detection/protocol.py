@@ -134,7 +134,6 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     batchnorm: Literal["train", "frozen"] = "train"
 
     def run(self, encoder: FrozenEncoder, data: ObjectData) -> Iterator[Measured]:
-        """See `Evaluator.run`."""
         require_tools()
         if data.train.categories != data.test.categories:
             raise UserError(
@@ -162,9 +161,6 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             encoder: Its module is an `Encoder` over a ResNet.
             data: The annotated images.
             on_step: Called with every step.
-
-        Raises:
-            UserError: What was given does not fit together; see the message.
         """
         bench, processes = encoder.bench, encoder.compute.processes
         self._check(processes)
