@@ -9,9 +9,9 @@ from torch import nn
 from mast.analyses import ANALYSES, Subject
 from mast.augment import OPERATORS, PRESETS
 from mast.commands.analyze import insights_of
+from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
-from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -60,7 +60,7 @@ class AdviceResult(Shown):
         return self.table(), self.text
 
 
-@entry(draws=True)
+@command
 def advise(
     encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,
@@ -92,22 +92,13 @@ def advise(
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places, or may be downloaded.
         operators: Operators to measure, beside those of a run's views and of `views`.
-        device: auto, cpu or cuda.
         seed: Of the probes, of what the operators draw, of what is tested of a folder without
             parts, and of the random weights of a name.
         views: A preset whose operators are measured; mast5 for an encoder that is no run, where
             nothing else is named.
-        size: Side of the views in pixels; that of pretraining if not given, for a name that of
-            its weights, or 224. A module needs one.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
 
     Returns:
         The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.
-
-    Raises:
-        UserError: No such encoder or labelled set, or an unknown operator or preset.
 
     Reference:
         MAST, Figures 1 and 6.

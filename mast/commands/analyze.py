@@ -10,11 +10,11 @@ from rich.text import Text
 
 from mast.analyses import Arrays, Subject, read_arrays, understood
 from mast.analyses.figure import save
+from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import doing, say, track
-from mast.core.entry import entry
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
 from mast.core.launch import Device, find_device
@@ -54,7 +54,7 @@ class Insight(NamedTuple):
         yield literal(f"{self.text}\n")
 
 
-@entry(draws=True)
+@command
 def analyze(
     run: str | Path,
     data: str | Path | None = None,
@@ -80,15 +80,10 @@ def analyze(
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
             embedding and retained, where that was not done before.
-        device: auto, cpu or cuda.
         seed: Of the images and of the changes that are made to them.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         One insight an analysis; its text says what the run lacks for it.
-
-    Raises:
-        UserError: No such run or images, or an unknown analysis.
     """
     names = as_list(analyses)
     for name in names:
@@ -116,16 +111,13 @@ def analyze(
     return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
 
 
-@entry(draws=True)
+@command
 def draw(run: str | Path, analysis: str) -> "Figure":
     """The figure of a finished analysis, for a notebook.
 
     Args:
         run: A run folder that `analyze` was run on.
         analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
-
-    Raises:
-        UserError: An unknown analysis, one that was not run yet, or arrays that are not its own.
     """
     if analysis not in QUESTIONS:
         raise unknown("analysis", analysis, QUESTIONS)
@@ -140,16 +132,7 @@ def draw(run: str | Path, analysis: str) -> "Figure":
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
-    """Make analyses of a subject.
-
-    Args:
-        subject: What is looked at.
-        analyses: Which.
-        folder: Where their arrays and figures go; `missing.json` there says why others have none.
-
-    Returns:
-        One insight an analysis.
-    """
+    """Make analyses into a folder, whose `missing.json` says why others have no figure."""
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, subject, folder) for name in shown]
     file = folder / "missing.json"

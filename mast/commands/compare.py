@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mast.core.entry import entry
+from mast.commands.common import command
 from mast.core.errors import UserError
 from mast.measure.bootstrap import MOST_RESAMPLES
 from mast.measure.compare import Comparison
 from mast.measure.compare import compare as comparison
 
 
-@entry(draws=True)
+@command
 def compare(
     runs: str | Path | Sequence[str | Path], *, seed: int = 0, resamples: int = 1000
 ) -> Comparison:

@@ -10,9 +10,9 @@ from PIL import Image
 from rich.box import SIMPLE
 
 from mast.augment import OPERATORS
+from mast.commands.common import command
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
-from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_folder, quoted
 from mast.core.launch import Device, find_device
@@ -89,7 +89,7 @@ class DemoResult(Shown):
         )
 
 
-@entry(draws=True)
+@command
 def demo(
     out: str | Path = "runs/demo",
     data: str | Path | None = None,
@@ -120,15 +120,10 @@ def demo(
         size: With photos: side of the views in pixels; that of pretraining if not given.
         weights: With photos: a checkpoint with weights for the name; `order:FILE` matches weights
             of other names by their order and shapes.
-        download: Whether the weights that the name names may be downloaded.
         seed: Of the run, and of the images that are looked at.
-        device: auto, cpu or cuda.
 
     Returns:
         Precisions, planted copies that were found, the page and the adapted encoder's folder.
-
-    Raises:
-        UserError: Photos without an encoder, or an encoder without photos; as `adapt`.
     """
     if (data is None) != (encoder is None):
         raise UserError(

@@ -5,6 +5,7 @@ import io
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,25 +13,24 @@ from typing import Any
 
 from torch import nn
 
+from mast.commands.common import command, listing_file, open_search, write_listing
 from mast.core.checkpoint import write_text
-from mast.core.entry import entry
 from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode, named, out_file, read_text
-from mast.core.launch import Device, find_device
-from mast.core.table import Listing, begins, images_of, safe_cell, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas, split_cut
+from mast.core.launch import Device
+from mast.core.table import Listing, images_of, safe_cell
+from mast.data import CanvasSet, split_cut
 from mast.data.pieces import file_of
-from mast.measure.compute import Compute
 from mast.measure.duplicates import MARGIN, NEAR, SAME, Copy, copies_within
-from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.spaces import Compared, Invariances, compared
+from mast.page import Item, Row
+from mast.runs.spaces import Compared, Invariances
 
 PAIR = ("path", "other")
 TURNING = {"horizontal_flip", "rotate"}  # where all are ignored, turned images are hashed, too
 _log = logging.getLogger("mast")
 
 
-@entry(draws=True)
+@command
 def duplicates(
     encoder: str | Path | nn.Module,
     data: str | Path,
@@ -58,25 +58,15 @@ def duplicates(
     compared.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
-            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
-            `mast embed` writes.
         data: The images; labels are not needed.
         above: Least cosine of near-copies; without it hashes count, too. If not given, 0.99 of
             features that are standardised over the set, 0.95 in the space of ignore, none in that
             of match or space, where only margin decides. Pairs by margin are joined in any case.
-        out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
-            of that name), or a page of thumbnails that ends in .html; nowhere if not given.
-        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         ignore: Of a folder that `mast adapt` wrote, or of a run: operators, or properties such as
             orientation, in which copies may differ beside these; "all" for all that were looked
             at. With orientation, images are also hashed mirrored and turned by quarters.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
         margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
             this much the mean cosine of each to its three nearest images other than its copies, in
             a set of ten or more.
@@ -84,13 +74,6 @@ def duplicates(
             near-copies of each other. The page writes it of what is ticked there.
         list: A .txt to write, with a line for each image of a group but its first: its path, or its
             name where it is no file. `--data FOLDER#exclude=FILE` leaves these images out.
-        device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        download: Whether the weights that the name names may be downloaded.
-        seed: Of the random weights of a name.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which
@@ -99,27 +82,19 @@ def duplicates(
         of a group are copies of its first. Of an adapted encoder also `changed_by`, the property in
         which a near-copy probably differs from the first, such as "orientation", or "none" of those
         that were looked at, and its `probability`.
-
-    Raises:
-        UserError: No such encoder or images, a cosine that cannot be, a choice that the encoder
-            does not have, pairs that cannot be read, or a file that cannot be written.
     """
     if above is not None and not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
     if not 0 < margin <= 2:
         raise UserError(f"margin is a difference of cosines, above 0 and up to 2, got {margin:g}")
-    table = begins("group", "path", "kind", "cosine")
-    kinds = {".csv": table, ".parquet": table, ".html": is_page}
-    file = None if out is None else out_file(out, kinds)
+    file = listing_file(out, "group", "path", "kind", "cosine")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
-    compute = Compute(find_device(device))
     invariances = Invariances(None, ignore, match, space=space)
     if margin != MARGIN and not (invariances.words or invariances.weighted):
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
-    by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(
-        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    by, canvases = open_search(
+        encoder, data, invariances, device, size, seed, weights, download, max_broken
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
@@ -151,26 +126,24 @@ def duplicates(
         known = [changed.get(copy.position, ("", math.nan)) for copy in found]
         columns["changed_by"] = [name for name, _ in known]
         columns["probability"] = [probability for _, probability in known]
-    said = _said(found, canvases)
-    if file is not None and file.suffix == ".html":
-        write_gallery(file, "Copies", said, _rows(found, canvases, changed))
-    elif file is not None:
-        write_table(file, columns)
+    counts = Counter(copy.kind for copy in found)
+    summary = (
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} are "
+        f"there more than once, with {counts['exact']:,} exact copies and {counts['near']:,} "
+        "near-copies."
+    )
+    write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases, changed))
     if listed is not None:
         others = [canvases.identifiers[copy.position] for copy in found if copy.kind != "first"]
         names = [as_unicode(_path(name, canvases.name)) for name in others]
         if broken := [name for name in names if "\n" in name]:
             raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
         write_text(listed, "".join(f"{name}\n" for name in names))
-    return Listing(columns, {said: range(len(found))}, file)
+    return Listing(columns, {summary: range(len(found))}, file)
 
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:
-    """The names of images that are not copies of each other, as cells.
-
-    Raises:
-        UserError: It is not such a table.
-    """
+    """The names of images that are not copies of each other, as cells."""
     rows = [*csv.reader(io.StringIO(read_text(file), newline=""))]
     if rows[:1] != [[*PAIR]] or any(len(row) != len(PAIR) for row in rows):
         raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
@@ -196,10 +169,7 @@ def _path(name: str, data: str) -> str:
 def _changed_by(
     by: Compared, canvases: CanvasSet, found: Sequence[Copy]
 ) -> dict[int, tuple[str, float]]:
-    """What was changed of its group's first, and how probable that is, by position of near-copies.
-
-    Nothing is known of encoders that were not adapted.
-    """
+    """What changed of its group's first, and how probable that is, by position of near-copies."""
     near = [copy for copy in found if copy.kind == "near"]
     if by.adapted is None or not near:
         return {}
@@ -208,15 +178,6 @@ def _changed_by(
     ends = [[first[copy.group] for copy in near], [copy.position for copy in near]]
     named = by.adapted.changed_by(*(features_NF[places] for places in ends))
     return dict(zip(ends[1], named, strict=True))
-
-
-def _said(found: Sequence[Copy], canvases: CanvasSet) -> str:
-    kinds = [copy.kind for copy in found]
-    return (
-        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {kinds.count('first'):,} "
-        f"are there more than once, with {kinds.count('exact'):,} exact copies and "
-        f"{kinds.count('near'):,} near-copies."
-    )
 
 
 def _rows(

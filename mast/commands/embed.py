@@ -9,21 +9,20 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from torch import nn
 
+from mast.commands.common import command, open_search
 from mast.core.checkpoint import write_atomically
-from mast.core.entry import entry
 from mast.core.files import as_unicode, out_file
-from mast.core.launch import Device, find_device
+from mast.core.launch import Device
 from mast.core.run import RunFolder
-from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.measure.compute import Compute
+from mast.data import CanvasSet
 from mast.measure.result import readable
 from mast.runs.load import Representation
-from mast.runs.spaces import Invariances, compared
+from mast.runs.spaces import Invariances
 
 MADE = ("data", "encoder", "size")  # what a file says beside the features
 
 
-@entry(draws=True)
+@command
 def embed(
     encoder: str | Path | nn.Module,
     data: str | Path,
@@ -42,28 +41,11 @@ def embed(
     """Write the representation of every image of a set.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images, or one file; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name);
             `<set>-<run>.npz` in the current folder if not given.
-        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators to which the comparison is to be invariant, or properties such as color,
-            which stand for the operators that destroy them; "all" for all. Of a folder that
-            `mast adapt` wrote, or of a run.
-        match: Likewise, by what these change images are to be compared.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
-        device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        download: Whether the weights that the name names may be downloaded.
-        seed: Of the random weights of a name.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
@@ -76,19 +58,13 @@ def embed(
         have it, in `encoder`, the side of the views in `size`, in `ignored` and `matched` the
         operators, in `weighted` the properties with their weights, and in `broken` (K, 2) the names
         of images that cannot be decoded with their reasons, where there are some.
-
-    Raises:
-        UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
-            the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
     invariances = Invariances(representation, ignore, match, space)
-    compute = Compute(find_device(device))
-    by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(
-        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    by, canvases = open_search(
+        encoder, data, invariances, device, size, seed, weights, download, max_broken
     )
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},

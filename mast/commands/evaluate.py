@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
+from mast.commands.common import command
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
-from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device, make_fabric, precision_of
 from mast.core.processes import together
@@ -41,7 +41,7 @@ from mast.runs.start import load_untrained
 EncoderPrecision = Literal["float32", "bfloat16"]
 
 
-@entry(draws=True)
+@command
 def evaluate(
     encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,
@@ -81,9 +81,6 @@ def evaluate(
             different places.
         protocols: Names of protocols, in the order in which they run.
         settings: Settings of protocols that differ from the defaults, by protocol.
-        size: Side of the views in pixels; that of pretraining if not given, for a name that of
-            its weights, or 224. A module needs one.
-        device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it); they share the work of training
             and of the encoder.
         precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
@@ -91,9 +88,6 @@ def evaluate(
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images, those of a module also by what it gives
             of some noise, so that another forward pass is noticed.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
             to `untrained/` in the run folder, to compare with the run's.
         near_duplicates: Also count the test images that look to the encoder like one to learn
@@ -102,14 +96,9 @@ def evaluate(
             "all" for all. Of a folder that `mast adapt` wrote, or of a run. The results go to
             `spaces/` in the folder, to compare with its own.
         match: Likewise, by what these change images are to be told apart, and by nothing else.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
 
     Returns:
         One result a protocol; in the first process, none in the others.
-
-    Raises:
-        UserError: A path, a protocol or a label that does not fit; the message says which.
     """
     if (classifier := _classifier(encoder)) is not None:
         options = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mast.core.entry import entry
+from mast.commands.common import command
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.run import RunFolder
@@ -29,7 +29,7 @@ from mast.protocols import EVALUATORS
 from mast.runs.spaces import Invariances, compared
 
 
-@entry(draws=True)
+@command
 def export(
     model: str | Path,
     format: str = "pt2",
@@ -58,12 +58,6 @@ def export(
         push: OWNER/NAME of a repository on the Hugging Face Hub to upload the folder to. It is made
             if it is not there, public unless the owner's settings say otherwise.
         license: That of the weights as the Hub calls it, such as apache-2.0, for the model card.
-        ignore: Operators, or properties such as color, to which the features are to be invariant;
-            `mast adapt` writes folders that take them, and runs of this library do. The space is
-            part of what is exported: onnx and pt2 hold it.
-        match: Likewise, by what these change images are to be compared.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
 
     Returns:
         The folder, the line that loads it, how far its outputs are from the original's at most, and

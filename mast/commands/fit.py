@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from mast.commands.common import command
 from mast.core.checkpoint import check_writable
-from mast.core.entry import entry
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file
 from mast.core.launch import Device, find_device
@@ -82,7 +82,7 @@ class Fitted(Shown):
         return (self.text,)
 
 
-@entry(draws=True)
+@command
 def fit(
     encoder: str | Path | nn.Module,
     data: str | Path,
@@ -119,31 +119,18 @@ def fit(
         out: The file, which ends in .safetensors; `classifier-<kind>-<set>.safetensors` in the
             encoder's folder if not given, with the target's name where the set has several.
         target: Which labels to tell, where the set has several kinds of them.
-        size: Side of the views in pixels; that of pretraining if not given, for a name that of
-            its weights, or 224. A module needs one.
         settings: Settings of the protocol that differ from the defaults.
         ignore: Of a folder that `mast adapt` wrote, or of a run, for a linear head: operators, or
             properties such as color, to which the features are to be invariant; "all" for all. The
             file holds what is ignored, so that `mast predict` needs no such option.
         match: Likewise, by what these change images are to be told apart, and by nothing else.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
-        device: auto, cpu or cuda.
         seed: Seed of everything that is drawn.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded, and the weights that a name names.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file and the classifier.
-
-    Raises:
-        UserError: No such encoder or images, no labels, several targets and none named, or a
-            setting or a choice of operators that cannot be.
     """
     kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
     if out is not None:
@@ -170,6 +157,7 @@ def fit(
     else:
         path = Path(out)
     check_writable(path.parent)
+    counts = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
     learned = learn(kind, start, pool, task, seed, settings or {})
     calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
     about = {
@@ -179,7 +167,7 @@ def fit(
             "set": str(data),
             "whole": pool.whole,
             "sizes": {part: len(images) for part, images in pool.named.items()},
-            "classes": dict(zip(task.classes, _counts(task), strict=True)),
+            "classes": dict(zip(task.classes, counts, strict=True)),
             "fingerprints": pool.fingerprints,
         },
         "encoder": start.description,
@@ -233,12 +221,6 @@ def _published(about: Mapping[str, Any]) -> str:
     words += ["--kind", kind] if kind != "linear" else []
     words += ["--target", target] if target != "class" else []
     return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
-
-
-def _counts(task: Task) -> list[int]:
-    """Images of each class that are learned from."""
-    counts: list[int] = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
-    return counts
 
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:

@@ -7,27 +7,27 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from mast.commands.common import command, listing_file, open_search, write_listing
 from mast.core.arguments import as_list
 from mast.core.display import say
-from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
-from mast.core.launch import Device, find_device
-from mast.core.table import Listing, begins, images_of, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas, open_files
+from mast.core.launch import Device
+from mast.core.table import Listing, images_of
+from mast.data import CanvasSet, open_files
 from mast.measure.approximate import check_depth, check_installed
-from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
 from mast.measure.pairs import in_words, is_weights, weights_of, write_weights
 from mast.measure.subspaces import Weights
-from mast.page import Item, Row, is_page, write_gallery
+from mast.page import Item, Row
 from mast.runs.load import Representation
-from mast.runs.spaces import Compared, Invariances, compared
+from mast.runs.spaces import Compared, Invariances
 
+COLUMNS = ("query", "rank", "path", "cosine")
 Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]
 
 
-@entry(draws=True)
+@command
 def neighbours(
     encoder: str | Path | nn.Module,
     data: str | Path,
@@ -54,23 +54,11 @@ def neighbours(
     kept for the next search.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
-            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
-            `mast embed` writes.
         data: The images to search.
         query: Image files, or images of the set by name or by position from 0.
         k: Neighbours of each; an image of the set is not its own.
-        out: Where to write them: a table that ends in .csv or .parquet (which needs the extra of
-            that name), or a page of thumbnails that ends in .html; nowhere if not given.
-        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators to which the comparison is to be invariant, or properties such as color,
-            which stand for the operators that destroy them; "all" for all. Of a folder that
-            `mast adapt` wrote, or of a run.
-        match: Likewise, by what these change images are to be compared.
         same: Instead of ignore and match, pairs of images that are to be near, named as in query,
             one or more: on the command line the first and the second, then the next two. What
             lies in each property that operators destroy is weighted so that these are near and
@@ -82,27 +70,13 @@ def neighbours(
             whose centres are nearest; for millions of images and many queries. The first search
             builds the index on the CPU, measures its recall and keeps it beside the features. k
             is 100 at most. Needs the extra `search`.
-        device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        download: Whether the weights that the name names may be downloaded.
-        seed: Of the random weights of a name.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each neighbour, the nearest first: `query` (as it was given, by name where it was
         a position), `rank` from 1, `path` in the set and `cosine`. Of an approximate search also
         its `recall`: the share of the k nearest others that were found of 200 images of the set.
-
-    Raises:
-        UserError: No such encoder, images or query; pairs that are no pairs; more neighbours than
-            there are images; a choice of operators that the run does not have; a file that cannot
-            be written; an approximate search without its library.
     """
-    table = begins("query", "rank", "path", "cosine")
-    kinds = {".csv": table, ".parquet": table, ".html": is_page}
-    file = None if out is None else out_file(out, kinds)
+    file = listing_file(out, *COLUMNS)
     if approximate:
         check_installed()
     chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
@@ -114,10 +88,8 @@ def neighbours(
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
         raise UserError("no query is named; give one or more images")
-    compute = Compute(find_device(device))
-    by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(
-        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    by, canvases = open_search(
+        encoder, data, invariances, device, size, seed, weights, download, max_broken
     )
     places = {name: at for at, name in enumerate(canvases.identifiers)}
     asked = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in asked))
@@ -163,28 +135,24 @@ def neighbours(
         for name in asked
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
-    columns = dict(zip(("query", "rank", "path", "cosine"), zip(*rows, strict=True), strict=True))
-    if file is not None and file.suffix == ".html":
-        shelves = [_row(name, inside[name], found[name], canvases, others) for name in asked]
-        how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
-        chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
-        lead = (
-            f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
-            f"cosine{how}{chosen and f'; {chosen}'}."
-        )
-        write_gallery(file, "Nearest images", lead, shelves)
-    elif file is not None:
-        write_table(file, columns)
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
+    how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
+    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
+    lead = (
+        f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
+        f"cosine{how}{chosen and f'; {chosen}'}."
+    )
+
+    def shelves() -> list[Row]:
+        return [_row(name, inside[name], found[name], canvases, others) for name in asked]
+
+    write_listing(file, columns, "Nearest images", lead, shelves)
     sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in asked}
     return Listing(columns, sections, file, recall)
 
 
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
-    """Pairs, from pairs or from one list of images.
-
-    Raises:
-        UserError: There is an image without another, or beside itself.
-    """
+    """Pairs, from pairs or from one list of images."""
     single = [str(image) for each in as_list(named) for image in as_list(each)]
     whole = all(len(as_list(each)) in (1, 2) for each in as_list(named))
     pairs = list(zip(single[::2], single[1::2], strict=False))
@@ -247,9 +215,7 @@ def _row(
     others: CanvasSet | None,
 ) -> Row:
     """A query and its neighbours, for the page."""
-    if at is not None:
-        first = Item(canvases, at, "the query", asked=True)
-    else:
-        assert others is not None
-        first = Item(others, others.identifiers.index(name), "the query", asked=True)
+    source = canvases if at is not None else others
+    assert source is not None
+    first = Item(source, source.identifiers.index(name) if at is None else at, "the query", True)
     return Row(name, [first, *(Item(canvases, of, f"{cosine:.3f}") for of, cosine in found)])

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
-from mast.core.entry import entry
+from mast.commands.common import command, listing_file, open_set, write_listing
 from mast.core.errors import UserError, unknown
-from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.table import Columns, Listing, begins, images_of, with_broken, write_table
-from mast.data import CanvasSet, DataConfig, groups_of, open_canvas
+from mast.core.table import Columns, Listing, images_of, with_broken
+from mast.data import CanvasSet, groups_of
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
@@ -29,7 +28,7 @@ from mast.measure.outliers import (
     self_confidence,
 )
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import Item, Row, is_page, write_gallery
+from mast.page import Item, Row
 from mast.runs.features import frozen
 from mast.runs.load import called, load, load_method
 from mast.runs.spaces import Invariances, compared
@@ -38,45 +37,35 @@ _log = logging.getLogger("mast")
 
 By = Literal["neighbours", "prediction"]
 COLUMN = {"neighbours": "distance", "prediction": "trace"}
+FARTHEST = "Farthest from all others"
 KNOWN = 10_000  # images at most of another set among which neighbours are looked for
 
 
 class Checked(NamedTuple):
-    """What the other images say of the labels.
+    """Labels beside what probes that did not see them predict."""
 
-    Attributes:
-        label_N: The given ones; `NO_CLASS` where there is none.
-        suggested_N: Another class where the given one may be wrong, else `NO_CLASS`.
-        quality_N: How probable the given ones are; NaN where that cannot be said.
-        agreed: Percent of the labels that are the most probable class to the probes.
-        classes: Names of the classes.
-    """
-
-    label_N: np.ndarray
-    suggested_N: np.ndarray
-    quality_N: np.ndarray
-    agreed: float
+    label_N: np.ndarray  # `NO_CLASS` where there is none
+    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
+    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
+    agreed: float  # percent of the labels that the probes predict
     classes: Sequence[str]
 
     def name(self, label: int) -> str:
         """The name of a class; nothing for none."""
         return "" if label == NO_CLASS else self.classes[label]
 
-    def said(self, count: int) -> str:
-        """How many labels are suspected, and what that is worth."""
-        return (
-            f"{count:,} labels that may be wrong, the least probable first; the probes agree with "
-            f"{self.agreed:.0f} % of all"
-        )
-
-    def suspects(self) -> list[int]:
-        """Images whose label may be wrong, the least probable first."""
+    def suspects(self) -> tuple[str, list[int]]:
+        """A heading, and the images whose label may be wrong, the least probable first."""
         found = np.flatnonzero(self.suggested_N != NO_CLASS)
         order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
-        return order
+        heading = (
+            f"{len(order):,} labels that may be wrong, the least probable first; the probes agree "
+            f"with {self.agreed:.0f} % of all"
+        )
+        return heading, order
 
 
-@entry(draws=True)
+@command
 def outliers(
     encoder: str | Path | nn.Module,
     data: str | Path,
@@ -103,11 +92,6 @@ def outliers(
     they suspect are wrong: look at the least probable ones.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
-            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
-            `mast embed` writes.
         data: The images. If they have labels, as in one subfolder a class, these are checked; an
             image without one is ranked all the same.
         out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
@@ -120,20 +104,11 @@ def outliers(
             drawn at random.
         labels: Whether labels are checked.
         target: The labels to check where the set has several; the first if not given.
-        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         ignore: Operators, or properties such as color, in which images may differ from the others,
             and to which the probes are invariant; "all" for all. Of a folder that `mast adapt`
             wrote, or of a run.
         match: Likewise, by what these change images are to be compared.
-        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
-            each property counts, in place of ignore and match.
-        device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        download: Whether the weights that the name names may be downloaded.
         seed: Of the folds in which labels are checked, and of the random weights of a name.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
@@ -143,10 +118,6 @@ def outliers(
         also `label`; `suggested`, another class where the label is suspected; and `quality`, how
         probable the label is to the probes, empty for a class with a single image. If images
         cannot be decoded, they are the last rows, and the last column, `broken`, says why.
-
-    Raises:
-        UserError: No such encoder or images, the run predicts no uncertainty, the same is said of
-            every image, or a choice of operators that the encoder does not have.
     """
     if seed < 0:
         raise UserError(f"seed must be 0 or more, got {seed}")
@@ -155,19 +126,15 @@ def outliers(
     invariances = Invariances(None, ignore, match, space=space)
     if invariances.names and by != "neighbours":
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
-    table = begins("path", "score", tuple(COLUMN.values()))
-    kinds = {".csv": table, ".parquet": table, ".html": is_page}
-    file = None if out is None else out_file(out, kinds)
+    file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(
         encoder, invariances, compute, size, seed, weights, download
     )
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
-    canvases = open_canvas(
-        DataConfig(str(data), max_broken=max_broken), size, model=frozen_encoder.module
-    )
-    given = _labels(canvases, target) if labels else None
+    canvases = open_set(data, size, frozen_encoder.module, max_broken)
+    labelled = _labels(canvases, target) if labels else None
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
     else:
@@ -181,9 +148,9 @@ def outliers(
     if len(value_N) > 1 and np.ptp(value_N) == 0:
         raise UserError(f"{called(encoder)} says the same of every image: no ranking")
     checked = None
-    if given is not None:
+    if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
-        checked = _check(canvases, *given, features_ND, seed)
+        checked = _check(canvases, *labelled, features_ND, seed)
     return _listed(canvases, value_N, COLUMN[by], checked, file)
 
 
@@ -196,10 +163,9 @@ def _encoder(
     weights: str | Path | None,
     download: bool,
 ) -> tuple[FrozenEncoder, int | None, int]:
-    """What features are taken from, the dimensions of its representation, and the side of a view.
+    """The encoder, the dimensions of its representation, and the side of a view.
 
-    Of a run the embedding comes after the representation; of others, and in a space, there is
-    nothing else: None.
+    Behind the representation of a run is its embedding; else there is no more, and they are None.
     """
     if (
         invariances.names
@@ -233,9 +199,8 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
 def _known_images(
     known: str | Path, size: int, max_broken: float, encoder: FrozenEncoder
 ) -> CanvasSet:
-    """Those that are named; some of very many."""
-    config = DataConfig(str(known), max_broken=max_broken)
-    bank = open_canvas(config, size, model=encoder.module)
+    """The images from which distances are taken; a part of very many."""
+    bank = open_set(known, size, encoder.module, max_broken)
     if len(bank) <= KNOWN:
         return bank
     return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
@@ -297,10 +262,10 @@ def _listed(
         "score": rescaled(value_N, value_N)[order_N].tolist(),
         column: value_N[order_N].tolist(),
     }
-    sections = {"Farthest from all others": range(len(order_N))}
-    suspects: list[int] = []
+    sections: dict[str, Sequence[int]] = {FARTHEST: range(len(order_N))}
+    heading, suspects = "", list[int]()
     if checked is not None:
-        suspects = checked.suspects()
+        heading, suspects = checked.suspects()
         columns = {
             **columns,
             "label": [checked.name(label) for label in checked.label_N[order_N]],
@@ -308,30 +273,22 @@ def _listed(
             "quality": checked.quality_N[order_N].tolist(),
         }
         row_of_N = order_N.argsort()
-        sections[checked.said(len(suspects))] = row_of_N[suspects].tolist()
+        sections[heading] = row_of_N[suspects].tolist()
     columns = with_broken(columns, canvases.skipped)
-    if file is not None and file.suffix == ".html":
-        farthest = [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
-        rows = [Row("Farthest from all others", farthest)]
-        if checked is not None:
-            rows += _confused(canvases, checked, suspects)
-        lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that "
-        lead += "fit in least."
-        if checked is not None:
-            lead += f" Then {checked.said(len(suspects))}."
-        write_gallery(file, "Outliers", lead, rows)
-    elif file is not None:
-        write_table(file, columns)
+
+    def rows() -> list[Row]:
+        """The farthest, then a row for each label and what is suggested instead."""
+        items: dict[str, list[Item]] = {
+            FARTHEST: [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
+        }
+        for at in suspects:
+            assert checked is not None
+            label, suggested = map(checked.name, (checked.label_N[at], checked.suggested_N[at]))
+            item = Item(canvases, at, f"quality {checked.quality_N[at]:.2f}")
+            items.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
+        return [Row(each, of) for each, of in items.items()]
+
+    lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
+    lead += "least." + f" Then {heading}." * bool(heading)
+    write_listing(file, columns, "Outliers", lead, rows)
     return Listing(columns, sections, file)
-
-
-def _confused(canvases: CanvasSet, checked: Checked, suspects: Sequence[int]) -> list[Row]:
-    """Suspected labels for the page, a row for each label and what is suggested instead."""
-    rows: dict[str, list[Item]] = {}
-    for at in suspects:
-        label, suggested = (
-            checked.name(of_N[at]) for of_N in (checked.label_N, checked.suggested_N)
-        )
-        item = Item(canvases, at, f"quality {checked.quality_N[at]:.2f}")
-        rows.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
-    return [Row(heading, items) for heading, items in rows.items()]

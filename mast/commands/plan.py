@@ -11,10 +11,10 @@ import torch
 from rich.table import Table
 
 from mast.augment import operators_for
+from mast.commands.common import command
 from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
-from mast.core.entry import entry
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
@@ -126,7 +126,7 @@ class Plan(Shown):
         return shlex.join(words)
 
 
-@entry(draws=True)
+@command
 def plan(
     data: str | Path,
     gpu: Where | None = None,

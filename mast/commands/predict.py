@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mast.core.entry import entry
+from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.table import Shown, begins, with_broken, write_table
-from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile
 from mast.measure.features import extract
@@ -62,7 +61,7 @@ class Predicted(Shown):
         return (self.text,)
 
 
-@entry(draws=True)
+@command
 def predict(
     classifier: str | Path | Classifier,
     data: str | Path,
@@ -85,8 +84,6 @@ def predict(
         features: An .npz or .parquet with the features of these images, as `mast evaluate` takes
             it: of a classifier that learned from such a file, whose model is not known here.
         every_class: Also write the probability of every class, a column each.
-        device: auto, cpu or cuda.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The table's path and what was found. The table has a row an image in the order of the set:
@@ -95,10 +92,6 @@ def predict(
         is above that of the next class, and `probability of <class>` where they are asked for. If
         images cannot be decoded, they are the last rows, without a class, and the last column,
         `broken`, says why.
-
-    Raises:
-        UserError: No such classifier, features or images, several classifiers in the folder, or a
-            table that cannot be written.
     """
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
     table = begins("path", "class", "probability", "margin")
@@ -110,26 +103,25 @@ def predict(
         raise UserError(f"{classifier} encodes images itself: leave features out")
     else:
         model = load_classifier(classifier, own)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size, model=model)
-    said = model.told(
+    canvases = open_set(data, model.size, model, max_broken)
+    predicted = model.told(
         extract(model, canvases, model.size, Compute(find_device(device)))
         if own is None
         else model.of_features(own.of(canvases))
     )
     columns: dict[str, Sequence[str] | Sequence[float]] = {
         "path": canvases.identifiers,
-        "class": said.classes,
-        "probability": said.probability_B.tolist(),
-        "margin": said.margin_B.tolist(),
+        "class": predicted.classes,
+        "probability": predicted.probability_B.tolist(),
+        "margin": predicted.margin_B.tolist(),
     }
     if every_class:
-        for name, probability_N in zip(model.classes, said.probability_BC.T, strict=True):
+        for name, probability_N in zip(model.classes, predicted.probability_BC.T, strict=True):
             columns[f"probability of {name}"] = probability_N.tolist()
     write_table(file, with_broken(columns, canvases.skipped))
-    uncertain = int((said.probability_B < UNCERTAIN).sum())
-    return Predicted(
-        file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped)
-    )
+    uncertain = int((predicted.probability_B < UNCERTAIN).sum())
+    counts = dict(Counter(predicted.classes).most_common())
+    return Predicted(file, counts, uncertain, len(canvases.skipped))
 
 
 def _encodes(classifier: str | Path) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
+from mast.commands.common import command
 from mast.config import (
     OPERATIONAL,
     PretrainConfig,
@@ -22,7 +23,6 @@ from mast.config import (
 )
 from mast.core.checkpoint import saved
 from mast.core.display import doing, say
-from mast.core.entry import entry
 from mast.core.errors import UserError, visible
 from mast.core.launch import (
     check_threads,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-@entry(draws=True)
+@command
 def pretrain(config: PretrainConfig) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mast.commands.common import command
 from mast.core.arguments import as_list
-from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
@@ -12,7 +12,7 @@ from mast.page import is_page, write_page
 from mast.studies import QUESTIONS
 
 
-@entry(draws=True)
+@command
 def report(
     run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:

@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.text import Text
 
 from mast.analyses import Grid
+from mast.commands.common import command
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.commands.study import seeds_of
 from mast.core.arguments import as_list
-from mast.core.entry import entry
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads
@@ -66,7 +66,7 @@ class Reproduced(Shown):
         return literal(self.title, "bold"), *self.tables(), *self.notes, self.state, *files
 
 
-@entry(draws=True)
+@command
 def reproduce(
     table: str,
     data: str | Path | None = None,
@@ -100,9 +100,6 @@ def reproduce(
         only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.
         gpu: On which hours are computed with `dry`; if not given, an H100 at the paper's scale,
             while at the small one a few steps are trained here.
-        device: auto, cpu or cuda.
-        threads: CPU threads; PyTorch's choice if not given.
-        shard: `i/n`: only every n-th of the runs, from the i-th, so that n processes share them.
         dry: Only say what is left to train, and what that takes.
 
     Returns:

@@ -16,8 +16,8 @@ from mast.augment import (
     draw_chosen,
     draw_views,
 )
+from mast.commands.common import command
 from mast.config import PretrainConfig, record
-from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.seeds import stream
@@ -27,7 +27,7 @@ from mast.methods import METHODS
 from mast.recipes import RECIPES
 
 
-@entry(draws=True)
+@command
 def show_operators(size: int = 224) -> FittedTable:
     """All operators: what they destroy, probability and magnitudes for views of `size` pixels.
 
@@ -47,7 +47,7 @@ def show_operators(size: int = 224) -> FittedTable:
     return table
 
 
-@entry(draws=True)
+@command
 def show_recipes() -> FittedTable:
     """All recipes with what they train."""
     table = FittedTable(1, title="recipes", show_lines=True)
@@ -69,7 +69,7 @@ def show_recipes() -> FittedTable:
     return table
 
 
-@entry(draws=True)
+@command
 def show_config(config: PretrainConfig) -> str:
     """A configuration as YAML, with the fields that its mode decides filled in."""
     return yaml.safe_dump(record(config), sort_keys=False)
@@ -102,7 +102,7 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
     return table
 
 
-@entry(draws=True)
+@command
 def show_views(
     config: PretrainConfig,
     out: str | Path = "views.png",

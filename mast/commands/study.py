@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.text import Text
 
 from mast.commands.analyze import Insight, analyze
+from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
-from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
@@ -63,7 +63,7 @@ class StudyResult(Shown):
             yield from self.insight.shown()
 
 
-@entry(draws=True)
+@command
 def study(
     name: str,
     run: str | Path,
@@ -92,9 +92,6 @@ def study(
         seeds: Of the runs; an interval needs two or more.
         protocols: By which the variants are measured, as in `mast evaluate`.
         epochs: Of the base, for cheaper variants; those of the run if not given.
-        device: auto, cpu or cuda.
-        threads: CPU threads; PyTorch's choice if not given.
-        shard: `i/n`: only every n-th of the runs, from the i-th, so that n processes share them.
         dry: Only say what would be run.
 
     Returns:

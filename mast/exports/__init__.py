@@ -1,19 +1,21 @@
 """Encoders and classifiers as folders that load without this library.
 
-Each format is one file and one line of `FORMATS`.
+Each format is one class and one line of `FORMATS`.
 """
 
 from mast.core.registry import Entry
 from mast.exports.card import card
-from mast.exports.folder import Exported, export_folder, refuse_something_else
+from mast.exports.folder import (
+    Exported,
+    check_repository,
+    export_folder,
+    push_folder,
+    refuse_something_else,
+)
 from mast.exports.format import ANY, Format, Place
-from mast.exports.graph import Graph
-from mast.exports.hub import check_repository, push_folder
-from mast.exports.onnx_graph import Onnx
+from mast.exports.graphs import Graph, Onnx, Program
+from mast.exports.libraries import HuggingFace, Timm, Torchvision
 from mast.exports.original import Original, load_original
-from mast.exports.program import Program
-from mast.exports.timm_folder import HuggingFace, Timm
-from mast.exports.torchvision_weights import Torchvision
 
 FORMATS: dict[str, Entry[Format]] = {
     "timm": Entry("timm.create_model, for what timm builds by itself", Timm),

@@ -36,17 +36,17 @@ def card(
     protocols: Collection[str] = (),
     license: str | None = None,
 ) -> str:
-    """What it is, how to load it, how it was trained, how good it is and what nobody measured.
+    """What it is, how to load it, how it was trained, how good it is and what was not measured.
 
     Args:
         title: The heading.
         form: How it is loaded.
         original: What was exported.
         place: Where it will lie.
-        run: Where the encoder was trained; of the paths of sets only the last two parts are told.
+        run: Where the encoder was trained; paths of sets are shortened to their last two parts.
         identity: The encoder's fingerprint; scores of any other are left out.
         protocols: All by which it could have been measured.
-        license: As the Hub calls it; none is named if not given.
+        license: As the Hub calls it.
 
     Returns:
         Markdown after a block of YAML, as the Hub reads it.
@@ -126,11 +126,7 @@ def _architecture(encoder: Encoder) -> str:
 
 
 def _learned(classifier: Classifier) -> dict[str, Any]:
-    """From what a classifier learned and how well it does, as `mast fit` kept it.
-
-    Raises:
-        UserError: It kept something else.
-    """
+    """From what a classifier learned and how well it does, as `mast fit` kept it."""
     about, count = classifier.about, len(classifier.classes)
     if not about:
         return {"classes": f"{count} classes"}

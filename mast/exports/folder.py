@@ -1,10 +1,11 @@
-"""A folder that another library loads: written, loaded back and compared, and kept only then."""
+"""A folder that another library loads: written, loaded back and compared, kept, pushed."""
 
 import os
+import re
 import stat
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -68,11 +69,7 @@ class Exported(Shown):
 
 
 def refuse_something_else(out: Path, name: str) -> None:
-    """Refuse to write over what is not an export of the same format, or holds more than that.
-
-    Raises:
-        UserError: Something else is there.
-    """
+    """Refuse to write over what is not an export of the same format, or holds more than that."""
     places = list(out.iterdir()) if out.is_dir() else []
     files = {place.name for place in places}
     if not files and (out.is_dir() or not os.path.lexists(out)):
@@ -100,11 +97,7 @@ def export_folder(
         original: An encoder or a classifier.
         identity: Its fingerprint.
         card: What `README.md` says.
-        out: The folder; one of the same format is replaced.
-
-    Raises:
-        UserError: It cannot be written so, the outputs differ, or the folder cannot be written;
-            nothing of it is left then.
+        out: The folder; one of the same format is replaced. After an error nothing is left of it.
     """
     out = Path(os.path.realpath(out))
     if as_unicode(str(out)) != str(out):
@@ -118,8 +111,8 @@ def export_folder(
         prepared = _prepared(form, name, original, folder)
         write_text(folder / CARD, card)
         files = sorted(file.name for file in folder.iterdir())
-        said = {"format": name, original.kind: identity, "difference": difference, "files": files}
-        write_json(folder / OURS, said | {"prepared": prepared})
+        facts = {"format": name, original.kind: identity, "difference": difference, "files": files}
+        write_json(folder / OURS, facts | {"prepared": prepared})
     return Exported(out, form.line(Place(str(out))), difference, prepared, original.kind)
 
 
@@ -144,11 +137,7 @@ def _made_beside(out: Path) -> Iterator[Path]:
 
 
 def _difference(form: Format, name: str, original: Original, folder: Path) -> float:
-    """How far outputs are from the original's at most, for batches of one image and of three.
-
-    Raises:
-        UserError: Farther than rounding explains.
-    """
+    """How far outputs are from the original's at most, for batches of one image and of three."""
     output, images_BCHW = original.output, original.noise(3)
     names: dict[str, Any] = {}
     largest = 0.0
@@ -175,18 +164,13 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
 def _prepared(form: Format, name: str, original: Original, folder: Path) -> float | None:
     """How far outputs are from the original's for images that each prepares in its own way.
 
-    They are drawn scenes, or noise in the range of the values of files.
-
-    Returns:
-        None where a module is missing that the format's example needs.
-
-    Raises:
-        UserError: Farther than what 8 bits explain.
+    They are drawn scenes, or noise in the range of the values of files. None where a module is
+    missing that the format's example needs.
     """
     if not all(map(find_spec, form.modules)):
         return None
     sides = [[round(share * original.size) for share in shape] for shape in SHAPES]
-    images: Sequence[Any] = [_values(original.reading, height, width) for height, width in sides]
+    images: list[Any] = [_values(original.reading, height, width) for height, width in sides]
     if original.of_photos:
         scenes = Factors("test", len(sides), max(map(max, sides)))
         images = [
@@ -231,3 +215,43 @@ def _view(original: Original, values_HWC: np.ndarray) -> torch.Tensor:
     reading = original.reading
     planes_PVV = to_test_view(Bands(values_HWC), original.size, reading)
     return reading.layout.joined(torch.from_numpy(planes_PVV)[None] / 255)[0]
+
+
+def check_repository(repository: str) -> None:
+    """Refuse, before anything is written, what is no OWNER/NAME, or to push without a token."""
+    from huggingface_hub import get_token
+
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
+        raise UserError(
+            f"expected a repository of the Hugging Face Hub as OWNER/NAME, got {repository!r}"
+        )
+    if get_token() is None:
+        raise UserError(
+            "pushing needs a token of the Hugging Face Hub that may write: run "
+            "`hf auth login`, or set HF_TOKEN"
+        )
+
+
+def push_folder(folder: Path, repository: str, kind: Kind) -> str:
+    """Upload an export to the Hugging Face Hub; files of the same names there are replaced.
+
+    The repository is made where there is none, public unless the owner's settings say otherwise.
+
+    Returns:
+        Its page.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        page = api.create_repo(repository, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=f"Upload the {kind}"
+        )
+    except Exception as error:  # of the network, of the Hub, of what the token may do
+        reason = (as_unicode(str(error)).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"cannot push to {repository} ({type(error).__name__}: {reason}); {folder} is whole, "
+            "and the same command tries again"
+        ) from error
+    return str(page)

@@ -24,14 +24,9 @@ CLASSES = "classes.json"  # beside a classifier
 
 
 class Place(NamedTuple):
-    """Where a folder lies, as the Python that loads it says it.
+    """Where a folder lies, as the Python that loads it says it."""
 
-    Attributes:
-        name: A path, or OWNER/NAME on the Hugging Face Hub.
-        on_hub: Which of the two.
-    """
-
-    name: str
+    name: str  # a path, or OWNER/NAME on the Hugging Face Hub
     on_hub: bool = False
 
     def file(self, name: str) -> str:
@@ -63,20 +58,13 @@ class Format(ABC):
     def __init__(self, original: Original) -> None:
         """Look at what is exported, and refuse what the format cannot hold.
 
-        Args:
-            original: In evaluation mode, on the CPU.
-
         Raises:
             UserError: Why, and which format can; or what has to be installed.
         """
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write its files into an empty folder.
-
-        Raises:
-            UserError: It cannot be written so.
-        """
+        """Write its files into an empty folder, or refuse."""
 
     @abstractmethod
     def load(self, place: Place) -> str:
@@ -84,19 +72,14 @@ class Format(ABC):
 
     @abstractmethod
     def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        """Features or probabilities (B, C) of images in [0, 1] by that model.
-
-        Images are normalised as the folder says, and scores go through the softmax.
-        """
+        """Features or probabilities (B, C) of images in [0, 1], normalised as the folder says."""
 
     @abstractmethod
     def example(self, place: Place) -> str:
-        """Python from `model` and `images` to `features`.
+        """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
-        These are images of Pillow in RGB or, where the original does not read such, arrays of the
+        The images are of Pillow in RGB or, where the original does not read such, arrays of the
         values of files, (H, W, channels).
-
-        Of a classifier to `probabilities` and `names`, the likeliest class of each.
         """
 
     def line(self, place: Place) -> str:
@@ -118,12 +101,7 @@ def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) ->
 
 
 def transforms(original: Original, normalise: bool) -> str:
-    """Python that makes `prepare`, from one of `images` to what a model takes, by torchvision.
-
-    Args:
-        original: Whose size and normalization it has.
-        normalise: Whether the model does not do so itself.
-    """
+    """Python that makes `prepare`, from one of `images` to what a model takes, by torchvision."""
     steps = [f"v2.Resize({resized(original.size)})", f"v2.CenterCrop({original.size})"]
     if original.of_photos:
         steps += ["v2.ToImage()", "v2.ToDtype(torch.float32, scale=True)"]
@@ -154,25 +132,19 @@ def _scaled(reading: Reading) -> str:
 
 
 def write_classes(original: Original, folder: Path, normalised: bool) -> None:
-    """Write what a program that reads no `README.md` needs of a classifier; of an encoder nothing.
-
-    Args:
-        original: Which.
-        folder: Where `classes.json` is written.
-        normalised: Whether the model normalises.
-    """
+    """Write `classes.json`, for programs that read no `README.md`; of an encoder nothing."""
     if original.classifier is None:
         return
     mean, std = original.encoder.config.normalization
-    said = {
+    facts = {
         "classes": original.classifier.classes,
         "size": original.size,
         "resized": resized(original.size),
         "normalization": "inside the model" if normalised else {"mean": mean, "std": std},
     }
     if not original.of_photos:
-        said["reading"] = asdict(original.reading)
-    write_json(folder / CLASSES, said)
+        facts["reading"] = asdict(original.reading)
+    write_json(folder / CLASSES, facts)
 
 
 def read_classes(place: Place) -> str:

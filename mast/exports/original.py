@@ -33,21 +33,12 @@ TINY = 1e-30  # below are probabilities of which some runtimes make 0
 @final
 @dataclass(frozen=True)
 class Original:
-    """What an export is written from and compared with, in evaluation mode, on the CPU.
+    """What an export is written from and compared with, in evaluation mode, on the CPU."""
 
-    Args:
-        encoder: From images (B, channels, H, W) in [0, 1] to features (B, D).
-        classifier: The classifier that it is part of; None where the encoder is exported alone.
-        space: The encoder with the space behind it in which its features are seen; None where they
-            are exported as they are.
-        chosen: The operators that are "ignored" and "matched" in the space, or how properties are
-            "weighted".
-    """
-
-    encoder: Encoder
-    classifier: Classifier | None = None
-    space: InSpace | None = None
-    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    encoder: Encoder  # from images (B, channels, H, W) in [0, 1] to features (B, D)
+    classifier: Classifier | None = None  # of which the encoder is a part
+    space: InSpace | None = None  # the encoder with the space in which its features are seen
+    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)  # "ignored", "matched", …
 
     @property
     def module(self) -> nn.Module:
@@ -56,7 +47,7 @@ class Original:
 
     @property
     def reads_more(self) -> bool:
-        """Whether it is more than the encoder's features and a layer on them."""
+        """Whether it reads more than the encoder's features."""
         classifier = self.classifier
         return self.space is not None or bool(classifier and classifier.encoder is not self.encoder)
 
@@ -105,13 +96,13 @@ class Original:
             return fingerprint(self.space, {**described, "space": dict(self.chosen)})
         if self.classifier is None:
             return fingerprint(self.encoder, described)
-        told = {
+        parts = {
             "classes": self.classifier.classes,
             "size": self.classifier.size,
             "temperature": self.classifier.temperature,
             **({"layers": self.classifier.encoder.layers} if self.reads_more else {}),
         }
-        return fingerprint(self.classifier, {**described, "classifier": told})
+        return fingerprint(self.classifier, {**described, "classifier": parts})
 
     def pretrained_in(self, run: RunFolder) -> bool:
         """Whether the encoder, or the one that a classifier learned on, is that of a run."""
@@ -134,16 +125,7 @@ class Original:
 
 
 def load_original(path: str | Path) -> Original:
-    """Load what is to be exported.
-
-    Args:
-        path: A run folder, which stands for its encoder, an `encoder.safetensors`, or a classifier
-            of `mast fit`.
-
-    Raises:
-        UserError: No such file, a damaged one, or one of neither kind; a folder with classifiers
-            and no encoder; a classifier on a module of the user's own.
-    """
+    """Load a run folder, which stands for its encoder, an encoder's file, or a classifier's."""
     path = Path(path)
     if path.is_file() and said_of_classifier(path) is not None:
         classifier = load_classifier(path)

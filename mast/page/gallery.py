@@ -1,7 +1,6 @@
 """A page of images to look at, row by row: what a search, or a look for copies or errors, found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,32 +15,18 @@ ITEMS = 100  # in a row
 
 
 class Item(NamedTuple):
-    """An image of a row.
-
-    Attributes:
-        canvases: The set that it is of.
-        position: In the set.
-        caption: What is said of it below its name.
-        asked: Whether it is what the row is about.
-        pair: Two names that are written into a table if the image is ticked as no copy; without
-            them it has no box.
-    """
+    """An image of a row."""
 
     canvases: CanvasSet
     position: int
     caption: str
-    asked: bool = False
+    asked: bool = False  # whether the row is about it
+    # Two names that are written into a table if the image is ticked as no copy; else it has no box.
     pair: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Row:
-    """Images that belong together.
-
-    Attributes:
-        heading: What they have in common.
-        items: The images, in the order in which to look at them.
-    """
+class Row(NamedTuple):
+    """Images that belong together, in the order in which to look at them."""
 
     heading: str
     items: Sequence[Item]
@@ -57,32 +42,28 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None
         title: Its heading.
         lead: What it shows, in a sentence.
         rows: The first 200 are shown, of each the first 100 images.
-
-    Raises:
-        UserError: It cannot be written, or would be too large.
     """
 
-    def shown(row: Row, side: int) -> dict[str, Any]:
-        images = [
-            {"picture": _picture(item, side), "asked": item.asked, "pair": item.pair}
-            for item in row.items[:ITEMS]
-        ]
-        left_out = len(row.items) - len(images)
-        return {"heading": row.heading, "images": images, "left_out": left_out}
+    def image(item: Item, side: int) -> dict[str, Any]:
+        caption = f"{item.canvases.identifiers[item.position]}: {item.caption}"
+        picture = Picture(jpeg(thumbnail(item, side)), caption)
+        return {"picture": picture, "asked": item.asked, "pair": item.pair}
 
     def page(side: int) -> dict[str, Any]:
-        first = [shown(row, side) for row in rows[:ROWS]]
+        first = [
+            {
+                "heading": row.heading,
+                "images": [image(item, side) for item in row.items[:ITEMS]],
+                "left_out": max(0, len(row.items) - ITEMS),
+            }
+            for row in rows[:ROWS]
+        ]
         return {"title": title, "lead": lead, "rows": first, "left_out": len(rows) - len(first)}
 
     boxes = any(item.pair for row in rows for item in row.items)
     script = "gallery.js" if boxes else None
     advice = "name a table, .csv or .parquet"
     write_fitting(out, "gallery.html.jinja", script, page, str(out), advice)
-
-
-def _picture(item: Item, side: int) -> Picture:
-    name = item.canvases.identifiers[item.position]
-    return Picture(jpeg(thumbnail(item, side)), f"{name}: {item.caption}")
 
 
 def thumbnail(item: Item, side: int) -> Image.Image:

@@ -28,6 +28,7 @@ SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be t
 SVG, XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
 SKIPPED = ("metadata", "style")
 ELEMENTS = ("g", "defs", "path", "use", "image", "text", "tspan", "title", "clipPath", "rect")
+_OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # begins the policy
 BOX = re.compile(r"[-\d. ]+")
 # Numbers, colours, names of fonts; nothing that is fetched.
 VALUE = r"(?:[\w\s.,:;%'#+-]|url\(#[\w-]+\)|(?:translate|rotate|scale|matrix)\([-+\w., ]*\))*"
@@ -52,11 +53,8 @@ def write_fitting(
         name: Of its template.
         script: Of this folder; None: the page has none.
         page: What the template shows, with images of so many pixels.
-        what: What it is called in an error.
+        what: What it is called in an error, if it is too large with the smallest images.
         advice: How to make it smaller.
-
-    Raises:
-        UserError: It cannot be written, or is too large with the smallest images.
     """
     code = "" if script is None else _inlined(script)
     own = {"style": _inlined("page.css"), "script": code, "policy": _policy(code)}
@@ -89,17 +87,14 @@ def _inlined(name: str) -> Markup:
 
 
 def element(svg: str, name: str, label: str) -> Markup | None:
-    """A figure as an element of a page, written anew of what is known to be harmless.
+    """A figure as an element of a page, written anew of parts that are known to be harmless.
 
     An image must have no parts that can be reached; a figure with tips is a group of them.
 
     Args:
-        svg: The figure, as `as_svg` drew it or somebody else.
+        svg: The figure; None is returned unless matplotlib could have drawn it.
         name: Begins its ids, so that they are no others' on the page.
         label: Of the element.
-
-    Returns:
-        None where it is no figure of matplotlib's, or holds what those do not.
     """
     try:
         # What stands before it could declare entities.
@@ -117,11 +112,7 @@ def element(svg: str, name: str, label: str) -> Markup | None:
 
 
 def _markup(parent: ElementTree.Element, figure: str) -> str:
-    """What is inside of an element.
-
-    Raises:
-        ValueError: Something in it is no part of a figure.
-    """
+    """The markup inside an element; a ValueError where something is no part of a figure."""
     parts: list[str] = [escape(visible(parent.text or ""))]
     for child in parent:
         kind = child.tag.removeprefix(SVG)
@@ -147,13 +138,8 @@ def is_page(path: Path) -> bool:
         return f'content="{escape(_OWN)}'.encode() in file.read(1000)
 
 
-_OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-
-
 def _policy(script: str) -> str:
     """What a page may load: its own style and script, and images that it holds itself."""
-    own = _OWN
-    if script:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        own += f"script-src 'sha256-{digest}'; "
-    return f"{own}base-uri 'none'; form-action 'none'"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"script-src 'sha256-{digest}'; " if script else ""
+    return f"{_OWN}{allowed}base-uri 'none'; form-action 'none'"

@@ -1,22 +1,25 @@
 """One self-contained page of a run, from the files in its folder alone."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mast.analyses import Analysis, read_arrays, understood
-from mast.config import PretrainConfig, configuration_of
+from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError
 from mast.core.files import quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
-from mast.measure.result import results_in
-from mast.page.answer import capital, duration, health, kind_of_run, training_summary
+from mast.measure.result import Result, results_in
+from mast.measure.verdict import started_from_weights
+from mast.methods import METHODS, collapse_checks
 from mast.page.html import element, write_fitting
 from mast.page.pictures import plane, shelf
 from mast.page.tables import all_measures, by_space, main_measures, of_classifiers, of_grid
 
+COLLAPSED_RANK = 2.0  # below it all images lie on a line
 CURVES, NEIGHBOURS = "curves", "neighbours"  # what the page opens with, below the verdict
 Part = dict[str, Any]  # an analysis of the run, as the template shows it
 
@@ -30,13 +33,7 @@ def write_page(
         folder: The run.
         beside: Other run folders whose evaluations are shown beside this one's.
         analyses: The analyses that it may have, by name, in the order of the page.
-        out: The page.
-
-    Returns:
-        `out`, below 10 MB.
-
-    Raises:
-        UserError: The page cannot be written, or would be too large.
+        out: The page; it is returned, below 10 MB.
     """
     results = results_in(folder.path)
     if beside and not results:
@@ -45,11 +42,8 @@ def write_page(
         )
     measured = compare([folder.path, *beside]) if results else None
     kinds = [kind_of_run(run) for run in (measured.folders if measured else [folder.path])]
-    config, log, provenance = (
-        configuration_of(folder),
-        folder.read_metrics(),
-        folder.read_provenance(),
-    )
+    config, log = configuration_of(folder), folder.read_metrics()
+    provenance = folder.read_provenance()
     whole = {
         "name": folder.path.resolve().name,
         "health": health(log, provenance.get("representation")),
@@ -117,11 +111,7 @@ def _analyses(
 
 
 def _part(name: str, entry: Entry[Analysis], file: Path, side: int) -> Part:
-    """An analysis as the page shows it.
-
-    Raises:
-        UserError: A file is damaged, or holds what no analysis writes.
-    """
+    """An analysis as the page shows it; an error where a file holds what no analysis writes."""
     analysis = entry.kind()
     with understood(file):
         arrays = read_arrays(file)
@@ -161,7 +151,7 @@ def _origin(folder: RunFolder, provenance: Mapping[str, Any]) -> list[tuple[str,
     """What was run, where it is known."""
     data, versions = provenance.get("data", {}), provenance.get("versions", {})
 
-    def said(template: str, facts: Mapping[str, Any]) -> str:
+    def filled(template: str, facts: Mapping[str, Any]) -> str:
         try:
             return template.format_map(facts)
         except KeyError:
@@ -170,12 +160,110 @@ def _origin(folder: RunFolder, provenance: Mapping[str, Any]) -> list[tuple[str,
     facts = {
         "Run folder": folder.path,
         "Configuration": folder.config,
-        "Images": said("{images:,} of {spec}", {"spec": None, **data}),
+        "Images": filled("{images:,} of {spec}", {"spec": None, **data}),
         "Fingerprint": data.get("fingerprint"),
         "Seed": provenance.get("seed"),
-        "Device": said("{processes} × {device}, {precision}", provenance),
-        "Machine": said("{processor}, {cores} cores", provenance),
+        "Device": filled("{processes} × {device}, {precision}", provenance),
+        "Machine": filled("{processor}, {cores} cores", provenance),
         "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "Revision": provenance.get("git_revision"),
     }
     return [(key, str(value)) for key, value in facts.items() if value not in (None, "")]
+
+
+# ---------------------------------------------------------------------------- in words
+
+
+class Health(NamedTuple):
+    """Whether training went well."""
+
+    good: bool | None  # no sign of a collapse or a divergence; None where nothing was logged
+    verdict: str
+    evidence: str  # what the verdict is computed from
+    warnings: tuple[str, ...]  # as they were logged, each once
+
+
+def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> str:
+    """What was trained, on what, in a sentence."""
+    images = provenance.get("data", {}).get("images")
+    count = f"{images:,} images of " if images is not None else ""
+    operators = config.preset.operators
+    return (
+        f"{METHODS[config.method].title} trained {config.encoder.name} on "
+        f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
+        f"with {_plural(len(operators), 'augmentation')}."
+    )
+
+
+def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
+    """Whether a run collapsed or diverged, from the lines of its log."""
+    losses = [line["loss"] for line in log if "loss" in line]
+    warnings = tuple(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
+    if not losses:
+        reason = "No loss was logged, so a collapse would not show."
+        return Health(None, "Unknown.", reason, warnings)
+    last = _last_values(log)
+    signs, evidence = [], []
+    lost = sum(not math.isfinite(loss) for loss in losses)
+    if lost:
+        whole = math.isfinite(losses[-1])
+        signs.append("The loss was not always finite." if whole else "The loss diverged.")
+        evidence.append(f"{lost} of {len(losses)} logged losses were not finite")
+    rank = last.get("online/effective_rank")
+    if rank is not None and not math.isfinite(rank):
+        signs.append("The representation is not finite.")
+    elif rank is not None:
+        total = f" of {dimensions}" if dimensions is not None else ""
+        evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
+        if rank < COLLAPSED_RANK:
+            signs.append("The representation collapsed.")
+    for check in collapse_checks(last):
+        evidence += [check.evidence] if check.evidence else []
+        signs += [check.sign] if check.sign is not None else []
+    if not lost:
+        evidence.append(f"all {len(losses)} logged losses are finite")
+    if warnings and not signs:
+        signs.append("Warnings were logged.")
+    verdict = " ".join(signs) or "Nothing collapsed or diverged."
+    return Health(not signs, verdict, f"{capital('; '.join(evidence))}.", warnings)
+
+
+def kind_of_run(run: Path) -> str:
+    """What a run is, for the head of its column: its method, or that it was not trained."""
+    folder = RunFolder(run)
+    if folder.config.is_file():
+        return METHODS[read(folder.config).method].title
+    trained = RunFolder(folder.path.parent)
+    if trained.untrained == folder.path and started_from_weights(trained):
+        return "the weights it started from"
+    measured = Result.read(next(folder.evaluations.glob("*.json")))
+    return "other weights" if "weights" in measured.encoder else "untrained"
+
+
+def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
+    """How long training took, in words: "12 seconds", "5 minutes", "3.2 hours"."""
+    seconds = _last_values(log).get("seconds", math.inf)
+    if not math.isfinite(seconds):
+        return None
+    if seconds < 60:
+        return _plural(round(seconds), "second")
+    minutes = round(seconds / 60)
+    return _plural(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
+
+
+def capital(text: str) -> str:
+    """A text that begins a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for line in log
+        for name, value in line.items()
+        if isinstance(value, int | float)
+    }
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

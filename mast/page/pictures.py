@@ -39,9 +39,7 @@ def shelf(gallery: Gallery, side: int) -> dict[str, Any]:
 def plane(points_map: Map, side: int) -> dict[str, Any]:
     """A map as the page shows it: names to choose from, images, and `points` for the script.
 
-    Args:
-        points_map: At least one point.
-        side: Of the images in pixels, at most; they stand side by side in one.
+    The images have at most `side` pixels, and stand side by side in one.
     """
     pictures = [_shrunk(picture_PP3, side) for picture_PP3 in points_map.pictures_NPP3]
     cell = max(max(picture.size) for picture in pictures)

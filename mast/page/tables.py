@@ -49,12 +49,7 @@ def of_grid(caption: str, grid: Grid) -> Table:
 
 
 def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
-    """The first measure of every task, which its field reports first.
-
-    Args:
-        measured: Runs side by side.
-        kinds: What each run is.
-    """
+    """The first measure of every task, which its field reports first; `kinds` heads the runs."""
     counted = [row for row in measured.rows if row.heading[0] not in ASIDE] or measured.rows
     firsts = {row.heading[:3]: row for row in reversed(counted)}
     shown = [row for row in measured.rows if firsts.get(row.heading[:3]) is row]
@@ -67,13 +62,9 @@ def all_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
 
 
 def by_space(measured: Comparison) -> Table | None:
-    """What the nearest images of the first run share: a row a space, a column a target.
+    """What the nearest images of the first run share: chance, then a row a space.
 
-    Args:
-        measured: Runs side by side.
-
-    Returns:
-        Chance, then each space; None where no retrieval was measured.
+    None where no retrieval was measured.
     """
     prefix = PRECISION.replace("_", " ")
     found: dict[str, dict[tuple[str, str], Cell]] = {"chance": {}}
@@ -95,11 +86,7 @@ def by_space(measured: Comparison) -> Table | None:
 
 
 def of_classifiers(results: Sequence[Result]) -> list[Table]:
-    """How often each tested classifier recognises each class, and how right its probabilities are.
-
-    Args:
-        results: Of the first run.
-    """
+    """How often a tested classifier recognises each class, and how right its probabilities are."""
     by_class = (Column("class"), Column("images", numeric=True),
                 Column("recall, %", numeric=True), Column("taken for"))  # fmt: skip
     names = ("mean probability, %", "right, %", "images")

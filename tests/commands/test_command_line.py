@@ -271,6 +271,7 @@ def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[
         assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_names_are_printed_under_any_locale(
     write_images: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -44,12 +44,11 @@ def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> Non
         mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
 
 
-@pytest.mark.parametrize("ending", ["npz", "parquet"])
 def test_features_of_a_file_take_the_place_of_their_encoder(
-    run: Path, photos: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = mast.embed(run, photos, tmp_path / f"features.{ending}")
+    file = mast.embed(run, photos, tmp_path / "features.parquet")
     measured = [mast.evaluate(source, photos, "knn")[0] for source in (run, file)]
     assert measured[0].targets == measured[1].targets
     found = [mast.neighbours(source, photos / "test", "3", k=4) for source in (run, file)]
@@ -213,17 +212,3 @@ def test_embed_says_what_made_the_features(
         ("timm:test_resnet", "timm-test_resnet"),
     ):
         assert mast.embed(encoder, data) == Path(f"photos0-test-{name}.npz")
-
-
-def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
-    run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for encoder, options, message in (
-        (run, "--ignore rotat", "unknown operator or property 'rotat'"),
-        (run, "--match color_jitter --representation ensemble", "leave out representation"),
-        ("resnet18", "--ignore rotate", "resnet18 can neither ignore nor match yet"),
-        (run / "encoder.safetensors", "--ignore rotate", "to ignore or match something, give"),
-    ):
-        words = ["embed", str(encoder), "--data", str(photos / "test"), *options.split()]
-        assert main(words) == 2
-        assert message in capsys.readouterr().err

@@ -1,12 +1,18 @@
-"""`mast.evaluate`, `mast.embed` and `mast.compare` as functions: what they take and refuse."""
+"""`mast evaluate`: of runs, names and other projects' checkpoints, in Python and by command."""
 
+import hashlib
+import json
+import shutil
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+import torchvision
+from layouts import write_pets
 from safetensors.torch import load_file
+from torch import nn
 
 import mast
 from mast.cli import main
@@ -18,6 +24,7 @@ from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData, ObjectData
+from mast.protocols.run import evaluate_encoder
 from mast.runs.load import load
 
 
@@ -39,27 +46,9 @@ def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos
     assert Result.read(file).targets == by_path.targets
     (row, *_) = mast.compare(str(ours.path)).rows
     assert row.heading[0] == "knn"
-
-
-def test_the_folder_of_named_sets_is_text_or_a_path(tmp_path: Path) -> None:
-    for root in (tmp_path, str(tmp_path)):
-        sets = mast.NamedSets("torchvision:OxfordIIITPet", root=root)
-        with pytest.raises(UserError, match=str(tmp_path)):
-            sets.open(EvaluationData, 32)
-
-
-def test_embed_takes_text(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = mast.embed(str(ours.path), photos / "test", out="features.npz")
-    assert file == Path("features.npz")
-    again = mast.embed(ours.path, str(photos / "test"), out=tmp_path / "again.npz")
-    with np.load(file) as by_text, np.load(again) as by_path:
-        assert by_text["features"].shape == (24, 16)
-        assert np.array_equal(by_text["features"], by_path["features"])
-    with pytest.raises(UserError, match=r"out must end in \.npz or \.parquet, got features.csv"):
-        mast.embed(ours.path, photos / "test", out="features.csv")
+    words = [word for part in ("train", "test") for word in (f"--{part}", str(photos / part))]
+    assert main(["evaluate", str(ours.path), *words, "--protocols", "knn"]) == 0
+    assert Result.read(file).sizes == {"train": 48, "test": 24}
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -86,13 +75,6 @@ def test_precision_is_that_of_the_encoder(
     assert len(stored) == 2
 
 
-def test_the_command_has_an_option_for_every_part(ours: RunFolder, photos: Path) -> None:
-    words = [word for part in ("train", "test") for word in (f"--{part}", str(photos / part))]
-    assert main(["evaluate", str(ours.path), *words, "--protocols", "knn"]) == 0
-    (file,) = ours.evaluations.glob("*.json")
-    assert Result.read(file).sizes == {"train": 48, "test": 24}
-
-
 @pytest.mark.parametrize(
     ("sets", "kind", "message"),
     [
@@ -117,19 +99,106 @@ def test_errors_name_arguments(
     assert "--" not in str(raised.value)
 
 
-def test_no_protocol_is_an_error(ours: RunFolder, photos: Path) -> None:
-    with pytest.raises(UserError, match="give protocols, such as knn and linear") as raised:
-        mast.evaluate(ours.path, photos, [])
-    assert "--" not in str(raised.value)
-    with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
-        mast.evaluate(ours.path, photos, "kn")
+@pytest.mark.parametrize(
+    ("protocols", "options", "message"),
+    [
+        ([], {}, "give protocols, such as knn and linear"),
+        ("kn", {}, r"unknown protocol 'kn'\. Did you mean 'knn'"),
+        ("ensemble", {"untrained": True}, "the ensemble needs a run folder"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    protocols: str, options: dict[str, bool], message: str, ours: RunFolder, photos: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.evaluate(ours.path, photos, protocols, **options)
 
 
-def test_an_unknown_representation_is_named(ours: RunFolder) -> None:
-    with pytest.raises(UserError, match=r"unknown representation 'ensembl'\. Did you mean 'ensem"):
-        load(ours.path, "ensembl")  # type: ignore[arg-type]
+def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", str(run), "--data", str(photos), "--protocols", "knn", "linear"]
+    assert main(words) == 0
+    assert "class" in capsys.readouterr().out
+    files = sorted((run / "evaluations").glob("*.json"))
+    assert [file.name.split("-")[0] for file in files] == ["knn", "linear"]
+    stored = json.loads(files[0].read_text())
+    assert stored["sizes"] == {"train": 48, "val": 24, "test": 24}
+    # Classes differ by their colour channel, which even this encoder sees.
+    assert stored["targets"]["class"]["values"]["top1"] > 60.0
 
 
-def test_an_untrained_run_has_no_other_representation(ours: RunFolder, photos: Path) -> None:
-    with pytest.raises(UserError, match="the ensemble needs a run folder"):
-        mast.evaluate(ours.path, photos, "ensemble", untrained=True)
+def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[EvaluationData] = []
+
+    def keep(module: nn.Module, data: EvaluationData, *rest: Any) -> list[Result]:
+        given.append(data)
+        return evaluate_encoder(module, data, *rest)
+
+    monkeypatch.setattr("mast.commands.evaluate.evaluate_encoder", keep)
+    write_pets(default_cache() / "downloads")
+    (result,) = mast.evaluate(run, "torchvision:OxfordIIITPet", ("knn",))
+    assert (given[0].metric, given[0].val) == ("mean_per_class", None)
+    assert result.sizes == {"train": 12, "test": 6}
+    assert result.targets["class"].values["top1"] == 100.0
+
+
+def test_evaluate_names_missing_parts(run: Path, photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos / "train", tmp_path / "half" / "train")
+    with pytest.raises(UserError, match="no test folder"):
+        mast.evaluate(run, str(tmp_path / "half"))
+
+
+def test_evaluate_an_encoder_by_name(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        (result,) = mast.evaluate("timm:test_resnet", str(photos), ("knn",), size=32, seed=seed)
+        assert result.settings["extraction"]["size"] == 32
+        folder = tmp_path / "runs" / f"timm-test_resnet-random-{seed}" / "evaluations"
+        assert len(list(folder.glob("knn-*.json"))) == 1
+    first, again, other = (
+        next(load("timm:test_resnet", size=32, seed=seed).module.parameters()) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    with pytest.raises(UserError, match="no run folder 'resnet81' here, and unknown encoder"):
+        mast.evaluate("resnet81", str(photos))
+    with pytest.raises(UserError, match="has no ensemble: it was not trained"):
+        load("resnet18", "ensemble")
+    with pytest.raises(UserError, match="no encoder at"):
+        mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
+
+
+def test_evaluate_a_checkpoint_of_another_project(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = torchvision.models.resnet18()
+    file = tmp_path / "theirs" / "swav.pth.tar"
+    file.parent.mkdir()
+    torch.save({f"module.{key}": value for key, value in model.state_dict().items()}, file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for words in ([str(file)], ["resnet18", "--weights", str(file)]):
+        command = ["evaluate", *words, "--data", str(photos), "--protocols", "knn", "--size", "32"]
+        assert main(command) == 0
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert [path.name[:-8] for path in folders] == ["resnet18-swav-", "swav-"]
+    for folder in folders:
+        assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
+    loaded = load(file)
+    assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:8]}")
+    assert loaded.description["encoder"]["name"] == "resnet18"
+    assert loaded.description["weights"] == {
+        "file": "swav.pth.tar",
+        "sha256": digest,
+        "layout": "timm or torchvision",
+        "left_out": 2,
+    }
+    npz = mast.embed("resnet18", str(photos / "test"), size=32, weights=str(file))
+    with np.load(npz) as arrays:
+        assert arrays["features"].shape == (24, 512)
+    with pytest.raises(UserError, match="has no ensemble: it is an encoder alone"):
+        load(file, "ensemble")
+    with pytest.raises(UserError, match="not those of 'resnet34'"):
+        mast.evaluate("resnet34", str(photos), weights=file)

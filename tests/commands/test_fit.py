@@ -21,7 +21,6 @@ from torch import nn
 
 import mast
 from mast.cli import main
-from mast.commands.predict import Predicted
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
@@ -31,7 +30,6 @@ from mast.measure.calibration import calibrate
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.learned import how_far_off
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import readable, results_in
 from mast.measure.sets import EvaluationData, tasks
@@ -104,19 +102,15 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         assert fitted.about["calibration"]["error_after"] == expected.error_after
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
-        first, accuracy, probabilities, published, last = fitted.text.splitlines()
-        assert published.endswith(
-            f"mast fit timm:resnet18.a1_in1k --data {data} --size 224 --download"
-        )
-        images = f"72 images of {photos} (48 in train and 24 in val)"
-        images = images if data == photos else f"all 48 images of {data}"
-        assert first == f"3 classes, learned from {images}"
-        assert accuracy.startswith(f"accuracy: {validation['top1']:.1f} % [")
-        assert accuracy.endswith(
-            f"] on {count} held-out images ({held_out}), on which the penalty was chosen, too"
-        )
-        assert f"with the temperature {expected.temperature:.3g}, by " in probabilities
-        assert last == f"classifier: {fitted.path}"
+        command = f"mast fit timm:resnet18.a1_in1k --data {data} --size 224 --download"
+        lines = fitted.text.splitlines()
+        for line, fact in zip(
+            lines,
+            ("3 classes, learned from ", f"{validation['top1']:.1f} % [",
+             f"temperature {expected.temperature:.3g}", command, str(fitted.path)),
+            strict=True,
+        ):  # fmt: skip
+            assert fact in line
 
 
 def test_a_classifier_is_tested_on_labelled_images(
@@ -169,22 +163,6 @@ def test_a_classifier_is_tested_on_labelled_images(
     shutil.copytree(photos / "test" / sorted(measured.confusion)[1], labelled / "bees")
     with pytest.raises(UserError, match="none of the classifier's classes"):
         mast.evaluate(fitted.path, labelled)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "remark"),
-    [
-        (4.1, 5.0, ": the temperature did not help on these images"),
-        (5.0, 4.1, ""),
-        (4.11, 4.14, ""),  # as much, in the numbers that are printed
-    ],
-)
-def test_a_temperature_that_does_not_help_is_said(before: float, after: float, remark: str) -> None:
-    about = {"calibration": {"temperature": 1.25, "error_before": before, "error_after": after}}
-    assert how_far_off(about) == (
-        f"off by {after:.1f} points on average with the temperature 1.25, by {before:.1f} without"
-        f"{remark} (expected calibration error on the held-out images, 15 bins)"
-    )
 
 
 def test_the_file_says_what_it_holds(ours: RunFolder, photos: Path) -> None:
@@ -240,12 +218,12 @@ def test_a_table_says_what_the_classifier_says(
     paths = columns["path"]
     assert [row["path"] for row in rows] == [f"'{p}" if p[0] == "=" else p for p in paths]
     images = mast.open_images([strange / path for path in paths], 40)
-    said = fitted.classifier.predict(images)
-    assert tuple(columns["class"]) == said.classes == tuple(row["class"] for row in rows)
+    predicted = fitted.classifier.predict(images)
+    assert tuple(columns["class"]) == predicted.classes == tuple(row["class"] for row in rows)
     for name, expected in (
-        ("probability", said.probability_B),
-        ("margin", said.margin_B),
-        ("probability of class1", said.probability_BC[:, 1]),
+        ("probability", predicted.probability_B),
+        ("margin", predicted.margin_B),
+        ("probability of class1", predicted.probability_BC[:, 1]),
     ):
         np.testing.assert_allclose(columns[name], expected.numpy(), atol=1e-6)
         np.testing.assert_allclose([float(row[name]) for row in rows], expected, atol=1e-6)
@@ -253,31 +231,12 @@ def test_a_table_says_what_the_classifier_says(
     assert len(rows[0]) == 4 + 3
     plain = mast.predict(fitted.classifier, strange, "plain.csv")
     assert list(rows_of(plain.path)[0]) == list(rows[0])[:4]
+    assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
+    assert plain.uncertain == sum(probability < 0.5 for probability in columns["probability"])
+    assert str(tmp_path / "plain.csv") in plain.text
     assert mast.predict(fitted.classifier, strange).path == Path("predictions-new-strange.csv")
     with pytest.raises(UserError, match=r"out must end in \.csv or \.parquet, got told\.npz"):
         mast.predict(fitted.path, strange, "told.npz")
-
-
-def test_what_was_found_is_said(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
-    fitted = mast.fit(ours.path, photos, settings=QUICK)
-    said = mast.predict(fitted.path, photos / "test", tmp_path / "told.csv")
-    rows = rows_of(tmp_path / "told.csv")
-    counts = Counter(row["class"] for row in rows)
-    assert list(said.counts.items()) == counts.most_common()
-    assert said.uncertain == sum(float(row["probability"]) < 0.5 for row in rows)
-    counted = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-    advice = ": look at those with the smallest margin first" if said.uncertain else ""
-    assert said.text.splitlines() == [
-        f"{len(rows)} images: {counted}",
-        f"{said.uncertain} of them have a probability below 50 %{advice}",
-        f"table: {tmp_path / 'told.csv'}",
-    ]
-    many = Predicted(Path("t.csv"), {name: 9 - at for at, name in enumerate("abcdefg")}, 3)
-    told, uncertain, _ = many.text.splitlines()
-    assert told == "42 images: a 9, b 8, c 7, d 6, e 5, 2 other classes 7"
-    assert uncertain == (
-        "3 of them have a probability below 50 %: look at those with the smallest margin first"
-    )
 
 
 def test_one_of_several_classifiers_is_named(
@@ -294,9 +253,6 @@ def test_one_of_several_classifiers_is_named(
         words = shlex.split(command.replace("FOLDER", str(photos / "test")))
         assert main(words[1:]) == 0, command
     assert len(list(tmp_path.glob("predictions-*.csv"))) == 2  # neither replaces the other's
-    named = mast.fit(ours.path, photos, settings=QUICK, out=tmp_path / "garden.safetensors")
-    table = mast.predict(named.path, photos / "test").path
-    assert re.fullmatch(r"predictions-.+-by-garden\.csv", table.name)
 
 
 def test_a_table_that_cannot_be_written_is_refused_before_any_work(
@@ -371,8 +327,6 @@ def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: P
     with torch.no_grad():
         assert not torch.equal(fitted.classifier.encoder(images), encoder(images))
         assert torch.equal(mast.load_classifier(fitted.path)(images), fitted.classifier(images))
-    whole = mast.fit(ours.path, photos / "train", "finetune", settings={"changes": changes})
-    assert whole.about["validation"]["held_out"] == "10 % of each class"
 
 
 def test_a_module_of_ones_own(
@@ -402,22 +356,13 @@ def test_a_module_of_ones_own(
         module.norm.weight.mul_(2)
     mast.evaluate(module, photos, "knn", size=32)
     assert len(list(tmp_path.glob("runs/Corners-*"))) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+    for options, message in (
         ({}, "Corners does not say at which size it takes images: give size"),
         ({"size": 32, "weights": "x.pth"}, "a module has its weights: leave weights out"),
         ({"size": 32, "untrained": True}, "give a run folder, not a module"),
-        ({"size": 32, "protocols": "ensemble"}, "the ensemble needs a run folder"),
-    ],
-)
-def test_what_a_module_lacks_is_said(
-    options: dict[str, object], message: str, photos: Path
-) -> None:
-    with pytest.raises(UserError, match=message):
-        mast.evaluate(Corners(), photos, **options)  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UserError, match=message):
+            mast.evaluate(module, photos, **options)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_learned_is_one_line(
@@ -440,13 +385,6 @@ def test_what_cannot_be_learned_is_one_line(
         assert said.count("\n") <= 1 + said.count("looks like")
     with pytest.raises(UserError, match="expected the encoder to return a representation"):
         mast.fit(nn.Identity(), photos, size=8)
-
-
-def test_one_of_several_targets_is_in_the_name(ours: RunFolder) -> None:
-    fitted = mast.fit(ours.path, "factors:64", target="color", settings=QUICK)
-    assert fitted.path.name == "classifier-linear-factors-64-color.safetensors"
-    assert fitted.about["target"] == "color"
-    assert fitted.text.startswith(f"{len(fitted.classifier.classes)} classes (target color), ")
 
 
 def test_what_the_manual_shows_runs(
@@ -479,8 +417,7 @@ def test_what_the_manual_shows_runs(
     assert f"table: {tmp_path / 'classes.csv'}\n" in said
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_how_files_were_read_is_kept(own: bool, tmp_path: Path) -> None:
+def test_how_files_were_read_is_kept(tmp_path: Path) -> None:
     """An encoder that knows 8 bits alone learns from 12, and later images are read as these."""
     draw = np.random.default_rng(0)
     for at in range(12):
@@ -488,10 +425,10 @@ def test_how_files_were_read_is_kept(own: bool, tmp_path: Path) -> None:
         file = tmp_path / ("learned" if at < 10 else "later") / f"class{at % 2}" / f"{at}.npy"
         file.parent.mkdir(parents=True, exist_ok=True)
         np.save(file, values)
-    encoder = Corners() if own else Encoder(ENCODER, 16)
+    encoder = Encoder(ENCODER, 16)
     fitted = mast.fit(encoder, tmp_path / "learned", size=16, out=tmp_path / "x.safetensors")
     assert fitted.classifier.reading == Reading(Layout(3, deep=True), (0.0,), (4095.0,))
-    loaded = mast.load_classifier(fitted.path, encoder=Corners() if own else None)
+    loaded = mast.load_classifier(fitted.path)
     for classifier in (fitted.classifier, loaded):
         assert classifier.reading == fitted.classifier.reading
         later = open_canvas(str(tmp_path / "later"), 16, model=classifier)

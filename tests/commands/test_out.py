@@ -159,12 +159,3 @@ def test_an_export_replaces_plain_files_and_keeps_the_mode(ours: RunFolder, tmp_
     (out / "mast.json").write_text(json.dumps(known))
     with pytest.raises(mast.UserError, match="holds precious, which no export wrote"):
         mast.export(ours.path, "pt2", out)
-
-
-@pytest.mark.parametrize("name", [".holder", ".lock"])
-def test_a_folder_with_a_lock_of_others_stays(name: str, photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("theirs: 1\n")
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(mast.UserError, match=rf"\{name} is not a run's"):
-        mast.pretrain(mast.configure("mast5_small", data=str(photos), out=str(tmp_path)))
-    assert (tmp_path / name).read_text() == "mine"

@@ -99,18 +99,6 @@ def test_distances_by_hand(
     assert other == pytest.approx(expected(elsewhere, 4), abs=1e-5)
 
 
-@pytest.mark.parametrize("start", ["=", "@"])
-def test_no_path_is_a_formula(ours: RunFolder, photos: Path, tmp_path: Path, start: str) -> None:
-    (tmp_path / "set").mkdir()
-    first, second = sorted((photos / "test").rglob("*.jpg"))[:2]
-    shutil.copy(first, tmp_path / "set" / f"{start}1+2.jpg")
-    shutil.copy(second, tmp_path / "set" / "plain.jpg")
-    mast.outliers(ours.path, tmp_path / "set", tmp_path / "o.csv", known=str(photos / "train"))
-    with (tmp_path / "o.csv").open(newline="") as file:
-        paths = {row["path"] for row in csv.DictReader(file)}
-    assert paths == {f"'{start}1+2.jpg", "plain.jpg"}
-
-
 def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: Path) -> None:
     """Each class has a colour; three images lie in the folder of another class, one in its own."""
     folder = write_images(tmp_path / "set", 90)
@@ -120,7 +108,7 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     (folder / "rare").mkdir()
     shutil.copy(folder / "class0" / "003.jpg", folder / "rare" / "one.jpg")
     page = tmp_path / "page.html"
-    listing = mast.outliers("resnet18", folder, page, size=32)
+    listing = mast.outliers("timm:test_resnet", folder, page, size=32)
     columns = listing.columns
     suggested = {
         path: name for path, name in zip(columns["path"], columns["suggested"], strict=True) if name
@@ -150,11 +138,6 @@ def test_labels_that_say_nothing_are_not_checked(
         mast.outliers(ours.path, tmp_path / "set", target="colour")
 
 
-def test_one_of_several_targets_and_any_encoder(photos: Path) -> None:
-    found = mast.outliers("resnet18", "toys@test:24", target="shape", size=16)
-    assert len(set(found.columns["label"])) > 1
-
-
 def test_a_module_of_ones_own(photos: Path) -> None:
     """Farthest are the images whose pooled pixels are; what a module cannot say is refused."""
     data, module = str(photos / "test"), Pooled().train()
@@ -170,10 +153,8 @@ def test_a_module_of_ones_own(photos: Path) -> None:
     assert module.training
     with pytest.raises(UserError, match="a module predicts no covariance: give a run folder"):
         mast.outliers(module, data, by="prediction", size=32)
-    with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
-        mast.outliers(module, data)
-    with pytest.raises(UserError, match="a module has its weights: leave weights out"):
-        mast.outliers(module, data, size=32, weights="weights.pth")
+    found = mast.outliers(module, "toys@test:24", target="shape", size=16)
+    assert len(set(found.columns["label"])) > 1
 
 
 def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What a run costs is computed from known work and rates, or measured; epochs fit the hours."""
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import get_args
 
 import pytest
 import torch
-from rich.console import Console
 
 import mast
 from mast.cli import main
@@ -25,10 +23,6 @@ from mast.runs.cost import GPUS, REACHED, cost, flops_an_image, scaled
 
 Configure = Callable[..., mast.PretrainConfig]
 RTX = GPUS["RTX4090"]
-
-
-def test_every_gpu_that_is_offered_has_figures() -> None:
-    assert [*GPUS, "cpu"] == list(get_args(Where))
 
 
 def no_training(config: mast.PretrainConfig) -> RunFolder:
@@ -99,9 +93,7 @@ def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.Monke
         mast.plan(photos / "train", "cpu", recipes="simclr_small")
 
 
-@pytest.mark.parametrize(
-    ("images", "epochs"), [(1000, 800), (6250, 800), (25_000, 200), (100_000, 50)]
-)
+@pytest.mark.parametrize(("images", "epochs"), [(1000, 800), (25_000, 200), (100_000, 50)])
 def test_epochs_of_a_recipe(images: int, epochs: int) -> None:
     own = computed("mast5_small", images)
     assert own.config.epochs == recipe("mast5_small").epochs == 100
@@ -164,36 +156,24 @@ def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
     assert "on this CPU" not in "".join(mast.plan(photos / "train", "cpu").notes)
 
 
-def test_the_table_keeps_its_words(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["mast.commands.plan"], "ON_A_GPU", ("mast5_medium",))
-    plan = mast.plan(photos / "train", "RTX4090")
-    console = Console(width=80)
-    with console.capture() as capture:
-        console.print(plan.table())
-    assert "…" not in capture.get()
-    assert "images/s" in capture.get()
-    assert plan.notes[1].startswith("Speed: computed, not measured: 30% of the RTX4090's peak")
-
-
-def test_a_plan_from_weights(photos: Path, theirs: RunFolder) -> None:
+def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) -> None:
+    """Of a run, and of a file that does not say which architecture they are of."""
     plan = mast.plan(photos / "train", "A100", recipes="mast5_small", weights=str(theirs.path))
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
-
-
-def test_a_plan_from_weights_that_do_not_tell_their_architecture(
-    photos: Path, tmp_path: Path
-) -> None:
+    assert plan.notes[1].startswith("Speed: computed, not measured: 30% of the A100's peak")
     tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
     torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
-    given = {"recipes": "mast5_small", "weights": str(file)}
-    plan = mast.plan(photos / "train", "A100", encoder=tagged, **given)
+    plan = mast.plan(
+        photos / "train", "A100", encoder=tagged, recipes="mast5_small", weights=str(file)
+    )
     assert plan.costs[0].config.encoder.name == "timm:test_convnext"
     assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
 
 
 def test_what_cannot_be_planned(photos: Path) -> None:
+    assert [*GPUS, "cpu"] == list(get_args(Where))
     for arguments, message in (
         ({"gpu": "H20"}, "Did you mean 'H200'"),
         ({"hours": 0.0}, "hours must be positive, got 0"),

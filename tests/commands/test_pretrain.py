@@ -20,7 +20,7 @@ import yaml
 import mast
 from mast.augment import Pipeline
 from mast.cli import arguments_of
-from mast.config import record
+from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.methods import BYOL, METHODS, Mast, Method
@@ -29,6 +29,7 @@ from mast.recipes import RECIPES
 Configure = Callable[..., mast.PretrainConfig]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
 def test_every_small_recipe_trains(tiny: Configure, recipe: str) -> None:
     labels = {"objective": {"classes": 3}} if recipe == "supervised_small" else {}
@@ -67,14 +68,9 @@ def test_a_teacher_starts_as_the_student_that_starts_from_weights(
         ("swav_small", "its batch is assigned to the prototypes as a whole"),
     ],
 )
-def test_a_batch_that_must_be_whole_is_not_computed_in_parts(
-    recipe: str, reason: str, photos: Path
-) -> None:
+def test_a_batch_that_must_be_whole_is_not_computed_in_parts(recipe: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         mast.configure(recipe, accumulate=2)
-    full = recipe.removesuffix("_small")
-    cost, *_ = mast.plan(photos / "train", "RTX4090", recipes=full).costs
-    assert cost.config.accumulate == 1
 
 
 def test_labels_are_those_of_the_images(tiny: Configure, photos: Path, tmp_path: Path) -> None:
@@ -115,22 +111,14 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     line = next(line for line in run.read_metrics() if "loss" in line)
     terms = sum(value for name, value in line.items() if name.startswith("term/"))
     assert terms == pytest.approx(line["loss"], rel=1e-5)
-    for name in [
-        "mask_mean",
-        "mask_zero",
-        "mask_cosine",
-        "unmasked_distance",
-        "embedding_std",
-        "gem_mean",
-    ]:
-        assert f"stat/{name}" in line
+    names = ("mask_mean", "mask_zero", "mask_cosine", "unmasked_distance", "embedding_std")
+    assert {f"stat/{name}" for name in names} < line.keys()
     assert "stat/uncertainty" not in line
     assert (run.tensorboard).is_dir()
 
 
 def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
-    config = tiny(epochs=20, optimizer={"name": "adamw", "lr": 0.02})
-    run = mast.pretrain(config)
+    run = mast.pretrain(tiny(epochs=12, optimizer={"name": "adamw", "lr": 0.02}, score_every=12))
     losses = [line["loss"] for line in run.read_metrics() if "loss" in line]
     assert losses[-1] < 0.9 * losses[0]
 
@@ -156,10 +144,7 @@ def test_a_method_is_told_the_progress_of_the_run(
     ("precision", "dtype"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")]
 )
 def test_views_are_drawn_in_the_type_that_the_network_takes(
-    precision: str,
-    dtype: str,
-    tiny: Configure,
-    monkeypatch: pytest.MonkeyPatch,
+    precision: str, dtype: str, tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn, taken = [], []
     views, forward = Pipeline.views, Mast.forward
@@ -179,13 +164,6 @@ def test_views_are_drawn_in_the_type_that_the_network_takes(
         for image, given in zip(ours.images, theirs.images, strict=True):
             assert image.dtype == given.dtype == getattr(torch, dtype)
             assert image.data_ptr() == given.data_ptr(), "a cast would be another copy"
-
-
-def test_a_batch_in_parts(tiny: Configure) -> None:
-    """As many steps as in one (`tests/core/test_loop.py`: and the mean of their gradients)."""
-    run = mast.pretrain(tiny(accumulate=2, epochs=1))
-    steps = [line["step"] for line in run.read_metrics() if "loss" in line]
-    assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
 
 
 @pytest.mark.slow
@@ -252,40 +230,27 @@ def test_a_warning_is_logged_and_said_once_however_often_a_run_is_continued(
     assert logged == said == ["loss", "soon over"]
 
 
-def test_a_run_of_some_operators(tiny: Configure) -> None:
-    run = mast.pretrain(tiny(epochs=1, operators=["gaussian_blur", "horizontal_flip"]))
-    assert yaml.safe_load(run.config.read_text())["operators"] == [
-        "gaussian_blur",
-        "horizontal_flip",
-    ]
-    assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--operators", "grayscale", "rotate", "--epochs", "3"],
-        ["--epochs", "3", "--operators", '["grayscale", "rotate"]'],
-    ],
-)
+@pytest.mark.parametrize("words", [["grayscale", "rotate"], ['["grayscale", "rotate"]']])
 def test_operators_by_command(words: list[str]) -> None:
-    config = arguments_of("pretrain", ["--recipe", "mast15_small", *words])["config"]
+    words = ["--recipe", "mast15_small", "--operators", *words, "--epochs", "3"]
+    config = arguments_of("pretrain", words)["config"]
     assert config.preset.operators == ("grayscale", "rotate")
     assert config.epochs == 3
 
 
-def test_a_complete_run_is_left_alone(tiny: Configure) -> None:
-    run = mast.pretrain(tiny())
+def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Configure) -> None:
+    run = mast.pretrain(
+        tiny(accumulate=2, epochs=1, operators=["gaussian_blur", "horizontal_flip"])
+    )
+    assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
+    steps = [line["step"] for line in run.read_metrics() if "loss" in line]
+    assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
     before = run.encoder.stat().st_mtime_ns
-    mast.pretrain(tiny())
+    config = read(run.config)
+    mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result
     assert run.encoder.stat().st_mtime_ns == before
-
-
-def test_another_configuration_is_refused_by_name(tiny: Configure) -> None:
-    mast.pretrain(tiny())
-    with pytest.raises(UserError, match=r"optimizer\.lr=0\.005, now it is 0\.5"):
-        mast.pretrain(tiny(optimizer={"lr": 0.5}))
-    mast.pretrain(tiny(threads=1, log_every=3))  # what does not change the result may differ
+    with pytest.raises(UserError, match=r"batch_size=16, now it is 8"):
+        mast.pretrain(replace(config, batch_size=8))
 
 
 def test_changed_images_are_refused(
@@ -330,16 +295,9 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
         ({"views": "mast7"}, "Did you mean 'mast5'"),
         ({"epochs": 0}, "epochs must be 1 or more"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
-        ({"schedule": {"leave_out": 1.5}}, "schedule.leave_out"),
         ({"objective": {"projector": {"dim": 0}}}, "projector.dim must be 1 or more, got 0"),
-        ({"objective": {"projector": {"hidden": -1}}}, "projector.hidden must be 1 or more"),
         ({"encoder": {"options": {"in_chans": 1}}}, "in_chans"),
         ({"device": "cpu", "devices": 2000}, "devices is 2000, and there are"),
-        ({"optimizer": {"clip": -1.0}}, "optimizer.clip must be positive, got -1"),
-        ({"optimizer": {"weight_decay": -0.1}}, "weight_decay must be 0 or more and finite"),
-        ({"optimizer": {"momentum": 1.5}}, r"momentum must be in \[0, 1\], got 1.5"),
-        ({"optimizer": {"warmup": float("inf")}}, "warmup must be finite, got inf"),
-        ({"optimizer": {"final": -0.5}}, r"final must be in \[0, 1\], got -0.5"),
         ({"optimizer": {"lr": float("nan")}}, "lr must be finite, got nan"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
         ({"operators": []}, "operators is empty"),

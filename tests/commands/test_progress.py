@@ -1,12 +1,10 @@
 """What the commands show of their work: everything that is counted is counted to its end."""
 
 from collections.abc import Callable
-from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
-from numba import njit
 
 import mast
 from mast.core import display
@@ -62,23 +60,6 @@ def test_evaluation_and_analysis(ours: RunFolder, works: list[Work], photos: Pat
     mast.analyze(ours.path, photos / "test", ["curves", "masks"])
     assert counted(works)["", "analyses"] == 2
     assert {"curves", "masks"} <= {work.what for work in works}
-
-
-def test_kernels_are_compiled(works: list[Work]) -> None:
-    import_module("mast.augment.compiled")  # which is told of it
-
-    @njit
-    def inner(x):  # type: ignore[no-untyped-def]
-        return x + 1
-
-    @njit
-    def outer(x):  # type: ignore[no-untyped-def]
-        return inner(x) + inner(x)
-
-    assert outer(1) == 4
-    assert [work.what for work in works] == ["compiling kernels"]  # once, with what it calls
-    assert outer(2) == 6
-    assert len(works) == 1
 
 
 def test_without_tensorboard_a_run_says_where_its_metrics_are(

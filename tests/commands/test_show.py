@@ -17,7 +17,7 @@ from mast.config import read
 from mast.recipes import configure
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 4])
 def test_all_views_of_a_preset_are_drawn(
     count: int, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +55,5 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = tmp_path / "views.png"
     words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0
-    from PIL import Image
-
     with Image.open(out) as picture:
         assert min(picture.size) > 300

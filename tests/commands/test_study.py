@@ -150,9 +150,3 @@ def test_mistakes_are_one_line(
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
-
-
-def test_what_was_not_run_is_said(run: RunFolder) -> None:
-    (insight,) = mast.analyze(run.path, analyses=["epochs"])
-    assert insight.file is None
-    assert insight.text == "Not run yet: mast study epochs RUN --data SET."

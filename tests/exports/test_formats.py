@@ -4,6 +4,8 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,7 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.core.tensors import write_tensors
-from mast.exports import FORMATS, Original, Place, timm_folder
+from mast.exports import FORMATS, Original, Place, libraries
 from mast.models import (
     Classifier,
     Encoder,
@@ -37,7 +38,6 @@ from mast.models import (
 
 CLASSES = ("rose", "iris", "snow|drop", "Gänseblümchen", "e")
 KINDS = ("encoder", "classifier")
-WEIGHTS = {"timm", "hf", "torchvision"}  # the others hold a graph
 
 
 def classifier_of(encoder: Encoder, temperature: float = 0.5) -> Classifier:
@@ -68,81 +68,81 @@ def saved(folder: Path, model: Encoder | Classifier) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Case]]:
-    """An export of every format that can be loaded here, after a fresh process loaded it."""
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Case]:
+    """A function that exports an encoder or a classifier in a format, once."""
     root = tmp_path_factory.mktemp("exports")
-    found: dict[str, dict[str, Case]] = {kind: {} for kind in KINDS}
-    for config, size, names in (
-        (NARROW, 96, [name for name in INSTALLED if name != "torchvision"]),
-        (EncoderConfig("resnet18", stem_stride=2), 32, ["torchvision"]),
-    ):
+
+    @cache
+    def models(size: int) -> tuple[dict[str, Encoder | Classifier], list[str]]:
+        config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2)
         pictures = pictures_of(root / f"pictures{size}", size)
         encoder = scrambled(Encoder(normalised(config), size))
-        for kind, model in zip(
-            KINDS, (encoder, told_apart(classifier_of(encoder), pictures)), strict=True
-        ):
-            file = saved(root / f"{kind}{size}", model)
-            for name in names:
-                found[kind][name] = Case(mast.export(file, name), model, pictures)
-    load_in_a_fresh_process([*found["encoder"].values()], "features", root)
-    load_in_a_fresh_process([*found["classifier"].values()], "probabilities", root)
-    return found
+        classifier = told_apart(classifier_of(encoder), pictures)
+        return {"encoder": encoder, "classifier": classifier}, pictures
+
+    @cache
+    def export(kind: str, name: str) -> Case:
+        size = 32 if name == "torchvision" else 96
+        both, pictures = models(size)
+        file = saved(root / f"{kind}{size}", both[kind])
+        return Case(mast.export(file, name), both[kind], pictures)
+
+    return export
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FORMATS)
 def test_a_process_without_mast_gets_the_same(
-    cases: dict[str, dict[str, Case]], name: str, kind: str
+    exported: Callable[[str, str], Case], kind: str, tmp_path: Path
 ) -> None:
-    if name not in INSTALLED:
-        pytest.skip(f"{NEEDS[name]} is not installed")
-    case = cases[kind][name]
-    expected_BC = case.ours()
-    assert expected_BC.std(dim=0).max() > 0.01  # two images differ
-    for count in (2, 1):
-        torch.testing.assert_close(case.theirs(count), expected_BC[:count], rtol=1e-3, atol=1e-4)
-    if kind == "classifier":
-        assert case.named(2) == [CLASSES[at] for at in expected_BC.argmax(dim=1)]
-    assert case.exported.difference < 1e-4
-    assert "\n" not in case.exported.line
+    cases = [exported(kind, name) for name in INSTALLED]
+    output = "features" if kind == "encoder" else "probabilities"
+    load_in_a_fresh_process(cases, output, tmp_path)
+    for case in cases:
+        expected_BC = case.ours()
+        assert expected_BC.std(dim=0).max() > 0.01  # two images differ
+        for count in (2, 1):
+            torch.testing.assert_close(
+                case.theirs(count), expected_BC[:count], rtol=1e-3, atol=1e-4
+            )
+        if kind == "classifier":
+            assert case.named(2) == [CLASSES[at] for at in expected_BC.argmax(dim=1)]
+        assert case.exported.difference < 1e-4
+        assert "\n" not in case.exported.line
 
 
-def test_only_the_format_is_written(cases: dict[str, dict[str, Case]]) -> None:
-    for kind in KINDS:
-        for name, case in cases[kind].items():
-            files = {"model.safetensors"} if name in WEIGHTS else {f"{kind}.{name}"}
-            files |= {"config.json"} if name in ("timm", "hf") else set()
-            if kind == "classifier" and name not in ("timm", "hf"):
-                files.add("classes.json")
-            folder = case.exported.folder
-            assert {file.name for file in folder.iterdir()} == files | {"README.md", "mast.json"}
-            assert not [file for file in folder.parent.iterdir() if file.name.startswith(".")]
-
-
-def test_classes_and_preprocessing_are_in_the_folder(cases: dict[str, dict[str, Case]]) -> None:
-    for name, case in cases["classifier"].items():
-        folder = case.exported.folder
-        assert "snow|drop, Gänseblümchen" in (folder / "README.md").read_text(encoding="utf-8")
-        if name in ("timm", "hf"):
-            said = json.loads((folder / "config.json").read_text())
-            assert said["label_names"] == list(CLASSES)
-            assert said["num_classes"] == said["pretrained_cfg"]["num_classes"] == len(CLASSES)
-            continue
-        size, inside = (32, False) if name == "torchvision" else (96, True)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["timm", "hf", "torchvision", "pt2"])
+def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
+    exported: Callable[[str, str], Case], name: str, kind: str
+) -> None:
+    folder = exported(kind, name).exported.folder
+    files = {"model.safetensors"} if name != "pt2" else {f"{kind}.pt2"}
+    files |= {"config.json"} if name in ("timm", "hf") else set()
+    if kind == "classifier" and name not in ("timm", "hf"):
+        files.add("classes.json")
+        size, inside = (96, True) if name == "pt2" else (32, False)
         moments = {"mean": list(HALF.mean), "std": list(HALF.std)}
         assert json.loads((folder / "classes.json").read_text()) == {
             "classes": list(CLASSES), "size": size, "resized": size,
             "normalization": "inside the model" if inside else moments,
         }  # fmt: skip
+    elif kind == "classifier":
+        config = json.loads((folder / "config.json").read_text())
+        assert config["label_names"] == list(CLASSES)
+        assert config["num_classes"] == config["pretrained_cfg"]["num_classes"] == len(CLASSES)
+    assert {file.name for file in folder.iterdir()} == files | {"README.md", "mast.json"}
+    assert not [file for file in folder.parent.iterdir() if file.name.startswith(".")]
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert ("snow|drop, Gänseblümchen" in text) == (kind == "classifier")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["timm", "torchvision"])
 def test_the_encoder_in_what_was_exported_is_evaluated(
-    cases: dict[str, dict[str, Case]], name: str, kind: str
+    exported: Callable[[str, str], Case], name: str, kind: str
 ) -> None:
-    case, encoder = cases[kind][name], cases["encoder"][name].module
+    case, encoder = exported(kind, name), exported("encoder", name).module
     assert isinstance(encoder, Encoder)
     foreign = load_foreign(case.exported.folder / "model.safetensors")
     assert set(foreign.left_out) == ({"fc.weight", "fc.bias"} if kind == "classifier" else set())
@@ -150,21 +150,6 @@ def test_the_encoder_in_what_was_exported_is_evaluated(
     images_BCHW = torch.rand(2, 3, encoder.size, encoder.size)
     with torch.inference_mode():
         assert torch.equal(foreign.encoder(images_BCHW), encoder(images_BCHW))
-
-
-def test_what_earlier_versions_exported_is_read(tmp_path: Path) -> None:
-    """A single file, whose header has the stride of the stem as it was configured."""
-    encoder = scrambled(Encoder(normalised(NARROW), 48))
-    header = {
-        "architecture": "timm:resnet18", "options": json.dumps(NARROW.options),
-        "stem": json.dumps({"stem": "auto", "stride": None, "size": 48}),
-        "mean": json.dumps(HALF.mean), "std": json.dumps(HALF.std),
-    }  # fmt: skip
-    file = tmp_path / "encoder-timm.safetensors"
-    write_tensors(file, encoder.model.state_dict(), header=header)
-    images_BCHW = torch.rand(2, 3, 48, 48)
-    with torch.inference_mode():
-        assert torch.equal(load_foreign(file).encoder(images_BCHW), encoder(images_BCHW))
 
 
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
@@ -219,7 +204,7 @@ def test_a_classifier_that_differs_is_not_kept(
     with torch.inference_mode():
         assert classifier(torch.rand(2, 3, 96, 96))[:, 1:].max() < 1e-5
     assert mast.export(file, "timm", tmp_path / "right").difference < 1e-6
-    head = timm_folder.scores_head
+    head = libraries.scores_head
 
     def swapped(given: Classifier) -> nn.Linear:
         layer = head(given)
@@ -227,7 +212,7 @@ def test_a_classifier_that_differs_is_not_kept(
         layer.load_state_dict({"weight": layer.weight[order], "bias": layer.bias[order]})
         return layer
 
-    monkeypatch.setattr(timm_folder, "scores_head", swapped)
+    monkeypatch.setattr(libraries, "scores_head", swapped)
     with pytest.raises(UserError, match="as timm differ from the classifier's"):
         mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
@@ -248,10 +233,9 @@ def test_what_prepares_images_otherwise_is_not_kept(
     with torch.no_grad():
         classifier.head.weight *= 30
     file = saved(tmp_path, classifier)
-    for name in ("timm", "pt2"):
-        exported = mast.export(file, name, tmp_path / name)
-        assert exported.prepared is not None
-        assert exported.prepared < {"timm": 0.02, "pt2": 1e-5}[name]
+    exported = mast.export(file, "timm", tmp_path / "timm")
+    assert exported.prepared is not None
+    assert exported.prepared < 0.02
     monkeypatch.setattr("mast.exports.format.resized", lambda size: size)  # the whole short side
     with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
         mast.export(file, "pt2", tmp_path / "wrong")
@@ -268,6 +252,9 @@ def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = saved(tmp_path, Encoder(NARROW, 96))
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[onnx\]'"):
         mast.export(file, "onnx")
+    with pytest.raises(UserError, match="is not UTF-8"):
+        mast.export(file, "pt2", tmp_path / "a\udcff")
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -281,10 +268,3 @@ def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
     texts = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
     assert any(isinstance(text, str) and place in text for text in texts)
     assert "\n" not in line
-
-
-def test_a_place_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
-    file = saved(tmp_path, Encoder(NARROW, 96))
-    with pytest.raises(UserError, match="is not UTF-8"):
-        mast.export(file, "pt2", tmp_path / "a\udcff")
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]

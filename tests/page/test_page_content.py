@@ -20,7 +20,7 @@ from mast.cli import main
 from mast.commands.report import report
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.page.answer import duration, health
+from mast.page.page import duration, health
 from mast.page.pictures import plane
 from mast.studies import QUESTIONS
 

@@ -1,0 +1,101 @@
+"""What commands share: the texts of options, an encoder with its images, tables and pages."""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from torch import nn
+
+from mast.core.entry import entry
+from mast.core.files import out_file
+from mast.core.launch import Device, find_device
+from mast.core.table import Columns, begins, write_table
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.compute import Compute
+from mast.page import Row, is_page, write_gallery
+from mast.runs.spaces import Compared, Invariances, compared
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Of options that mean the same in every command, unless its own docstring says something of them.
+TEXTS = {
+    "encoder": "A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm "
+    "or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python also "
+    "a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or .parquet with "
+    "features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
+    "out": "Where to write them: a table that ends in .csv or .parquet (which needs the extra of "
+    "that name), or a page of thumbnails that ends in .html; nowhere if not given.",
+    "size": "Side of the views in pixels; that of pretraining if not given, for a name that of its "
+    "weights, or 224. A module needs one.",
+    "ignore": "Operators, or properties such as color, which stand for the operators that destroy "
+    'them, to which the features are to be invariant; "all" for all. Of a run, or of a folder that '
+    "`mast adapt` wrote.",
+    "match": "Likewise, by what these change images are to be compared, and by nothing else.",
+    "space": "A .json file that `mast neighbours` wrote of pairs of images, which says how much "
+    "each property counts, in place of ignore and match.",
+    "device": "auto, cpu or cuda.",
+    "weights": "A checkpoint with weights for the name; `order:FILE` matches weights of other "
+    "names by their order and shapes. If not given, those that the name names, or random ones "
+    "where it names none.",
+    "download": "Whether the weights that the name names may be downloaded.",
+    "seed": "Of the random weights of a name.",
+    "max_broken": "Share of the images that may be broken; those that are get listed and left out.",
+    "threads": "CPU threads; PyTorch's choice if not given.",
+    "shard": "`i/n`: only every n-th of the runs, from the i-th, so that n processes share them.",
+}
+
+
+def command(function: Callable[P, T]) -> Callable[P, T]:
+    """`entry`, with `TEXTS` in the docstring for the options of which it says nothing."""
+    text = inspect.getdoc(function) or ""
+    shared = [
+        f"    {textwrap.fill(f'{name}: {TEXTS[name]}', 92, subsequent_indent=' ' * 8)}"
+        for name in inspect.signature(function).parameters
+        if name in TEXTS and f"\n    {name}: " not in text
+    ]
+    before, returns, after = text.partition("\n\nReturns:")
+    if shared and returns:  # not where Python was told to leave docstrings out
+        function.__doc__ = "\n".join([before, *shared]) + returns + after
+    return entry(draws=True)(function)
+
+
+def open_search(
+    encoder: str | Path | nn.Module,
+    data: str | Path,
+    invariances: Invariances,
+    device: Device,
+    size: int | None,
+    seed: int,
+    weights: str | Path | None,
+    download: bool,
+    max_broken: float,
+) -> tuple[Compared, CanvasSet]:
+    """An encoder with the features in which images are compared, and the images."""
+    compute = Compute(find_device(device))
+    by = compared(encoder, invariances, compute, size, seed, weights, download)
+    return by, open_set(data, by.size, by.encoder.module, max_broken)
+
+
+def open_set(data: str | Path, size: int, model: nn.Module, max_broken: float) -> CanvasSet:
+    """The images that a model is to see."""
+    return open_canvas(DataConfig(str(data), max_broken=max_broken), size, model=model)
+
+
+def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:
+    """The file of a listing, whose table begins with these columns; None where there is none."""
+    table = begins(*columns)
+    kinds = {".csv": table, ".parquet": table, ".html": is_page}
+    return None if out is None else out_file(out, kinds)
+
+
+def write_listing(
+    file: Path | None, columns: Columns, title: str, lead: str, rows: Callable[[], Sequence[Row]]
+) -> None:
+    """Write a listing as a table, or as a page of rows of images."""
+    if file is not None and file.suffix == ".html":
+        write_gallery(file, title, lead, rows())
+    elif file is not None:
+        write_table(file, columns)

@@ -1,0 +1,143 @@
+"""Formats that hold what a model computes, normalization included: one file, any architecture."""
+
+import io
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError
+from mast.exports.format import Format, Place, read_classes, transforms, write_classes
+from mast.exports.original import Original
+
+LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
+
+
+class Graph(Format):
+    """The computation for batches of any number of images.
+
+    Attributes:
+        ending: Of the file's name.
+    """
+
+    normalises = True
+    ending: ClassVar[str]
+
+    def __init__(self, original: Original) -> None:
+        self.original = original
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder."""
+        return f"{self.original.kind}{self.ending}"
+
+    @abstractmethod
+    def encode(self, images_BCHW: Tensor) -> bytes:
+        """The file, traced with two images."""
+
+    def write(self, folder: Path) -> None:
+        original = self.original
+        try:
+            content = self.encode(original.encoder.blank(2, original.size))
+        except Exception as error:  # of TorchDynamo, of the translation, of what it runs
+            reason = (str(error).strip().splitlines() or [""])[0][:200]
+            raise UserError(
+                f"PyTorch cannot write {original.name!r} as {self.file} ({type(error).__name__}: "
+                f"{reason}); choose another format"
+            ) from error
+        (folder / self.file).write_bytes(content)
+        write_classes(original, folder, normalised=True)
+
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        outputs_BC: Tensor = model(images_BCHW)
+        return outputs_BC
+
+    def example(self, place: Place) -> str:
+        return self._around(
+            place,
+            transforms(self.original, normalise=False),
+            "with torch.inference_mode():\n"
+            f"    {self.original.output} = "
+            "model(torch.stack([prepare(image) for image in images]))",
+        )
+
+    def _around(self, place: Place, prepare: str, run: str) -> str:
+        """Python that prepares images and runs the model, and for a classifier names classes."""
+        if self.original.classifier is None:
+            return f"{prepare}\n{run}"
+        names = "names = [classes[at] for at in probabilities.argmax(axis=1)]"
+        return f"import json\n\n{prepare}\n{read_classes(place)}\n{run}\n{names}"
+
+
+class Program(Graph):
+    """`torch.export.load`, for PyTorch alone."""
+
+    tags = ("pytorch",)
+    modules = ("torch",)
+    ending = ".pt2"
+
+    def encode(self, images_BCHW: Tensor) -> bytes:
+        batch = torch.export.Dim("batch")
+        program = torch.export.export(
+            self.original.module, (images_BCHW,), dynamic_shapes=({0: batch},)
+        )
+        content = io.BytesIO()
+        torch.export.save(program, content)
+        return content.getvalue()
+
+    def load(self, place: Place) -> str:
+        return f"model = torch.export.load({place.file(self.file)}).module()"
+
+
+class Onnx(Graph):
+    """`onnxruntime.InferenceSession`, for what runs without PyTorch."""
+
+    tags = ("onnx",)
+    modules = ("onnxruntime",)
+    ending = ".onnx"
+    tolerance = (1e-3, 1e-4)
+
+    def __init__(self, original: Original) -> None:
+        super().__init__(original)
+        try:
+            import onnx  # noqa: F401
+            import onnxruntime  # noqa: F401
+            import onnxscript  # noqa: F401
+        except ImportError as error:
+            raise UserError("writing ONNX needs `pip install 'mast-ssl[onnx]'`") from error
+        size = sum(tensor.nbytes for tensor in original.module.state_dict().values())
+        if size > LARGEST:
+            raise UserError(
+                f"one file of ONNX holds less than 2 GiB, and the weights of "
+                f"{original.name!r} have {size / 2**30:.1f}; choose pt2"
+            )
+
+    def encode(self, images_BCHW: Tensor) -> bytes:
+        program = torch.onnx.export(
+            self.original.module,
+            (images_BCHW,),
+            input_names=["images"],
+            output_names=[self.original.output],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        assert program is not None
+        return program.model_proto.SerializeToString()
+
+    def load(self, place: Place) -> str:
+        return f"model = onnxruntime.InferenceSession({place.file(self.file)})"
+
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        return torch.from_numpy(model.run(None, {"images": images_BCHW.numpy()})[0])
+
+    def example(self, place: Place) -> str:
+        return self._around(
+            place,
+            f"import torch\n{transforms(self.original, normalise=False)}",
+            "batch = torch.stack([prepare(image) for image in images]).numpy()\n"
+            f'({self.original.output},) = model.run(None, {{"images": batch}})',
+        )
