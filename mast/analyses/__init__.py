@@ -21,9 +21,9 @@ from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
 from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
+from mast.analyses.predicted_operators import PredictedOperators
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
-from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.registry import Entry
 
@@ -32,7 +32,9 @@ ANALYSES: dict[str, Entry[Analysis]] = {
     "masks": Entry("Which dimensions each operator takes", Masks),
     "subspaces": Entry("What lies together in each subspace", Subspaces),
     "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),
-    "told": Entry("What each space tells of what the operators did", Told),
+    "predicted_operators": Entry(
+        "How well each space predicts what the operators did", PredictedOperators
+    ),
     "invariance": Entry("What each subspace forgets", Invariance),
     "advice": Entry("Which augmentations each task can afford", Advice),
     "predictions": Entry("Which subspaces each task uses", Predictions),

@@ -5,15 +5,12 @@ T tasks, O operators.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, measures_by_task
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 PROTOCOL = "retained"
 MATTERS = -2.0  # percentage points: a smaller loss may come from the change of the pixels alone
@@ -22,18 +19,17 @@ UNKNOWN = "unknown: at chance"
 NEEDS = "needs what it destroys"
 AFFORDS = "can afford it"
 OPEN = "undecided"
-UNMEASURED = "was not asked"
+UNMEASURED = "not measured"
 
 
 @final
 class Advice(Analysis):
     """The accuracy that a task loses where an operator acts on half of its images.
 
-    From what `mast evaluate --protocols retained` measured, where the probe learns from changed
-    images too: what is lost is what the operator hides of the class, and what an encoder that is
-    invariant to it would not say. A task needs what an operator destroys where the 95 % interval
-    over images lies wholly below a loss of 2 points; it can afford the operator where it lies
-    wholly above; nothing can be said where the encoder knows the task no better than chance.
+    `mast evaluate --protocols retained` measures it with a probe that learns from changed images
+    too, so the loss is what the operator hides of the class. A task needs what an operator destroys
+    where the 95 % interval over images lies below a loss of 2 points, and can afford the operator
+    where it lies above. A task that the encoder knows no better than chance gets no verdict.
 
     Arrays:
         tasks: (T,) names.
@@ -47,12 +43,12 @@ class Advice(Analysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        if not measures_by_task(subject, PROTOCOL):
-            return (
-                "No labelled set was probed where operators act: mast advise RUN --data SET, "
-                "where SET has train and test images with labels."
-            )
-        return None
+        if measures_by_task(subject, PROTOCOL):
+            return None
+        return (
+            "No labelled set was probed where operators act: mast advise RUN --data SET, "
+            "where SET has train and test images with labels."
+        )
 
     def compute(self, subject: Subject) -> Arrays:
         tasks = measures_by_task(subject, PROTOCOL)
@@ -77,7 +73,7 @@ class Advice(Analysis):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """The loss of each task by operator; gray where nothing is known."""
         tasks, operators = arrays["tasks"], [figure.words(name) for name in arrays["operators"]]
         drawn = figure.empty(1.9 + 0.34 * len(tasks))
@@ -88,15 +84,16 @@ class Advice(Analysis):
         image = axis.imshow(
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
-        tips, cell_texts = [], []
-        for row, task in enumerate(tasks):
-            tips.append([f"{task}, {name}: {_in_words(arrays, row, column)}"
-                         for column, name in enumerate(operators)])  # fmt: skip
-            cell_texts.append(
-                [f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]]
-            )
+        tips = [
+            [f"{task}, {name}: {_in_words(arrays, row, at)}" for at, name in enumerate(operators)]
+            for row, task in enumerate(tasks)
+        ]
+        texts = [
+            [f"{c:+.0f}" if np.isfinite(c) else "" for c in change_O]
+            for change_O in arrays["change"]
+        ]
         light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
-        figure.cells(axis, light_TO, tips, cell_texts=cell_texts)
+        figure.cells(axis, light_TO, tips, cell_texts=texts)
         axis.set_yticks(
             range(len(tasks)),
             [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],
@@ -129,18 +126,19 @@ class Advice(Analysis):
         sentences = []
         if parts:
             sentences.append(f"{'; '.join(parts)}.")
+        if len(parts) > bool(unharmed):
             sentences.append(
-                "Points of accuracy lost where an operator acts on half of the images."
+                "In brackets: the change of accuracy in points where the operator acts on half of "
+                "the images (95 % interval beyond -2)."
             )
         if unknown:
             sentences.append(
-                f"Nothing can be said of {', '.join(unknown)}: the encoder knows no better than "
-                "chance."
+                f"No verdict on {', '.join(unknown)}: the encoder is no better than chance."
             )
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """By task, first what was not asked, the greatest loss last."""
+        """By task, first what was not measured, the greatest loss last."""
         rows = [
             (
                 str(task), figure.words(arrays["operators"][at]), float(arrays["change"][row, at]),
@@ -155,7 +153,6 @@ class Advice(Analysis):
 
 
 def _in_words(arrays: Arrays, task: int, operator: int) -> str:
-    """A cell of the figure in words."""
     change, low, high = (
         arrays[key][task, operator] for key in ("change", "change_low", "change_high")
     )

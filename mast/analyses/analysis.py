@@ -1,6 +1,7 @@
 """What an analysis is: arrays first, kept in the run folder, then a figure and what to see in it.
 
-N images, P side of a thumbnail in pixels, D dimensions of the embedding, K operators.
+N images, P side of a thumbnail in pixels (pairs of views in `Pairs`), D dimensions of the
+embedding, K operators.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -23,46 +24,12 @@ if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 Arrays: TypeAlias = dict[str, np.ndarray]
-
-
-@contextmanager
-def understood(file: Path) -> Iterator[None]:
-    """Have whatever comes of what is in a file of arrays be one line that names it.
-
-    Raises:
-        UserError: Anything else was raised in the block.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # others write any arrays, under any name
-        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise UserError(
-            f"{file} is damaged, or of another version ({what}): make it again with `mast analyze`."
-        ) from error
-
-
-def read_arrays(file: Path) -> Arrays:
-    """The arrays of a finished analysis, whose checksums are verified.
-
-    Raises:
-        UserError: The file is damaged, or holds what no analysis writes.
-    """
-    # NumPy would leave a damaged file open.
-    with understood(file), file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
-        assert archive.zip is not None
-        size = sum(int(member.file_size) for member in archive.zip.infolist())
-        if size > (machine_memory() or 2**33) // 4:
-            raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
-        arrays: Arrays = dict(archive)
-        if any(array.dtype.itemsize == 0 for array in arrays.values()):
-            raise ValueError("an array of nothing")  # of which a file can declare any number
-        return arrays
-
-
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
+QUANTILE = 0.975  # of Student's t, at either end
+
+
+# ------------------------------------------------------------------------------ what is analysed
 
 
 @dataclass(frozen=True)
@@ -85,16 +52,15 @@ class Images:
     hits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(NamedTuple):
     """Views of the images as pretraining draws them, P pairs.
 
     Args:
         image_P: Position of the image that both views of a pair are of.
         representation: Of the first and of the second views, (P, C) each.
         embedding: Likewise, (P, D) each.
-        differences: By operator what was drawn for a pair, (P, T), NaN where nobody who sees both
-            views could tell; see `mast.augment.difference`.
+        differences: By operator what was drawn for a pair, (P, T), NaN where the two views do not
+            show it; see `mast.augment.difference`.
     """
 
     image_P: np.ndarray
@@ -118,14 +84,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished run of a `Study`.
-
-    Args:
-        name: In the study's plan.
-        seed: Of the run.
-        scores: What was measured of it.
-        epochs: Of its configuration.
-    """
+    """A finished run of a `Study`: its name in the plan, seed, scores and configured epochs."""
 
     name: str
     seed: int
@@ -146,12 +105,11 @@ class Subject:
         epochs: Of its configuration.
         stages: What begins at which epoch, such as ("operators compose", 50.0).
         log: Lines of `metrics.jsonl`.
-        images: What it is analysed with; None where none were named.
-        embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None);
-            None where there are no images.
-        pairs: Augmented views of the images; None where there are no images or no two views.
+        images: What it is analysed with, if anything.
+        embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None).
+        pairs: Augmented views of the images; None for methods without two views.
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
-            None where there are no images or the method predicts none.
+            None where the method predicts none.
         scores: What was measured of it.
         trials: Finished runs of its studies.
         beside: Other runs to show beside this one, on the same images.
@@ -208,6 +166,36 @@ def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Sco
     return measures
 
 
+def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over what is there along the first axis, and half of its 95 % interval (Student's t).
+
+    Args:
+        value_NX: (N, ...) with NaN for what is missing.
+
+    Returns:
+        Both (...); the mean is NaN where all is missing, the margin with fewer than two values.
+    """
+    from scipy.special import stdtrit
+
+    there_NX = np.isfinite(value_NX)
+    count_X = there_NX.sum(axis=0)
+    filled_NX = np.where(there_NX, value_NX, 0)
+    mean_X = np.where(count_X > 0, filled_NX.sum(axis=0) / np.maximum(count_X, 1), np.nan)
+    squared_X = (np.where(there_NX, filled_NX - mean_X, 0) ** 2).sum(axis=0)
+    freedom_X = np.maximum(count_X - 1, 1)
+    error_X = np.sqrt(squared_X / freedom_X / np.maximum(count_X, 1))
+    return mean_X, np.where(count_X > 1, stdtrit(freedom_X, QUANTILE) * error_X, np.nan)
+
+
+def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> str:
+    """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
+    text = f"{mean:{sign}.{places}f}"
+    return f"{text} ± {margin:.{places}f}" if np.isfinite(margin) else text
+
+
+# -------------------------------------------------------------------------------- what is shown
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table of the numbers in a figure, for the page and the command line.
@@ -221,8 +209,7 @@ class Grid:
     rows: tuple[tuple[str | float, ...], ...]
 
 
-@dataclass(frozen=True)
-class Gallery:
+class Gallery(NamedTuple):
     """Images to look at.
 
     Args:
@@ -238,8 +225,7 @@ class Gallery:
     columns: int | None = None
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(NamedTuple):
     """Points on a plane, in several arrangements of which one is shown at a time.
 
     Args:
@@ -259,8 +245,7 @@ class Map:
     pictures_NPP3: np.ndarray
 
 
-@dataclass(frozen=True)
-class Details:
+class Details(NamedTuple):
     """What the page shows of an analysis beside its figure."""
 
     grid: Grid | None = None
@@ -291,7 +276,7 @@ class Analysis(ABC):
 
     @abstractmethod
     def caption(self, arrays: Arrays) -> str:
-        """What to see in it, in words computed from the numbers."""
+        """What to see in it, in words computed from the numbers: first the finding."""
 
     def headline(self, arrays: Arrays) -> str:
         """What the page opens with: the first sentence of the caption."""
@@ -300,3 +285,34 @@ class Analysis(ABC):
     def details(self, arrays: Arrays) -> Details:
         """The numbers of the figure as a table, and images to look at, where there are some."""
         return Details()
+
+
+# ------------------------------------------------------------------------------- files of arrays
+
+
+@contextmanager
+def understood(file: Path) -> Iterator[None]:
+    """Turn any error over the content of a file of arrays into a `UserError` that names it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # others write any arrays, under any name
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(
+            f"{file} is damaged, or of another version ({what}): make it again with `mast analyze`."
+        ) from error
+
+
+def read_arrays(file: Path) -> Arrays:
+    """The arrays of a finished analysis, whose checksums are verified."""
+    # NumPy would leave a damaged file open.
+    with understood(file), file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
+        assert archive.zip is not None
+        size = sum(int(member.file_size) for member in archive.zip.infolist())
+        if size > (machine_memory() or 2**33) // 4:
+            raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
+        arrays: Arrays = dict(archive)
+        if any(array.dtype.itemsize == 0 for array in arrays.values()):
+            raise ValueError("an array of nothing")  # of which a file can declare any number
+        return arrays

@@ -6,16 +6,12 @@ T logged steps.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Subject
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
-
 
 PANELS = {  # heading: unit, beginnings of the metrics' names
     "Loss and its terms": ("weighted", ("loss", "term/")),
@@ -52,18 +48,20 @@ class Curves(Analysis):
             "stages": np.array([name for name, _ in subject.stages], str),
             "stage_epochs": np.array([epoch for _, epoch in subject.stages], float),
             **{
-                name: np.array([_number(line.get(name)) for line in lines], float) for name in names
+                name: np.array([v if isinstance(v := line.get(name), int | float) else math.nan
+                                for line in lines], float)
+                for name in names
             },
-        }
+        }  # fmt: skip
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """A panel for each group of metrics that was logged."""
         groups = {
-            heading: (unit, sorted(name for name in arrays if name.startswith(beginnings)))
+            heading: (unit, names)
             for heading, (unit, beginnings) in PANELS.items()
+            if (names := sorted(name for name in arrays if name.startswith(beginnings)))
         }
-        groups = {heading: group for heading, group in groups.items() if group[1]}
         drawn, axes = figure.panels(len(groups), 2, 2.4)
         for axis, (heading, (unit, names)) in zip(axes, groups.items(), strict=True):
             for at, name in enumerate(names):
@@ -73,10 +71,8 @@ class Curves(Analysis):
                 label = figure.words(name.rpartition("/")[2])
                 value_T = arrays[name][known]
                 (line,) = axis.plot(
-                    arrays["epoch"][known], value_T,
-                    figure.line_style(at),
-                    color=figure.color(at), label=label,
-                    marker="o" if known.sum() < 12 else None, markersize=3,
+                    arrays["epoch"][known], value_T, figure.line_style(at), color=figure.color(at),
+                    label=label, marker="o" if known.sum() < 12 else None, markersize=3,
                 )  # fmt: skip
                 figure.tip(line, f"{label}: {value_T[0]:.4g} at first, {value_T[-1]:.4g} at last")
             for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
@@ -96,9 +92,9 @@ class Curves(Analysis):
             return "The loss was never finite: the run diverged."
         parts = [f"The loss went from {loss_T[0]:.2f} to {loss_T[-1]:.2f}"]
         for name, text in (
-            ("online/knn", "kNN on its own images ended at {:.1f} %"),
-            ("online/effective_rank", "the representation used {:.0f} dimensions at the end"),
-            ("stat/mask_active_share", "a mask used {:.0%} of the embedding"),
+            ("online/knn", "kNN accuracy on its own images ended at {:.1f} %"),
+            ("online/effective_rank", "the representation ended with {:.0f} effective dimensions"),
+            ("stat/mask_active_share", "a mask covered {:.0%} of the embedding"),
         ):
             value_T = arrays.get(name, np.empty(0))
             value_T = value_T[np.isfinite(value_T)]
@@ -112,7 +108,3 @@ class Curves(Analysis):
         for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
             parts.append(f"{name} from epoch {epoch:g} on (dashed)")
         return "; ".join(parts) + "."
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

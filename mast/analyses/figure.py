@@ -53,6 +53,8 @@ STYLE: Any = {
     "text.parse_math": False,  # a dollar in the name of a class is a dollar
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
+OF_VIEWS = {"Software": "mast show views"}
+DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -91,14 +93,7 @@ def _shown() -> type[Figure]:
 
 
 def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Any]]:
-    """A figure with a number of axes.
-
-    Args:
-        count: Of axes, 1 or more.
-        columns: At most, in a row.
-        height: Of a row in inches.
-        **options: Of `Figure.subplots`.
-    """
+    """A figure with `count` axes, at most `columns` in a row of `height` inches."""
     columns = min(columns, count)
     rows = -(-count // columns)
     figure = empty(height * rows)
@@ -136,12 +131,7 @@ def palette(count: int) -> tuple[str, ...]:
 
 
 class ClassColors(NamedTuple):
-    """The colours of classes, and of an outline where some may be as light or dark as the ground.
-
-    Attributes:
-        fills: One a class.
-        outline: None where none is needed.
-    """
+    """A colour for each class, and of outlines where some are as light or dark as the ground."""
 
     fills: tuple[str, ...]
     outline: str | None
@@ -150,26 +140,21 @@ class ClassColors(NamedTuple):
 def class_colors(names: Sequence[str]) -> ClassColors:
     """Each class in its own colour where all are named like colours, otherwise those of `palette`.
 
-    Args:
-        names: Of the classes. A colour is what CSS calls one, whatever its case, drawn as most
-            people see it: as in the survey of xkcd, where that has the name (CSS's azure is
-            nearly white, its violet is pink).
+    A colour is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
+    CSS's azure is nearly white, its violet is pink.
     """
-    fills = [_named_color(name) for name in names]
-    if None in fills or len(set(fills)) < len(fills):  # grey and gray would be one
-        return ClassColors(palette(len(names)), None)
-    return ClassColors(tuple(map(str, fills)), GRAY)
-
-
-def _named_color(name: str) -> str | None:
     from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex
 
-    word = name.lower()
-    if word not in CSS4_COLORS:
-        return None
-    surveyed = f"xkcd:{word.replace('gray', 'grey')}"
-    ink = to_hex(XKCD_COLORS.get(surveyed, CSS4_COLORS[word]))
-    return LASTING.get(ink, ink)
+    colors = [name.lower() for name in names]
+    if any(color not in CSS4_COLORS for color in colors):
+        return ClassColors(palette(len(names)), None)
+    inks = [
+        to_hex(XKCD_COLORS.get(f"xkcd:{color.replace('gray', 'grey')}", CSS4_COLORS[color]))
+        for color in colors
+    ]
+    if len(set(inks)) < len(inks):  # grey and gray would be one
+        return ClassColors(palette(len(names)), None)
+    return ClassColors(tuple(LASTING.get(ink, ink) for ink in inks), GRAY)
 
 
 def tip(artist: Any, text: str) -> None:
@@ -188,19 +173,7 @@ def curve(
     legend_label: str | None = None,
     margin_S: np.ndarray | None = None,
 ) -> None:
-    """A line whose points have their values as tips.
-
-    Args:
-        axis: To draw on.
-        x_S: Positions.
-        y_S: Values; not finite ones are left out.
-        label: For the tips.
-        ink: Colour.
-        style: Of the line.
-        width: Of the line in points.
-        legend_label: Label in the legend, if it has one.
-        margin_S: Half of the width of a band around it, if it has one.
-    """
+    """A line whose finite points have `label` and value as tips, with a band of `margin_S`."""
     axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=legend_label)
     for x, y in zip(x_S, y_S, strict=True):
         if np.isfinite(y):
@@ -278,9 +251,9 @@ def cells(
     Args:
         axis: With the image, shown by `imshow`.
         value_RC: How light each cell is, in [0, 1].
-        texts: Of the tips, R rows of C.
-        width: Of a cell in the axis's units, where one spans several pixels.
-        cell_texts: What is written in the cells, if anything is.
+        texts: Tips.
+        width: Of a cell in the axis's units.
+        cell_texts: What is written in the cells, if anything.
     """
     from matplotlib.patches import Rectangle
 
@@ -297,12 +270,8 @@ def cells(
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
-    svg = signed(as_svg(figure, file.stem))
-
-    def write(partial: Path) -> None:
-        partial.write_text(svg, "utf-8")
-
-    write_atomically(file.with_suffix(".svg"), write)
+    svg = signed(as_svg(figure, file.stem)).encode()
+    write_atomically(file.with_suffix(".svg"), lambda partial: partial.write_bytes(svg))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
     write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
 
@@ -311,7 +280,17 @@ def as_svg(figure: Figure, name: str) -> str:
     """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
     text = io.StringIO()
     _write(figure, text, "svg", name)
-    return _with_tips(visible(text.getvalue()), name)  # XML has no control characters
+    # Tips as titles, which browsers show and read aloud; other ids unique among figures.
+    svg = re.sub(
+        r"""<g id=(["'])tip (.*?)\1>""",
+        r'<g class="tip" role="img" tabindex="0"><title>\2</title>',
+        visible(text.getvalue()),  # XML has no control characters
+        flags=re.DOTALL,
+    )
+    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
+    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
 
 
 def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
@@ -319,24 +298,6 @@ def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> 
 
     with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
         figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
-
-
-OF_VIEWS = {"Software": "mast show views"}
-DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
-
-
-def _with_tips(svg: str, name: str) -> str:
-    """Tips as titles, which browsers show and read aloud; other ids unique among figures."""
-    svg = re.sub(
-        r"""<g id=(["'])tip (.*?)\1>""",
-        r'<g class="tip" role="img" tabindex="0"><title>\2</title>',
-        svg,
-        flags=re.DOTALL,
-    )
-    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
-    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
 
 
 def entry(name: str) -> str:
@@ -360,14 +321,7 @@ def views_grid(
     captions: Sequence[Sequence[str]],
     path: Path,
 ) -> None:
-    """Draw images beside their views, captioned with what was applied.
-
-    Args:
-        originals_BCHW: Unaugmented images in [0, 1].
-        views: Tensors of augmented images, which may differ in size.
-        captions: For each image, one text a view.
-        path: PNG to write.
-    """
+    """Draw images in [0, 1] beside their views as a PNG; captions say what was applied to each."""
     from matplotlib.figure import Figure
 
     rows, columns = len(originals_BCHW), 1 + len(views)

@@ -6,7 +6,7 @@ subspaces and the whole embedding, R other runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -14,12 +14,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
-from mast.analyses.interval import mean_and_margin
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, mean_and_margin
 from mast.augment import OPERATORS
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
@@ -88,7 +84,7 @@ class Invariance(Analysis):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """Above each operator's own subspace, below it all subspaces."""
         operators, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
         columns = min(3, len(operators))
@@ -103,7 +99,12 @@ class Invariance(Analysis):
                 below.set_axis_off()
                 continue
             self._compare(above, arrays, at)
-            self._specialise(below, arrays, at)
+            for column, subspace in enumerate(subspaces[:-1]):  # the operator's own one is thick
+                width, label = 2.5 if subspace == operators[at] else 1.0, figure.words(subspace)
+                figure.curve(
+                    below, arrays["magnitudes"], arrays["similarity"][at, column], label,
+                    figure.color(column), figure.line_style(column), width, label,
+                )  # fmt: skip
             for axis in (above, below):
                 axis.set_ylim(bottom=min(lowest - 0.02, 0.9), top=1.005)  # no drama over 1e-5
             below.set_xlabel("magnitude")
@@ -138,16 +139,6 @@ class Invariance(Analysis):
             )
         axis.set_title(figure.words(arrays["operators"][row]))
 
-    def _specialise(self, axis: Any, arrays: Arrays, row: int) -> None:
-        """All subspaces against one operator, its own one thick."""
-        for at, subspace in enumerate(arrays["subspaces"][:-1]):
-            width = 2.5 if subspace == arrays["operators"][row] else 1.0
-            label = figure.words(subspace)
-            figure.curve(
-                axis, arrays["magnitudes"], arrays["similarity"][row, at], label,
-                figure.color(at), figure.line_style(at), width, label,
-            )  # fmt: skip
-
     def caption(self, arrays: Arrays) -> str:
         subspaces = list(arrays["subspaces"])
         strongest_OX = arrays["similarity"][:, :, -1]
@@ -162,16 +153,14 @@ class Invariance(Analysis):
         if len(subspaces) > 2 and changed_O.any():
             won_O = changed_O & (arrays["lead"] - arrays["lead_margin"] > 0)
             text = (
-                f"For {won_O.sum()} of the {changed_O.sum()} operators that change the embedding, "
-                "their own subspace is the most invariant, beyond the interval over images. "
+                f"The own subspace is the most invariant for {won_O.sum()} of the "
+                f"{changed_O.sum()} operators that change the embedding (beyond the 95 % interval "
+                "over images). "
             )
-        text += (
-            f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
-        )
+        text += f"Cosine in the own subspace at the strongest magnitude: {', '.join(lines)}."
         if not changed_O.all():
             unseen = [name for name, changed in zip(names, changed_O, strict=True) if not changed]
-            verb = "changes" if len(unseen) == 1 else "change"
-            text += f" At this size {', '.join(unseen)} {verb} nothing that the encoder sees."
+            text += f" Without effect on the encoder at this size: {', '.join(unseen)}."
         return text
 
     def details(self, arrays: Arrays) -> Details:

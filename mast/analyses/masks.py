@@ -5,15 +5,12 @@ K operators, D dimensions of the embedding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 ALIKE, APART = 0.9, 0.5  # cosine from which two masks are called redundant, and below it different
 FEW = 0.25  # of the dimensions, that a block has at most
@@ -64,7 +61,7 @@ class Masks(Analysis):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """The mask matrix, below it the dendrogram beside the correlation."""
         operators = [figure.words(name) for name in arrays["operators"]]
         count = len(operators)
@@ -112,23 +109,26 @@ class Masks(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        live_K = (arrays["masks"] != 0).sum(axis=1) > 0
+        live_K = (arrays["masks"] != 0).any(axis=1)
         names = [figure.words(name) for name in arrays["operators"]]
         live = [name for name, is_live in zip(names, live_K, strict=True) if is_live]
         dead = [name for name in names if name not in live]
         sentences = []
         if dead:
+            masks, them = ("masks", "them") if len(dead) > 1 else ("mask", "it")
+            verb = "are" if len(dead) > 1 else "is"
             sentences.append(
-                f"All zero, so that no dimension is invariant: the mask of {_and(dead)}."
+                f"The {masks} of {_and(dead)} {verb} all zero: no dimension is invariant to {them}."
             )
         if len(live) == 1:
-            alone = f"There is one operator, {live[0]}; it has the whole embedding to itself."
-            sentences.append(f"Only {live[0]} has a subspace." if dead else alone)
-        elif live and (blocks := _exempt(live, arrays["masks"][live_K])):
-            sentences.append(blocks)
+            alone = f"{live[0]} is the only operator and has the whole embedding to itself."
+            sentences.append(figure.capital(f"only {live[0]} has a subspace." if dead else alone))
         elif live:
             correlation_KK = arrays["correlation"][np.ix_(live_K, live_K)]
-            sentences.append(_alike(live, correlation_KK, arrays["own_share"][live_K]))
+            sentences.append(
+                _exempt(live, arrays["masks"][live_K])
+                or _alike(live, correlation_KK, arrays["own_share"][live_K])
+            )
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
@@ -182,26 +182,28 @@ def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> s
     closest = max(pairs, key=lambda pair: correlation_KK[pair])
     alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
     mean_K = _mean_cosine_to_others(correlation_KK)
-    newest = int(mean_K.argmin())
+    least = int(mean_K.argmin())
+    if alike == len(pairs):
+        finding = f"All masks are alike (cosine above {ALIKE}): one subspace serves every operator."
+    elif alike:
+        finding = f"{alike} of {len(pairs)} pairs of masks have a cosine above {ALIKE}."
+    elif correlation_KK[closest] < APART:
+        finding = "No two masks are alike: every operator has its own subspace."
+    else:
+        finding = f"No pair of masks has a cosine above {ALIKE}."
+    text = ""
     if len(names) == 2:
         text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
-    else:
+    elif alike < len(pairs):
         text = (
-            f"{figure.capital(names[closest[0]])} and {names[closest[1]]} take the most similar "
-            f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like "
-            f"the others (mean {mean_K[newest]:.2f}) and adds the most that is new. "
+            f"{figure.capital(names[closest[0]])} and {names[closest[1]]} have the most similar "
+            f"masks (cosine {correlation_KK[closest]:.2f}); {names[least]} differs most from the "
+            f"others (mean {mean_K[least]:.2f}). "
         )
-    text += (
-        f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; identical "
-        f"masks would have {1 / len(names):.0%}."
+    return (
+        f"{finding} {text}Of each mask {own_K.min():.0%} to {own_K.max():.0%} is its own "
+        f"({1 / len(names):.0%} if all were identical)."
     )
-    if alike == len(pairs):
-        return f"All masks are alike (above {ALIKE}): one subspace serves every operator. {text}"
-    if alike:
-        return f"{alike} of {len(pairs)} pairs of masks have a cosine above {ALIKE}. {text}"
-    if correlation_KK[closest] < APART:
-        return f"No two masks are alike: every operator has its own subspace. {text}"
-    return text
 
 
 def _and(names: list[str]) -> str:

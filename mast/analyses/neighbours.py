@@ -6,26 +6,59 @@ are shown, T tasks, D dimensions of the embedding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject, lacking_images
-from mast.analyses.interval import mean_and_margin
-from mast.analyses.spaces import spaces_of
+from mast.analyses.analysis import (
+    Analysis,
+    Arrays,
+    Details,
+    Gallery,
+    Grid,
+    Subject,
+    lacking_images,
+    mean_and_margin,
+)
 from mast.data import groups_of
 from mast.measure.agreement import chance, retrieve
 from mast.measure.neighbours import directions
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
+from mast.models import exempt_blocks
 
 QUERIES, SHOWN, COUNTED = 4, 6, 10  # of the queries, the figure has the first
 WHOLE = "whole embedding"  # as `spaces_of` calls it
 FEWEST = 3  # images, so that there is a choice
+
+
+class Space(NamedTuple):
+    """Dimensions of the embedding.
+
+    Attributes:
+        name: For people.
+        weight_D: How much each dimension counts, in [0, 1], on the CPU.
+        exempt_from: The operators to which it need not be invariant; none but for a block.
+    """
+
+    name: str
+    weight_D: Tensor
+    exempt_from: tuple[str, ...] = ()
+
+
+def spaces_of(subject: Subject, dim: int) -> list[Space]:
+    """The whole embedding of `dim` dimensions; for each distinct mask its complement, its block."""
+    spaces = [Space("whole embedding", torch.ones(dim))]
+    if subject.mask_DK is None:
+        return spaces
+    blocks = exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
+    for names, exempt_D in blocks.items():
+        operators = tuple(names.split("+"))
+        of_them = " and ".join(map(figure.words, operators))
+        spaces.append(Space(f"ignoring {of_them}", 1 - exempt_D))
+        spaces.append(Space(f"matching {of_them}", exempt_D, operators))
+    return spaces
 
 
 @final
@@ -73,14 +106,10 @@ class Neighbours(Analysis):
         groups_N = groups_of(images.names)
         several = groups_N is not None and groups_N.max() > 0
         files_N = torch.from_numpy(groups_N) if several else None
-        shared, margin = [], []
-        for space_ND in spaces.values():
-            if tasks:
-                found = retrieve(space_ND, space_ND, label_TN, COUNTED, files_N)
-                found_TN = found.precision.cpu().numpy()
-                mean_T, margin_T = mean_and_margin(100 * found_TN.T)
-                shared.append(mean_T)
-                margin.append(margin_T)
+        shared_S2T = np.zeros((len(spaces), 2, len(tasks)))
+        for at, space_ND in enumerate(spaces.values() if tasks else ()):
+            found = retrieve(space_ND, space_ND, label_TN, COUNTED, files_N)
+            shared_S2T[at] = mean_and_margin(100 * found.precision.cpu().numpy().T)
         return {
             "pictures": images.thumbnails_NPP3,
             "queries": query_Q,
@@ -90,15 +119,15 @@ class Neighbours(Analysis):
             "labels": np.array(
                 [np.array(images.classes[task])[images.labels[task]] for task in tasks], str
             ).reshape(len(tasks), len(images.names)),
-            "shared": np.array(shared).reshape(len(spaces), len(tasks)),
-            "margin": np.array(margin).reshape(len(spaces), len(tasks)),
+            "shared": shared_S2T[:, 0],
+            "margin": shared_S2T[:, 1],
             "expected": np.array(
                 [100 * float(chance(label_N, files_N).mean()) for label_N in label_TN]
             ),
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """One row a space, the query first."""
         spaces, query = arrays["spaces"], arrays["queries"][0]
         columns = 1 + arrays["nearest"].shape[2]
@@ -115,32 +144,29 @@ class Neighbours(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         count = len(arrays["pictures"])
-        nearest = min(COUNTED, count - 1)
-        shown = (
-            f"Each row: a query, and its {arrays['nearest'].shape[2]} nearest of {count} images."
-        )
+        shown = f"Each row: a query and its {arrays['nearest'].shape[2]} nearest of {count} images."
         if len(arrays["tasks"]) == 0:
-            return f"{shown} They have no labels, so whether neighbours are alike is not measured."
-        matching = [at for at, name in enumerate(arrays["spaces"]) if name.startswith("matching ")]
+            return f"{shown} Without labels, whether neighbours are alike is not measured."
         # What a choice moves most: the block against its complement, which stands before it.
         gain = {
             (at, task): arrays["shared"][at, task] - arrays["shared"][at - 1, task]
-            for at in matching
+            for at, name in enumerate(arrays["spaces"])
+            if name.startswith("matching ")
             for task in range(len(arrays["tasks"]))
         }
         if not gain:
             of_whole = _shared(arrays, arrays["spaces"].tolist().index(WHOLE))
-            nothing = "No dimension is exempt from anything, so there is no invariance to choose."
-            return f"{of_whole} {nothing} {shown}"
+            return f"{of_whole} There is no invariance to choose: no dimension is exempt. {shown}"
         space, task = max(gain, key=lambda key: abs(gain[key]))
         margin = float(np.hypot(arrays["margin"][space, task], arrays["margin"][space - 1, task]))
-        sure = "" if abs(gain[space, task]) > margin else "; the difference is within its interval"
+        sure = "is" if abs(gain[space, task]) > margin else "is not"
         return (
             f"{figure.capital(str(arrays['spaces'][space]))}, "
-            f"{arrays['shared'][space, task]:.0f} % of the {nearest} nearest images share a "
-            f"query's {arrays['tasks'][task]}, {arrays['spaces'][space - 1]} "
+            f"{arrays['shared'][space, task]:.0f} % of the {_nearest_counted(arrays)} nearest "
+            f"images share a query's {arrays['tasks'][task]}; {arrays['spaces'][space - 1]}, "
             f"{arrays['shared'][space - 1, task]:.0f} % (by chance "
-            f"{arrays['expected'][task]:.0f}){sure}. {shown}"
+            f"{arrays['expected'][task]:.0f}); the difference {sure} beyond its 95 % interval. "
+            f"{shown}"
         )
 
     def details(self, arrays: Arrays) -> Details:
@@ -153,8 +179,7 @@ class Neighbours(Analysis):
             (str(space), *shared_T)
             for space, shared_T in zip(arrays["spaces"], arrays["shared"].tolist(), strict=True)
         )
-        nearest = min(COUNTED, len(arrays["pictures"]) - 1)
-        columns = (f"of the {nearest} nearest, share of the same (%)", *tasks)
+        columns = (f"of the {_nearest_counted(arrays)} nearest, share of the same (%)", *tasks)
         grid = Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows))
         return Details(grid, galleries)
 
@@ -180,9 +205,12 @@ def _gallery(arrays: Arrays) -> Gallery:
     )
 
 
+def _nearest_counted(arrays: Arrays) -> int:
+    return min(COUNTED, len(arrays["pictures"]) - 1)
+
+
 def _shared(arrays: Arrays, space: int) -> str:
     """How often neighbours in a space share what a query is labelled with; empty without labels."""
-    nearest = min(COUNTED, len(arrays["pictures"]) - 1)
     parts = [
         f"{task} {shared:.0f} % (by chance {expected:.0f})"
         for task, shared, expected in zip(
@@ -191,8 +219,10 @@ def _shared(arrays: Arrays, space: int) -> str:
     ]
     if not parts:
         return ""
-    what = f"What the {nearest} nearest in the {arrays['spaces'][space]} share with a query"
-    return f"{what}: {', '.join(parts)}."
+    return (
+        f"The {_nearest_counted(arrays)} nearest images in the {arrays['spaces'][space]} share a "
+        f"query's {', '.join(parts)}."
+    )
 
 
 def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:

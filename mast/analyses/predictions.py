@@ -5,15 +5,12 @@ T tasks, K operators with a mask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Score, Subject, measures_by_task
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"
@@ -23,11 +20,11 @@ MORE, LESS = "more", "less"
 class Predictions(Analysis):
     """The probability of the true class that a probe on the embedding gives in each subspace.
 
-    From what `mast evaluate --protocols embedding` measured on the test images that the probe
-    classifies correctly. A subspace keeps more, or less, of what the task needs where it leaves
-    more or less of the true class's probability than the subspaces do on average, beyond a 95 %
-    interval over images. A subspace that is wider, or whose entries are more even, keeps more of
-    every task: compare tasks before subspaces, and see `advice` for what does not depend on masks.
+    `mast evaluate --protocols embedding` measures it on the test images that the probe classifies
+    correctly. A subspace keeps more, or less, of what the task needs where the probability differs
+    from the mean of all subspaces beyond the 95 % interval over images. A wider or more even
+    subspace keeps more of every task: compare tasks before subspaces; `advice` does not depend on
+    masks.
 
     Arrays:
         tasks: (T,) names.
@@ -60,18 +57,17 @@ class Predictions(Analysis):
             "accuracy": np.array([measures["top1"].value for measures in tasks.values()]),
         }
         for measure in ("prediction", "advantage"):
-            table_TK = [
-                [measures[f"{measure}_{name}"] for name in subject.operators]
-                for measures in tasks.values()
-            ]
-            arrays[measure] = np.array([[score.value for score in row] for row in table_TK])
-            for end in ("low", "high"):
-                ends = [[getattr(score, end) for score in row] for row in table_TK]
-                arrays[f"{measure}_{end}"] = np.array(ends, float)
+            score_TK3 = np.array(
+                [[(score.value, score.low, score.high) for name in subject.operators
+                  if (score := measures[f"{measure}_{name}"])] for measures in tasks.values()],
+                float,
+            )  # fmt: skip
+            for at, end in enumerate(("", "_low", "_high")):
+                arrays[f"{measure}{end}"] = score_TK3[..., at]
         return arrays
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """Bars of each task."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
@@ -95,18 +91,18 @@ class Predictions(Analysis):
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = []
-            for verdict, sign in ((MORE, 1), (LESS, -1)):
+            for verdict, word, sign in ((MORE, "most", 1), (LESS, "least", -1)):
                 fitting = [
                     at for at in range(len(arrays["operators"]))
                     if _verdict(arrays, task, at) == verdict
                 ]  # fmt: skip
                 if fitting:
-                    most = fitting[int((sign * arrays["advantage"][task, fitting]).argmax())]
-                    clauses.append(f"{verdict} in {figure.words(arrays['operators'][most])}")
-            parts.append(f"{title} {' and '.join(clauses) or 'the same in all'}")
+                    at = fitting[int((sign * arrays["advantage"][task, fitting]).argmax())]
+                    clauses.append(f"{word} in {figure.words(arrays['operators'][at])}")
+            parts.append(f"of {title} {' and '.join(clauses) or 'alike in all'}")
         return (
-            f"{_strongest(arrays)}Subspaces that keep most and least of the true class's "
-            f"probability, against their mean: {'; '.join(parts)}."
+            f"{_strongest(arrays)}Subspaces keep the true class's probability {'; '.join(parts)} "
+            "(differences from their mean beyond 95 % intervals)."
         )
 
     def details(self, arrays: Arrays) -> Details:
@@ -138,10 +134,7 @@ def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
 
 
 def _strongest(arrays: Arrays) -> str:
-    """Where a task differs most from the other tasks, which tells masks from their width.
-
-    Said only where the task's interval lies below the mean of the others' intervals.
-    """
+    """Where a task's interval lies furthest below the mean of the other tasks' intervals."""
     if len(arrays["tasks"]) == 1:
         return ""
     beyond_TK = arrays["advantage"] - _mean_of_other_tasks(arrays["advantage"])
@@ -157,7 +150,6 @@ def _strongest(arrays: Arrays) -> str:
 
 
 def _mean_of_other_tasks(value_TK: np.ndarray) -> np.ndarray:
-    """The mean of the other tasks, for each task."""
     mean_TK: np.ndarray = (value_TK.sum(axis=0) - value_TK) / (len(value_TK) - 1)
     return mean_TK
 

@@ -7,7 +7,7 @@ N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 import torch
@@ -17,9 +17,6 @@ from torch import Tensor
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
 from mast.measure.compute import one_thread
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs
@@ -64,7 +61,10 @@ class Subspaces(Analysis):
         unit = [F.normalize(embedding_ND.double(), dim=1) for embedding_ND in masked]
         nearest = [_nearest(unit_ND) for unit_ND in unit]
         tasks = list(images.labels)
-        same = [[_same(images.labels[task], at_NJ) for at_NJ in nearest] for task in tasks]
+        same = [
+            [float(100 * (label_N[at_NJ] == label_N[:, None]).mean()) for at_NJ in nearest]
+            for label_N in images.labels.values()
+        ]
         return {
             "subspaces": np.array([*subject.operators, "whole embedding"]),
             "points": np.stack(_planes(unit)),
@@ -80,7 +80,7 @@ class Subspaces(Analysis):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """A map a subspace, coloured by the task that the embedding knows."""
         drawn, axes = figure.panels(len(arrays["subspaces"]), 3, 2.6)
         best = _best_task(arrays)
@@ -103,35 +103,36 @@ class Subspaces(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         count = arrays["points"].shape[1]
-        text = f"t-SNE of {count} images"
         nearest = min(NEIGHBOURS, count - 1)
         best = _best_task(arrays)
         if best is None:
-            return f"{text}; they have no labels, so whether neighbours are alike is not measured."
+            return (
+                f"t-SNE of {count} images. Without labels, whether neighbours are alike is not "
+                "measured."
+            )
         parts = []
         for task, agreement_A, expected in zip(
             arrays["tasks"], arrays["agreement"], arrays["expected"], strict=True
         ):
+            whole, by_chance = agreement_A[-1], f"by chance {expected:.0f}"
             if len(agreement_A) == 1:
-                parts.append(f"{task} {agreement_A[0]:.0f} % (by chance {expected:.0f})")
-                continue
-            if np.ptp(agreement_A[:-1]) == 0:
+                parts.append(f"{task} {whole:.0f} % ({by_chance})")
+            elif np.ptp(agreement_A[:-1]) == 0:
                 parts.append(
-                    f"{task} {agreement_A[0]:.0f} % in every subspace (whole "
-                    f"{agreement_A[-1]:.0f}, by chance {expected:.0f})"
+                    f"{task} {agreement_A[0]:.0f} % in every subspace (whole {whole:.0f}, "
+                    f"{by_chance})"
                 )
-                continue
-            most, least = agreement_A[:-1].argmax(), agreement_A[:-1].argmin()
-            parts.append(
-                f"{task} {agreement_A[most]:.0f} % in {figure.words(arrays['subspaces'][most])} "
-                f"and {agreement_A[least]:.0f} % in {figure.words(arrays['subspaces'][least])} "
-                f"(whole {agreement_A[-1]:.0f}, by chance {expected:.0f})"
-            )
+            else:
+                most, least = (
+                    f"{agreement_A[at]:.0f} % in {figure.words(arrays['subspaces'][at])}"
+                    for at in (agreement_A[:-1].argmax(), agreement_A[:-1].argmin())
+                )
+                parts.append(f"{task} {most} and {least} (whole {whole:.0f}, {by_chance})")
         return (
             f"Neighbours most often share their {arrays['tasks'][best]}: "
             f"{arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest in the whole "
-            f"embedding, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
-            f"{arrays['tasks'][best]}. The share of the {nearest} nearest images that have an "
+            f"embedding ({arrays['expected'][best]:.0f} by chance). t-SNE of {count} images, "
+            f"coloured by {arrays['tasks'][best]}. Share of the {nearest} nearest images with an "
             f"image's class: {'; '.join(parts)}."
         )
 
@@ -163,10 +164,6 @@ def _nearest(unit_ND: Tensor) -> np.ndarray:
     cosine_NN = unit_ND @ unit_ND.T
     cosine_NN.fill_diagonal_(-float("inf"))
     return cosine_NN.topk(min(NEIGHBOURS, len(unit_ND) - 1), dim=1).indices.numpy()
-
-
-def _same(label_N: np.ndarray, at_NJ: np.ndarray) -> float:
-    return float(100 * (label_N[at_NJ] == label_N[:, None]).mean())
 
 
 def _expected(label_N: np.ndarray) -> float:

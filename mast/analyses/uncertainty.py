@@ -6,18 +6,23 @@ C classes of all tasks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
-from mast.analyses.interval import mean_and_margin, with_margin
+from mast.analyses.analysis import (
+    Analysis,
+    Arrays,
+    Details,
+    Gallery,
+    Grid,
+    Subject,
+    mean_and_margin,
+    with_margin,
+)
 from mast.analyses.invariance import MAGNITUDES
 from mast.augment import OPERATORS
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 GALLERY_SIZE = 12  # images in a gallery
 
@@ -99,7 +104,7 @@ class Uncertainty(Analysis):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """Against magnitude, against accuracy, and the extreme images."""
         known = np.isfinite(arrays["class_accuracy"])
         drawn = figure.empty(5.9)
@@ -156,7 +161,7 @@ class Uncertainty(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         if np.ptp(arrays["trace"]) == 0:
-            return "The predicted uncertainty is the same for every image: it says nothing."
+            return "The predicted uncertainty is the same for every image, so it says nothing."
         correlations = [
             f"{figure.words(name)} {with_margin(value, margin, '+', 2)}"
             for name, value, margin in zip(
@@ -169,21 +174,22 @@ class Uncertainty(Analysis):
             rising = int((arrays["correlation"] - arrays["correlation_margin"] > 0).sum())
             text = (
                 f"Uncertainty rises with the magnitude of {rising} of {len(correlations)} "
-                f"operators: rank correlation {', '.join(correlations)}."
+                f"operators. Rank correlations (± 95 % over images): {', '.join(correlations)}."
             )
         for task, correlation, ranked_right in zip(
             arrays["tasks"], arrays["class_correlation"], arrays["error_found"], strict=True
         ):
             clauses = []
             if np.isfinite(correlation):
-                clauses.append(f"over classes it goes with accuracy by {correlation:+.2f}")
+                clauses.append(f"rank correlation with accuracy over classes {correlation:+.2f}")
             if np.isfinite(ranked_right):
                 clauses.append(
-                    f"a wrongly classified image is the less certain in {ranked_right:.0f} %"
+                    "a wrongly classified image is less certain than a right one in "
+                    f"{ranked_right:.0f} % of pairs"
                 )
             if clauses:
-                text += f" {task}: {', and '.join(clauses)}."
-        return text.strip() or "None of the operators has a magnitude; see the images."
+                text += f" {figure.capital(task)}: {'; '.join(clauses)}."
+        return text.strip() or "No operator has a magnitude; see the images."
 
     def details(self, arrays: Arrays) -> Details:
         """Galleries of the extremes, correlations and classes."""

@@ -23,7 +23,7 @@ from mast.core.table import literal
 from mast.data import DataConfig
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
-from mast.studies import QUESTIONS
+from mast.studies import QUESTIONS, RENAMED
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -73,9 +73,9 @@ def analyze(
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             probes learn from the others; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, neighbours, told, invariance, advice,
-            predictions, uncertainty; and the studies of which runs are finished: leave_one_out,
-            epochs.
+        analyses: Which: curves, masks, subspaces, neighbours, predicted_operators, invariance,
+            advice, predictions, uncertainty; and the studies of which runs are finished:
+            leave_one_out, epochs.
         beside: Other run folders to show beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
@@ -87,6 +87,8 @@ def analyze(
     """
     names = as_list(analyses)
     for name in names:
+        if name in RENAMED:
+            raise UserError(f"the analysis {name} is called {RENAMED[name]} now")
         if name not in QUESTIONS:
             raise unknown("analysis", name, QUESTIONS)
     if images < 1:

@@ -5,18 +5,21 @@ S seeds, T tasks, M methods, N numbers of epochs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Subject
-from mast.analyses.interval import mean_and_margin, with_margin
+from mast.analyses.analysis import (
+    Arrays,
+    Details,
+    Grid,
+    Subject,
+    mean_and_margin,
+    with_margin,
+)
 from mast.recipes import rival_of
 from mast.studies.study import BASE, Study, collect
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
 
@@ -67,7 +70,7 @@ class Epochs(Study):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """A curve of each method, one panel a task."""
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 2.8)
         for task, axis in enumerate(axes):

@@ -6,18 +6,21 @@ S seeds, T tasks, K operators.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Subject
-from mast.analyses.interval import mean_and_margin, with_margin
+from mast.analyses.analysis import (
+    Arrays,
+    Details,
+    Grid,
+    Subject,
+    mean_and_margin,
+    with_margin,
+)
 from mast.core.errors import UserError
 from mast.studies.study import BASE, Study, collect
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 NEEDS, BETTER = "needs", "does better without"
 COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
@@ -77,7 +80,7 @@ class LeaveOneOut(Study):
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
+    def draw(self, arrays: Arrays) -> figure.Figure:
         """Bars of each task, a dot for each seed."""
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.8 + 0.24 * len(names), sharey=True)

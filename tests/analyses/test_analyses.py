@@ -31,9 +31,9 @@ from mast.analyses.figure import (
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
+from mast.analyses.predicted_operators import PredictedOperators
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
-from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.errors import UserError
 from mast.data.generated import CLASSES
@@ -80,7 +80,7 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         log=log,
         images=images,
         embed=embed,
-        pairs=lambda: told_pairs(10, operators),
+        pairs=lambda: drawn_pairs(10, operators),
         uncertainty=lambda change: torch.arange(10.0) + strength(change),
         scores=tuple(scores(operators)),
     )
@@ -90,15 +90,15 @@ def many(subject: Subject) -> Subject:
     """With enough images for a regression."""
     assert subject.images is not None
     images = replace(subject.images, names=tuple(f"{at}.png" for at in range(70)))
-    pairs = told_pairs(70, subject.operators)
+    pairs = drawn_pairs(70, subject.operators)
     return replace(subject, images=images, pairs=lambda: pairs)
 
 
-def told_pairs(images: int, operators: tuple[str, ...]) -> Pairs:
+def drawn_pairs(images: int, operators: tuple[str, ...]) -> Pairs:
     """Two pairs an image: the first dimension shows by how much it was turned, the other nothing.
 
-    Its first view is at 0 there. What the second operator did is told by nobody for half of the
-    images; the last one did nothing.
+    Its first view is at 0 there. What the second operator did does not show for half of the images;
+    the last one did nothing.
     """
     draw = torch.Generator().manual_seed(0)
     image_P = np.tile(np.arange(images), 2)
@@ -139,7 +139,7 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     exempt = torch.tensor([[1.0], [0.0]]).expand(-1, count)
     subject = whole(NAMES[:count], masks=exempt if name == "neighbours" else None)
     assert isinstance(analysis, Analysis)
-    subject = many(subject) if name == "told" else subject
+    subject = many(subject) if name == "predicted_operators" else subject
     assert analysis.lacking(subject) is None
     arrays = analysis.compute(subject)
     assert ANALYSES[name].title
@@ -162,7 +162,7 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     assert all(str(name).startswith("figure-") for name in ids)
 
 
-def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
+def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
     same = Masks().compute(whole())
     assert same["correlation"] == pytest.approx(np.ones((3, 3)))
     assert same["own_share"] == pytest.approx(np.full(3, 1 / 3))
@@ -171,21 +171,37 @@ def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
     assert apart["correlation"] == pytest.approx(np.eye(3))
     assert apart["own_share"] == pytest.approx(np.ones(3))
     assert "every operator has its own subspace" in Masks().caption(apart)
-
-
-def test_masks_that_are_all_zero_are_said_and_compared_with_nothing() -> None:
     one = Masks().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
-    text = Masks().caption(one)
-    assert text.startswith("All zero, so that no dimension is invariant: the mask of invert. ")
-    assert "The cosine of rotate and shear x is 0.00." in text
+    assert Masks().caption(one).startswith("The mask of invert is all zero")
     grid = Masks().details(one).grid
     assert grid is not None
     assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
     assert np.isnan([grid.rows[2][at] for at in (1, 2, 4)]).all()
     assert grid.rows[2][3] == 0
     every = Masks().compute(whole(masks=torch.zeros(2, 3)))
-    assert Masks().caption(every).endswith("the mask of rotate, shear x and invert.")
+    assert "masks of rotate, shear x and invert are all zero" in Masks().caption(every)
     Masks().draw(every)
+
+
+def test_masks_of_which_two_are_alike_and_masks_that_are_blocks() -> None:
+    masks = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    arrays = Masks().compute(whole(masks=masks))
+    assert arrays["correlation"][0, 1] == pytest.approx(1)
+    assert arrays["correlation"][0, 2] == pytest.approx(0.5)
+    assert abs(list(arrays["order"]).index(0) - list(arrays["order"]).index(1)) == 1
+    # Half of the third mask is on a dimension that all share equally, half is its own.
+    assert arrays["own_share"][2] == pytest.approx(0.5 + 0.5 / 3)
+    text = Masks().caption(arrays)
+    assert "Shear x and rotate have the most similar masks (cosine 1.00)" in text
+    assert "invert differs most from the others (mean 0.50)" in text
+    # Dimensions are ordered by who holds most of them.
+    assert arrays["dimensions"].tolist() == [0, 2, 1]
+    masks = torch.ones(4, 3)
+    masks[0, 0] = masks[0, 2] = 0
+    text = Masks().caption(Masks().compute(whole(masks=masks)))
+    assert text.startswith("25% of the dimensions are exempt from rotate and invert; all are inv")
+    masks[1, 1] = 0.5  # a soft mask is no block
+    assert "exempt" not in Masks().caption(Masks().compute(whole(masks=masks)))
 
 
 def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
@@ -214,54 +230,43 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
     # All three others count, of which one is alike, whatever the space.
     np.testing.assert_allclose(arrays["shared"], 100 / 3)
     np.testing.assert_allclose(arrays["expected"], 100 / 3)
-    assert "within its interval" in Neighbours().caption(arrays)
+    assert "the difference is not beyond its 95 % interval" in Neighbours().caption(arrays)
     (gallery,) = Neighbours().details(arrays).galleries
     assert gallery.columns == 4  # every image, and all others
     assert len(gallery.captions) == len(gallery.pictures_NPP3) == 16
     assert gallery.captions[::4] == ("query: one", "query: one", "query: other", "query: other")
-    assert gallery.title.endswith(
-        "What the 3 nearest in the whole embedding share with a query: shape 33 % (by chance 33), "
-        "color 33 % (by chance 33)."
-    )
+    assert "shape 33 % (by chance 33), color 33 % (by chance 33)" in gallery.title
+    nothing = Neighbours().compute(base)
+    assert nothing["spaces"].tolist() == ["whole embedding"]
+    assert "There is no invariance to choose" in Neighbours().caption(nothing)
+    Neighbours().draw(nothing)
 
 
-def test_neighbours_of_a_run_with_nothing_to_choose() -> None:
-    subject = whole()
-    assert Neighbours().lacking(subject) is None
-    arrays = Neighbours().compute(subject)
-    assert arrays["spaces"].tolist() == ["whole embedding"]
-    assert "there is no invariance to choose" in Neighbours().caption(arrays)
-    Neighbours().draw(arrays)
-
-
-def test_what_is_told_by_the_block_that_shows_it_and_by_nothing_else() -> None:
+def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     exempt = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])  # the first dimension from the first
-    subject = replace(whole(masks=exempt), pairs=lambda: told_pairs(400, NAMES))
-    arrays = Told().compute(subject)
+    subject = replace(whole(masks=exempt), pairs=lambda: drawn_pairs(400, NAMES))
+    arrays = PredictedOperators().compute(subject)
     names = ["representation", "whole embedding", "ignoring rotate", "matching rotate"]
     assert arrays["spaces"].tolist() == names
     assert arrays["widths"].tolist() == [1, 2, 1, 1]
     assert arrays["block"].tolist() == [3, -1, -1]
-    told = arrays["told"]
-    assert told[:2, [1, 3]] == pytest.approx(np.full((2, 2), 100), abs=0.5)
-    assert told[:2, [0, 2]] == pytest.approx(np.zeros((2, 2)), abs=4)
-    assert np.isnan(told[2]).all()  # nothing varies
+    explained = arrays["explained"]
+    assert explained[:2, [1, 3]] == pytest.approx(np.full((2, 2), 100), abs=0.5)
+    assert explained[:2, [0, 2]] == pytest.approx(np.zeros((2, 2)), abs=4)
+    assert np.isnan(explained[2]).all()  # nothing varies
     assert arrays["direction"][0, 3] == pytest.approx([97, 100, 100], abs=3)
     assert arrays["direction"][0, 0] == pytest.approx([50, 50, 50], abs=10)
-    text = Told().caption(arrays)
-    assert text.startswith(
-        "What exempt dimensions tell: of rotate 100 ± 0 % by 1 of 2 dimensions, "
-    )
-    assert "What the representation and the whole embedding tell: of shear x 0 ±" in text
-    assert text.endswith("Nothing varies, or can be told, of invert.")
-    without = Told().caption(Told().compute(replace(subject, mask_DK=None)))
-    assert without.startswith("What the representation and the whole embedding tell: of rotate 0 ±")
+    text = PredictedOperators().caption(arrays)
+    assert text.startswith("Exempt dimensions explain 100 ± 0 % of rotate (1 of 2 dimensions; ")
+    assert text.endswith("Nothing to predict: invert.")
     # Soft masks that are wide everywhere leave nothing out, so there is no block to speak of.
-    soft = Told().compute(replace(subject, mask_DK=torch.tensor([[0.9, 1.0, 1.0]] * 2)))
+    soft = PredictedOperators().compute(
+        replace(subject, mask_DK=torch.tensor([[0.9, 1.0, 1.0]] * 2))
+    )
     assert soft["block"].tolist() == [-1, -1, -1]
 
 
-def test_a_turn_of_hue_is_told_and_so_is_half_of_what_has_as_much_noise() -> None:
+def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None:
     draw = np.random.default_rng(0)
     image_P = np.tile(np.arange(500), 4)
     hue_P, turn_P = draw.uniform(0, 2 * np.pi, (2, len(image_P)))
@@ -269,7 +274,7 @@ def test_a_turn_of_hue_is_told_and_so_is_half_of_what_has_as_much_noise() -> Non
     drawn_P1 = draw.standard_normal((len(image_P), 1))
     noisy_P1 = drawn_P1 + draw.standard_normal(drawn_P1.shape)
     hidden_PT = np.concatenate([drawn_P1, np.roll(drawn_P1, 1, axis=0)], axis=1)
-    hidden_PT[np.abs(drawn_P1[:, 0]) > 1, 1] = np.nan  # asked where the first is small
+    hidden_PT[np.abs(drawn_P1[:, 0]) > 1, 1] = np.nan  # shown where the first is small
     pairs = Pairs(
         image_P,
         (torch.zeros(len(image_P), 1), torch.from_numpy(noisy_P1)),
@@ -279,45 +284,15 @@ def test_a_turn_of_hue_is_told_and_so_is_half_of_what_has_as_much_noise() -> Non
             "invert": hidden_PT,
         },
     )  # fmt: skip
-    arrays = Told().compute(replace(whole(), mask_DK=None, pairs=lambda: pairs))
-    assert arrays["told"][0, 1] == pytest.approx(100, abs=0.5)
-    assert arrays["told"][1, 0] == pytest.approx(50, abs=4)
+    subject = replace(whole(), mask_DK=None)
+    arrays = PredictedOperators().compute(replace(subject, pairs=lambda: pairs))
+    assert arrays["explained"][0, 1] == pytest.approx(100, abs=0.5)
+    assert arrays["explained"][1, 0] == pytest.approx(50, abs=4)
     assert arrays["margin"][1, 0] == pytest.approx(100 * 1.96 * 0.5**0.5 / 2000**0.5, abs=1.2)
-    assert arrays["told"][[1, 2], 1] == pytest.approx([0, 0], abs=2)
+    assert arrays["explained"][[1, 2], 1] == pytest.approx([0, 0], abs=2)
+    lost = pairs._replace(embedding=(torch.full((2, 2), math.nan),) * 2)
     with pytest.raises(UserError, match="not finite: the run diverged"):
-        Told().compute(
-            replace(
-                whole(), pairs=lambda: replace(pairs, embedding=(torch.full((2, 2), math.nan),) * 2)
-            )
-        )
-
-
-def test_masks_that_are_exempt_blocks_are_told_by_their_operators() -> None:
-    masks = torch.ones(4, 3)
-    masks[0, 0] = masks[0, 2] = 0
-    text = Masks().caption(Masks().compute(whole(masks=masks)))
-    assert text == (
-        "25% of the dimensions are exempt from rotate and invert; all are invariant to shear x."
-    )
-    soft = masks.clone()
-    soft[1, 1] = 0.5
-    assert "exempt" not in Masks().caption(Masks().compute(whole(masks=soft)))
-
-
-def test_masks_of_which_two_are_alike() -> None:
-    masks = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    arrays = Masks().compute(whole(masks=masks))
-    assert arrays["correlation"][0, 1] == pytest.approx(1)
-    assert arrays["correlation"][0, 2] == pytest.approx(0.5)
-    assert sorted(arrays["order"].tolist()[:2]) in ([0, 1], [0, 2], [1, 2])
-    assert abs(list(arrays["order"]).index(0) - list(arrays["order"]).index(1)) == 1
-    # Half of the third mask is on a dimension that all share equally, half is its own.
-    assert arrays["own_share"][2] == pytest.approx(0.5 + 0.5 / 3)
-    text = Masks().caption(arrays)
-    assert "Shear x and rotate take the most similar dimensions (cosine 1.00)" in text
-    assert "invert is the least like the others (mean 0.50)" in text
-    # Dimensions are ordered by who holds most of them.
-    assert arrays["dimensions"].tolist() == [0, 2, 1]
+        PredictedOperators().compute(replace(subject, pairs=lambda: lost))
 
 
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
@@ -351,6 +326,10 @@ def test_similarity_of_an_embedding_that_turns() -> None:
     assert arrays["similarity"][0, 2] == pytest.approx(np.zeros(5))  # it was 0 before
     assert arrays["similarity"][1] == pytest.approx(np.ones((4, 5)) - [[0], [0], [1], [0]])
     assert arrays["margin"] == pytest.approx(np.zeros((2, 4, 5)), abs=1e-7)  # all images alike
+    arrays = Invariance().compute(replace(whole(), beside=(whole(()),)))
+    assert arrays["beside"].tolist() == ["run"]
+    assert arrays["similarity_beside"][0, 0] == pytest.approx(cosines)
+    assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
 
 
 def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
@@ -371,18 +350,11 @@ def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
     # Student's t of seven degrees of freedom.
     margin = 2.364624 * float(lead_N.std()) / 8**0.5
     assert arrays["lead_margin"] == pytest.approx([margin] * 2, abs=1e-5)
-    assert Invariance().caption(arrays).startswith("For 1 of the 2 operators that change")
+    assert "most invariant for 1 of the 2 operators" in Invariance().caption(arrays)
     one = Invariance().compute(replace(subject, embed=lambda change: embed(change)[:1]))
     assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
-    assert Invariance().caption(one).startswith("For 0 of the 2 operators that change")
+    assert "most invariant for 0 of the 2 operators" in Invariance().caption(one)
     Invariance().draw(one)
-
-
-def test_other_runs_stand_beside() -> None:
-    arrays = Invariance().compute(replace(whole(), beside=(whole(()),)))
-    assert arrays["beside"].tolist() == ["run"]
-    assert arrays["similarity_beside"][0, 0] == pytest.approx([math.cos(m) for m in MAGNITUDES])
-    assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
 
 
 def test_curves_keep_what_is_not_finite() -> None:
@@ -393,29 +365,21 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "from 4.00 to 2.00" in text
     assert "ended at 30.0 %" in text
     assert "1 logged losses were not finite" in text
+    wide = [axis for axis in Curves().draw(arrays).axes if np.ptp(axis.get_xlim()) > 1]
+    assert wide
+    assert all(tick == round(tick) for axis in wide for tick in axis.get_xticks().tolist())
     lost = Curves().compute(Subject("run", log=[{"step": 1, "epoch": 1, "loss": math.nan}]))
     assert "never finite" in Curves().caption(lost)
 
 
-def test_epochs_are_whole_on_the_axis() -> None:
-    drawn = Curves().draw(Curves().compute(whole()))
-    wide = [axis for axis in drawn.axes if np.ptp(axis.get_xlim()) > 1]
-    assert wide
-    assert all(tick == round(tick) for axis in wide for tick in axis.get_xticks().tolist())
-
-
-def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
+def test_subspaces_that_are_all_the_same() -> None:
     subject = whole()
     text = Invariance().caption(Invariance().compute(subject))
-    assert text.startswith("For 0 of the 1 operators that change the embedding, their own subspace")
-    assert text.endswith("At this size shear x changes nothing that the encoder sees.")
+    assert "most invariant for 0 of the 1 operators" in text
+    assert text.endswith("Without effect on the encoder at this size: shear x.")
     text = Subspaces().caption(Subspaces().compute(subject))
     assert "in every subspace" in text
-    assert "9 nearest images" in text  # of ten
-    one = whole(NAMES[:1])
-    assert Invariance().caption(Invariance().compute(one)).startswith("Cosine at the strongest")
-    two = Masks().compute(whole(NAMES[:2], torch.eye(2)))
-    assert "The cosine of rotate and shear x is 0.00." in Masks().caption(two)
+    assert "9 nearest" in text  # of ten
 
 
 def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
@@ -510,29 +474,19 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     alike = shape_N[:, None] == shape_N
     assert apart[alike].mean() < apart[~alike].mean() / 2
     assert "shape 100 % in rotate" in Subspaces().caption(arrays)
-    again = Subspaces().compute(subject)
-    assert np.array_equal(again["points"], points_AN2)
+    assert np.array_equal(Subspaces().compute(subject)["points"], points_AN2)
 
 
 def test_images_without_labels_are_mapped_and_ranked() -> None:
     subject = few(6, labels=False)
     arrays = Subspaces().compute(subject)
-    assert "they have no labels" in Subspaces().caption(arrays)
+    assert "Without labels" in Subspaces().caption(arrays)
     assert Subspaces().details(arrays).grid is None
     Subspaces().draw(arrays)
     ranked = Uncertainty().compute(subject)
     assert ranked["tasks"].size == ranked["class_name"].size == 0
     Uncertainty().draw(ranked)
-    assert (
-        Uncertainty().caption(ranked).startswith("Uncertainty rises with the magnitude of 1 of 2")
-    )
-
-
-def test_three_images_are_enough_for_uncertainty() -> None:
-    arrays = Uncertainty().compute(few(3))
-    assert arrays["trace"].tolist() == [0, 1, 2]
-    assert np.isnan(arrays["class_accuracy"]).all()
-    Uncertainty().draw(arrays)
+    assert "rises with the magnitude of 1 of 2" in Uncertainty().caption(ranked)
 
 
 def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> None:
@@ -554,7 +508,7 @@ def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> 
     assert "rotate +1.00 ± 0.00, shear x +0.00 ± 0.00" in Uncertainty().caption(arrays)
     same = Uncertainty().compute(replace(whole(), uncertainty=lambda _: torch.ones(10)))
     assert same["score"].tolist() == [0] * 10
-    assert "it says nothing" in Uncertainty().caption(same)
+    assert "is the same for every image" in Uncertainty().caption(same)
 
 
 def test_rank_correlation_over_classes() -> None:
@@ -574,28 +528,16 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert arrays["tasks"].tolist() == ["shape", "color"]
     assert arrays["prediction"].tolist() == [[50, 60, 70]] * 2
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
-    text = Predictions().caption(arrays)
-    assert "shape more in invert and less in rotate;" in text
-    assert text.startswith("Subspaces that keep most and least")  # the tasks are alike
+    assert "of shape most in invert and least in rotate;" in Predictions().caption(arrays)
     grid = Predictions().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
     assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
-
-
-def test_what_a_subspace_keeps_of_one_task_and_not_of_the_others() -> None:
-    arrays = Predictions().compute(whole())
     for key, beside in (("advantage", 0), ("advantage_low", -3), ("advantage_high", 3)):
         arrays[key] = np.array([[0.0, -20, 20], [0, 20, -20]]) + beside
     text = Predictions().caption(arrays)
-    assert text.startswith(
-        "Compared with other tasks, shape keeps least in the subspace of shear x "
-    )
+    assert text.startswith("Compared with other tasks, shape keeps least in the subspace of shear")
     assert "(-40 points)" in text
-    # The extreme is within its interval, the next one is not.
-    arrays["advantage_high"][0, 1] = 1.0
-    arrays["advantage"][0, 0], arrays["advantage_high"][0, 0] = -10, -7
-    assert "shape more in invert and less in rotate;" in Predictions().caption(arrays)
 
 
 def test_advice_on_what_a_task_loses() -> None:
@@ -608,13 +550,13 @@ def test_advice_on_what_a_task_loses() -> None:
     assert verdict(narrow, 0, 1) == AFFORDS
     text = Advice().caption(arrays)
     assert "shape needs what rotate (-20) destroys." in text
-    assert "Nothing can be said of color (34 %)" in text
+    assert "No verdict on color (34 %)" in text
     grid = Advice().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
 
 
-def test_sets_that_were_asked_about_other_operators() -> None:
+def test_sets_that_were_measured_with_other_operators() -> None:
     more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
     arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
     assert arrays["operators"].tolist() == [*NAMES, "cutout"]
@@ -622,7 +564,7 @@ def test_sets_that_were_asked_about_other_operators() -> None:
     assert verdict(arrays, 2, 1) == UNMEASURED
     grid = Advice().details(arrays).grid
     assert grid is not None
-    # First what was not asked, then from what costs least to what costs most.
+    # First what was not measured, then from what costs least to what costs most.
     assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
     Advice().draw(arrays)
 
@@ -643,11 +585,11 @@ def test_sets_that_were_asked_about_other_operators() -> None:
             replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
             "not finite",
         ),
-        ("told", Subject("run"), "no images to look at"),
-        ("told", replace(whole(), pairs=None), "another number of views"),
-        ("told", whole(), "It needs 24 images or more, here are 10."),
+        ("predicted_operators", Subject("run"), "no images to look at"),
+        ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
+        ("predicted_operators", whole(), "It needs 24 images or more, here are 10."),
         (
-            "told",
+            "predicted_operators",
             replace(many(whole()), embed=lambda _: torch.full((70, 2), math.nan)),
             "not finite: the run diverged",
         ),
@@ -658,7 +600,5 @@ def test_sets_that_were_asked_about_other_operators() -> None:
         ("invariance", whole(("invert",)), "None of its operators has a magnitude"),
     ],
 )
-def test_what_a_run_lacks_is_said(name: str, subject: Subject, message: str) -> None:
-    said = ANALYSES[name].kind().lacking(subject)
-    assert said is not None
-    assert message in said
+def test_what_a_run_lacks_is_named(name: str, subject: Subject, message: str) -> None:
+    assert message in str(ANALYSES[name].kind().lacking(subject))

@@ -30,7 +30,7 @@ def test_analyze_a_labelled_set(
     ours = trained("uncertain of two", tmp_path / "run")
     command = ["analyze", str(ours.path), "--data", str(photos), "--beside", str(theirs.path)]
     assert main([*command, "--images", "12"]) == 0
-    made = sorted(ANALYSES.keys() - {"told"})  # for which these are too few images
+    made = sorted(ANALYSES.keys() - {"predicted_operators"})  # for which these are too few images
     assert sorted(path.stem for path in ours.analysis.glob("*.npz")) == made
     for kind in ("png", "svg"):
         assert sorted(path.stem for path in ours.analysis.glob(f"*.{kind}")) == made
@@ -62,13 +62,15 @@ def test_analyze_images_alone_and_a_run_without_masks(
     assert sorted(path.stem for path in theirs.analysis.glob("*.npz")) == [
         "curves",
         "neighbours",
+        "predicted_operators",
         "subspaces",
-        "told",
     ]
-    with np.load(theirs.analysis / "told.npz") as arrays:
+    with np.load(theirs.analysis / "predicted_operators.npz") as arrays:
         assert arrays["spaces"].tolist() == ["representation", "whole embedding"]
         assert arrays["operators"].tolist() == list(PRESETS["mast5"].operators)
-        assert np.isfinite(arrays["told"]).any()
+        assert np.isfinite(arrays["explained"]).any()
+    with pytest.raises(UserError, match="told is called predicted_operators now"):
+        mast.analyze(theirs.path, analyses=["told"])
     with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'") as error:
         mast.analyze(theirs.path, analyses="mask")
     assert "--" not in str(error.value)

@@ -10,7 +10,7 @@ import pytest
 
 import mast
 from mast.analyses import Grid, Score, Subject, Trial
-from mast.analyses.interval import mean_and_margin
+from mast.analyses.analysis import mean_and_margin
 from mast.augment.presets import MAST5
 from mast.core.errors import UserError
 from mast.studies import STUDIES, Study

@@ -1,26 +1,31 @@
-"""How much of what an operator did can be told from two views, in each space that a run has.
+"""How much of what an operator did can be predicted from two views, in each space of a run.
 
-P pairs of views, N images, D dimensions of a space, F features, T numbers of an
-operator, U patterns of what is asked, O operators, S spaces, M thirds.
+P pairs of views, N images, D dimensions of a space, F features, T numbers of an operator, O
+operators, S spaces, M thirds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, lacking_images
-from mast.analyses.interval import mean_and_margin, with_margin
-from mast.analyses.spaces import spaces_of
+from mast.analyses.analysis import (
+    Analysis,
+    Arrays,
+    Details,
+    Grid,
+    Subject,
+    lacking_images,
+    mean_and_margin,
+    with_margin,
+)
+from mast.analyses.neighbours import spaces_of
 from mast.core.errors import UserError
 from mast.measure.compute import one_thread
-
-if TYPE_CHECKING:
-    from mast.analyses.figure import Figure
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
@@ -32,17 +37,17 @@ OF_SPACE = 0.5  # weight above which a dimension belongs to a space
 
 
 @final
-class Told(Analysis):
-    """What the views of a pair say of how they were made, read by a ridge regression.
+class PredictedOperators(Analysis):
+    """What the views of a pair reveal of how they were made, by a ridge regression.
 
     Every image is drawn several times as two views, as pretraining draws them. A regression is
     fitted on half of the images to predict the recorded differences, standardised, and tested on
     the other half; then the halves change places. It sees, along at most 64 principal axes of a
     space, how the views differ, with and without the sign, and along the first 12 also the products
-    of both views, by which a turn of hue can be read. What nobody could tell, such as the hue of a
-    gray view, is left out for all spaces. What is told has not been forgotten; what is not told may
-    be there all the same, the more so in wide spaces. The scale of a space does not matter, so that
-    something may be told that is hardly seen in distances.
+    of both views, by which a turn of hue can be read. What two views do not show, such as the hue
+    of a gray one, is left out. What can be predicted has not been forgotten; what cannot may be
+    there all the same, the more so in wide spaces. The scale of a space does not matter, so that
+    something may be predicted that distances hardly show.
 
     Arrays:
         operators: (O,) names.
@@ -50,8 +55,8 @@ class Told(Analysis):
             what is invariant to its operators ("ignoring …") and what is exempt ("matching …").
         widths: (S,) their dimensions.
         block: (O,) position in `spaces` of what is exempt from the operator; -1 where nothing is.
-        told: (O, S) percent of the variance that is explained (R^2), on images that were not
-            fitted; NaN where nothing varies, or could be told.
+        explained: (O, S) percent of the variance that is explained (R^2), on images that were not
+            fitted; NaN where nothing varies or shows.
         margin: (O, S) half of its 95 % interval over images, the regressions held fixed.
         direction: (O, S, M) percent of the recorded differences whose prediction is on the right
             side of the mean, in thirds of the pairs by how large the difference is; 50 by chance;
@@ -82,30 +87,30 @@ class Told(Analysis):
             names.append(space.name)
             views.append((first_PD[:, chosen_D], second_PD[:, chosen_D]))
         # Space by space: there are twice as many as distinct masks.
-        told_SOX = []
+        found_SOX = []
         with one_thread():
             for view, other in views:
                 features = [_features(view, other, pairs.image_P % 2 == half) for half in (0, 1)]
-                told_SOX.append(
+                found_SOX.append(
                     [
                         _explained(features, target_PT, pairs.image_P)
                         for target_PT in pairs.differences.values()
                     ]
                 )
-        told_OSX = np.array(told_SOX).swapaxes(0, 1)
+        found_OSX = np.array(found_SOX).swapaxes(0, 1)
         return {
             "operators": np.array(list(pairs.differences)),
             "spaces": np.array(names),
             "widths": np.array([view_PD.shape[1] for view_PD, _ in views]),
             "block": np.array([block_of.get(name, -1) for name in pairs.differences]),
-            "told": told_OSX[:, :, 0],
-            "margin": told_OSX[:, :, 1],
-            "direction": told_OSX[:, :, 2:],
+            "explained": found_OSX[:, :, 0],
+            "margin": found_OSX[:, :, 1],
+            "direction": found_OSX[:, :, 2:],
         }
 
     @figure.styled
-    def draw(self, arrays: Arrays) -> Figure:
-        """What is told; below, by the size of the change."""
+    def draw(self, arrays: Arrays) -> figure.Figure:
+        """What is explained; below, by the size of the change."""
         operators = [figure.words(str(name)) for name in arrays["operators"]]
         graded = [
             row for row in range(len(operators)) if np.isfinite(arrays["direction"][row]).any()
@@ -118,19 +123,19 @@ class Told(Analysis):
         at_O = np.arange(len(operators))
         shift_S = np.linspace(-0.25, 0.25, len(arrays["spaces"]))
         for column, (space, shift) in enumerate(zip(arrays["spaces"], shift_S, strict=True)):
-            told_O, margin_O = arrays["told"][:, column], arrays["margin"][:, column]
+            value_O, margin_O = arrays["explained"][:, column], arrays["margin"][:, column]
             above.errorbar(
-                told_O, at_O + shift, xerr=margin_O, fmt="o", markersize=4, elinewidth=1,
+                value_O, at_O + shift, xerr=margin_O, fmt="o", markersize=4, elinewidth=1,
                 color=figure.color(column), label=str(space),
             )  # fmt: skip
-            for row in np.flatnonzero(np.isfinite(told_O)):
-                (point,) = above.plot([told_O[row]], [at_O[row] + shift], "o", markersize=4,
+            for row in np.flatnonzero(np.isfinite(value_O)):
+                (point,) = above.plot([value_O[row]], [at_O[row] + shift], "o", markersize=4,
                                       color=figure.color(column))  # fmt: skip
-                figure.tip(point, f"{operators[row]}, {space}: {told_O[row]:.0f} %")
+                figure.tip(point, f"{operators[row]}, {space}: {value_O[row]:.0f} %")
         above.set_yticks(at_O, operators)
         above.invert_yaxis()
         above.set_xlim(-5, 103)
-        above.set_xlabel("told (% of the variance)")
+        above.set_xlabel("explained variance (%)")
         panels = [drawn.add_subplot(grid[1 + at // 3, at % 3]) for at in range(len(graded))]
         for at, (operator, axis) in enumerate(zip(graded, panels, strict=True)):
             for column, percent_M in enumerate(arrays["direction"][operator]):
@@ -147,52 +152,52 @@ class Told(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        """Of each block its own operators, then the others."""
-        told_OS, block_O = arrays["told"], arrays["block"]
+        """First the operators with a block, then the others."""
         names = [figure.words(str(name)) for name in arrays["operators"]]
-        asked_O: np.ndarray = np.isfinite(told_OS[:, 0])
-        width, widths = arrays["widths"][1], arrays["widths"]
-        of_blocks = [
-            f"of {names[row]} {_percent(arrays, row, block)} by {widths[block]} of {width} "
-            f"dimensions, {_percent(arrays, row, block - 1)} by the others, "
-            f"{_percent(arrays, row, 0)} by the representation"
-            for row, block in enumerate(block_O)
-            if block >= 0 and asked_O[row]
-        ]
-        others = [
-            f"of {names[row]} {_percent(arrays, row, 0)} and {_percent(arrays, row, 1)}"
-            for row in range(len(names))
-            if block_O[row] < 0 and asked_O[row]
-        ]
+        varied_O = np.isfinite(arrays["explained"][:, 0])
+        of_blocks, others = [], []
+        for row in np.flatnonzero(varied_O).tolist():
+            block, width = int(arrays["block"][row]), arrays["widths"]
+            if block < 0:
+                others.append(f"{names[row]} {_percent(arrays, row, 0)} and "
+                              f"{_percent(arrays, row, 1)}")  # fmt: skip
+                continue
+            of_blocks.append(
+                f"{_percent(arrays, row, block)} of {names[row]} ({width[block]} of {width[1]} "
+                f"dimensions; the others {_percent(arrays, row, block - 1)}, the representation "
+                f"{_percent(arrays, row, 0)})"
+            )
         sentences = []
         if of_blocks:
-            sentences.append(f"What exempt dimensions tell: {'; '.join(of_blocks)}.")
+            sentences.append(f"Exempt dimensions explain {'; '.join(of_blocks)}.")
         if others:
             sentences.append(
-                f"What the representation and the whole embedding tell: {'; '.join(others)}."
+                "Variance explained by the representation and by the whole embedding: "
+                f"{'; '.join(others)}."
             )
-        silent = [name for name, asked in zip(names, asked_O, strict=True) if not asked]
-        if silent:
-            sentences.append(f"Nothing varies, or can be told, of {', '.join(silent)}.")
+        if of_blocks or others:
+            sentences.append("Margins: 95 % over images.")
+        if still := [name for name, varied in zip(names, varied_O, strict=True) if not varied]:
+            sentences.append(f"Nothing to predict: {', '.join(still)}.")
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """What each space tells of each operator."""
+        """What each space explains of each operator."""
         titles = [
             f"{space} ({width})"
             for space, width in zip(arrays["spaces"], arrays["widths"], strict=True)
         ]
         rows = tuple(
-            (figure.words(str(name)), *told_S)
-            for name, told_S in zip(arrays["operators"], arrays["told"].tolist(), strict=True)
+            (figure.words(str(name)), *value_S)
+            for name, value_S in zip(arrays["operators"], arrays["explained"].tolist(), strict=True)
         )
-        return Details(Grid(("told of (% of the variance)", *titles), rows))
+        return Details(Grid(("explained variance (%)", *titles), rows))
 
 
 def _percent(arrays: Arrays, row: int, column: int) -> str:
-    """What is told with its interval; what is below zero is nothing."""
-    told, margin = arrays["told"][row, column], arrays["margin"][row, column]
-    return f"{with_margin(max(told, 0), margin, places=0)} %"
+    """What is explained, with its interval; what is below zero is nothing."""
+    value, margin = arrays["explained"][row, column], arrays["margin"][row, column]
+    return f"{with_margin(max(value, 0), margin, places=0)} %"
 
 
 def _features(first_PD: Tensor, second_PD: Tensor, fitted_P: np.ndarray) -> np.ndarray:
@@ -223,10 +228,13 @@ def _explained(
 
     Args:
         features: By the half of the images that is fitted, (P, F) each.
-        target_PT: The recorded differences, NaN where they cannot be told.
+        target_PT: The recorded differences, NaN where they do not show.
         image_P: The image of each pair.
     """
-    score_PT = _standard(target_PT)
+    target_PT = target_PT[:, (~np.isnan(target_PT)).sum(axis=0) > 1]
+    variance_T = np.nanvar(target_PT, axis=0)
+    target_PT, variance_T = target_PT[:, variance_T > STILL], variance_T[variance_T > STILL]
+    score_PT = (target_PT - np.nanmean(target_PT, axis=0)) / np.sqrt(variance_T)
     if score_PT.shape[1] == 0:
         return np.full(2 + len(THIRDS), np.nan)
     predicted_PT = _predicted(features, score_PT, image_P)
@@ -242,21 +250,12 @@ def _explained(
 def _directions(score_PT: np.ndarray, predicted_PT: np.ndarray) -> list[float]:
     """Percent of the numbers on the right side of the mean, by thirds of their distance from it."""
     counts = [len(np.unique(column_P[~np.isnan(column_P)])) for column_P in score_PT.T]
-    graded_T = np.array(counts) >= GRADES
-    asked = ~np.isnan(score_PT) & graded_T
-    if not asked.any():
+    compared_PT = ~np.isnan(score_PT) & (np.array(counts) >= GRADES)
+    if not compared_PT.any():
         return [float("nan")] * len(THIRDS)
-    score, right = score_PT[asked], (predicted_PT * score_PT > 0)[asked]
+    score, right = score_PT[compared_PT], (predicted_PT * score_PT > 0)[compared_PT]
     order = np.abs(score).argsort(kind="stable")
     return [100 * float(part.mean()) for part in np.array_split(right[order], len(THIRDS))]
-
-
-def _standard(target_PT: np.ndarray) -> np.ndarray:
-    """Standard scores of the numbers that vary, NaN where they are NaN."""
-    target_PT = target_PT[:, (~np.isnan(target_PT)).sum(axis=0) > 1]
-    variance_T = np.nanvar(target_PT, axis=0)
-    target_PT, variance_T = target_PT[:, variance_T > STILL], variance_T[variance_T > STILL]
-    return (target_PT - np.nanmean(target_PT, axis=0)) / np.sqrt(variance_T)
 
 
 def _predicted(
@@ -268,12 +267,12 @@ def _predicted(
     from sklearn.preprocessing import StandardScaler
 
     predicted_PT = np.zeros_like(score_PT)
-    # Numbers that are asked of the same pairs are learned together.
+    # Numbers that show in the same pairs are learned together.
     patterns_PU, pattern_U = np.unique(~np.isnan(score_PT), axis=1, return_inverse=True)
-    for pattern, asked_P in enumerate(patterns_PU.T):
+    for pattern, shown_P in enumerate(patterns_PU.T):
         of_T = np.flatnonzero(pattern_U.ravel() == pattern)
         for half, feature_PF in enumerate(features):
-            fit_P, rest_P = asked_P & (image_P % 2 == half), image_P % 2 != half
+            fit_P, rest_P = shown_P & (image_P % 2 == half), image_P % 2 != half
             if fit_P.sum() > 1:
                 penalties = RidgeCV([share * int(fit_P.sum()) for share in PENALTIES])
                 ridge = make_pipeline(StandardScaler(), penalties)  # validated by leave-one-out
