@@ -28,6 +28,7 @@ from mast.analyses.uncertainty import Uncertainty
 from mast.core.registry import Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
+    "advice": Entry("Which augmentations each task can afford", Advice),
     "curves": Entry("How the run went", Curves),
     "masks": Entry("Which dimensions each operator takes", Masks),
     "subspaces": Entry("What lies together in each subspace", Subspaces),
@@ -36,7 +37,6 @@ ANALYSES: dict[str, Entry[Analysis]] = {
         "How well each space predicts what the operators did", PredictedOperators
     ),
     "invariance": Entry("What each subspace forgets", Invariance),
-    "advice": Entry("Which augmentations each task can afford", Advice),
     "predictions": Entry("Which subspaces each task uses", Predictions),
     "uncertainty": Entry("Which images it is unsure of", Uncertainty),
 }

@@ -134,7 +134,11 @@ def draw(run: str | Path, analysis: str) -> "Figure":
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
-    """Make analyses into a folder, whose `missing.json` says why others have no figure."""
+    """Make analyses into a folder, whose `missing.json` says why others have no figure.
+
+    Returns:
+        Those that were made, then those that lack something.
+    """
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, subject, folder) for name in shown]
     file = folder / "missing.json"
@@ -144,7 +148,7 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
         if insight.file is None:
             reasons[insight.name] = insight.text
     write_json(file, reasons)
-    return insights
+    return sorted(insights, key=lambda insight: insight.file is None)
 
 
 def _insight(name: str, subject: Subject, folder: Path) -> Insight:
