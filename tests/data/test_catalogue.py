@@ -379,14 +379,6 @@ def test_splits_of_emnist_have_halves(tmp_path: Path) -> None:
         open_source("torchvision:EMNIST@letters-val", tmp_path)
 
 
-def test_a_folder_of_folders(tmp_path: Path) -> None:
-    for part in ("train", "test", "other"):
-        (tmp_path / part).mkdir()
-    described = describe(str(tmp_path))
-    assert described.parts == {part: str(tmp_path / part) for part in ("train", "test")}
-    assert described.metric == "top1"
-
-
 @pytest.mark.parametrize(
     ("splits", "expected"),
     [

@@ -179,15 +179,6 @@ def test_twelve_bits_stay_twelve_bits(tmp_path: Path) -> None:
     assert len(seen_BCHW[0, 1].unique()) == len(np.unique(values[0])) > 500
 
 
-def test_dim_images_are_not_one(tmp_path: Path) -> None:
-    """120 of 65,535 levels are less than one of 8 bits."""
-    generator = np.random.default_rng(0)
-    values = [generator.integers(0, 121, (SIDE, SIDE)).astype(np.uint16) for _ in range(12)]
-    for named in (("auto",), ("dtype",)):
-        canvases = opened(write(tmp_path / named[0], values), range=named)
-        assert len(np.unique(canvases.checksums())) == 12
-
-
 def test_a_set_of_bands_and_of_no_data(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     cubes = [generator.uniform(-0.1, 0.9, (SIDE, SIDE, 13)).astype(np.float32) for _ in range(4)]
