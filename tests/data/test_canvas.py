@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import DataConfig, Folder, open_canvas, open_source
 from mast.data import cache as cache_module
-from mast.data import canvas as canvas_module
 from mast.data.cache import Manifest, Names, Stored
 from mast.data.decode import canvas_shape
 from mast.measure.features import test_views as shown_views
@@ -159,19 +157,6 @@ def test_a_damaged_cache_is_built_anew(config, builds, damage):
     np.testing.assert_array_equal(everything(again), expected[0])
     assert torch.equal(views(again, 24), expected[1])
     assert len(builds) == 2
-
-
-def test_a_manifest_of_fewer_images_is_built_anew(config, builds, caplog):
-    expected = everything(open_canvas(config, 32))
-    [file] = files(config, "safetensors")
-    manifest = Manifest.read(file)
-    short = {name: getattr(manifest, name)[:-1] for name in NUMBERED}
-    names = Names.of(list(manifest.identifiers)[:-1])
-    [data] = files(config, "u8")
-    data.write_bytes(data.read_bytes()[: -3 * manifest.size_N2[-1].prod()])
-    replace(manifest, **short, identifiers=names).write(file)
-    np.testing.assert_array_equal(everything(open_canvas(config, 32)), expected)
-    assert "does not match the 12 images" in caplog.text
 
 
 def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):
@@ -351,19 +336,6 @@ def test_images_that_are_their_own_canvases_need_no_views_beside_them(config):
     assert torch.equal((shown * 255).round().to(torch.uint8), expected_views(config, canvases, 24))
 
 
-def test_views_that_cannot_be_kept_are_cut_for_every_evaluation(config, monkeypatch, caplog):
-    config.canvas = 16
-    canvases = open_canvas(config, 24)
-
-    def full(path):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache_module, "replacing", full)
-    assert torch.equal(views(canvases, 24), expected_views(config, canvases, 24))
-    assert "No space left on device" in caplog.text
-    assert not list(config.cache.glob("*.v24.*"))
-
-
 def test_files_of_several_pages_are_counted(config, photos, caplog):
     frames = [Image.new("RGB", (24, 20), (value, 0, 0)) for value in (10, 20, 30)]
     for name in ("stack.tif", "moving.webp", "moving.png"):
@@ -420,17 +392,6 @@ def test_a_strip_keeps_what_its_view_shows(tmp_path):
 def test_wrong_values_are_refused(wrong):
     with pytest.raises(UserError, match=f"data.{next(iter(wrong))}"):
         DataConfig(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("given", "processes", "threads"), [(None, 3, 2), (None, 16, 1), (2, 3, 2)]
-)
-def test_processes_of_a_machine_share_its_cores(
-    given, processes, threads, photos, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(canvas_module, "cores", lambda: 8)
-    config = DataConfig(str(photos), cache=tmp_path / "cache", cache_limit_gb=0, workers=given)
-    assert open_canvas(config, 32, processes).pixels.workers == threads
 
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\udcff\udc80"), max_size=8)

@@ -78,6 +78,8 @@ def test_tiles_show_all_of_a_scene_and_are_called_by_their_place(scenes):
         "b/tiny.png",
     ]
     assert source.targets["class"].tolist() == [0] * 6 + [1] * 3
+    together = [source.together(at) for at in (0, 5, 7, 8)]
+    assert together == [range(6), range(6), range(6, 8), range(8, 9)]
     for index, name in enumerate(names(source)):
         file, _, place = name.partition("@x")
         x, y = map(int, place.split("y")) if place else (0, 0)
@@ -200,14 +202,6 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
     assert set(decoded.values()) == {1}
 
 
-def test_what_is_decoded_in_one_go_is_measured_in_one_go(scenes):
-    source = opened(scenes[0], "#tile=32")
-    assert [source.together(at) for at in (0, 5, 7, 8)] == [
-        range(6), range(6), range(6, 8), range(8, 9),
-    ]  # fmt: skip
-    assert opened(scenes[0]).together(1) == range(1, 2)
-
-
 def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     root, _ = scenes
     for number in range(4):
@@ -290,13 +284,10 @@ def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, 
     tiles = opened(root, "#max_pixels=2400,tile=20")
     assert np.array_equal(tiles.load(5), expected[20:, 40:])
     assert Image.MAX_IMAGE_PIXELS == 500
-    assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
-
-
-def test_what_is_no_image_is_refused_whatever_the_bound(tmp_path):
     (tmp_path / "no.png").write_bytes(b"nothing")
     with pytest.raises(OSError, match="no image"):
         open_image(tmp_path / "no.png", max_pixels=100)
+    assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
 
 
 def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, monkeypatch):

@@ -207,15 +207,6 @@ def test_a_few_deep_images_that_no_sample_has_are_read_by_their_range(tmp_path: 
     np.testing.assert_allclose(seen.amax((1, 2, 3)), [100 / 255, 900 / 1023, 90 / 1023], atol=1e-3)
 
 
-def test_a_broken_image_of_the_sample_is_counted_with_the_others(tmp_path: Path) -> None:
-    folder = write(tmp_path / "set", [image(0, 200, np.uint8).values_HWC[..., 0]] * 4)
-    whole = (folder / "00.tif").read_bytes()
-    (folder / "00.tif").write_bytes(whole[: len(whole) // 2])
-    canvases = opened(folder, range=("percentile",), max_broken=0.5)
-    assert len(canvases) == 3
-    assert [*canvases.skipped] == ["00.tif"]
-
-
 def test_larger_images_are_read_by_the_same_range(tmp_path: Path) -> None:
     """Test views, which are cut from the files, and canvases, which are smaller, agree."""
     generator = np.random.default_rng(0)

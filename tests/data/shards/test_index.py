@@ -117,16 +117,6 @@ def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert open_source(f"shards:{root}", tmp_path).classes == {"class": expected}
 
 
-def test_an_index_too_long_for_any_set_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_shards(tmp_path / "set", 3)
-    (root / "index.json").write_text('{"shardlist": []}' + 1000 * " ")
-    monkeypatch.setattr(module, "LONGEST", 1000)
-    with pytest.raises(UserError, match="1,000 bytes"):
-        open_index(f"shards:{root}", tmp_path / "cache")
-
-
 def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

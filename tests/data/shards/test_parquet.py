@@ -212,13 +212,3 @@ def test_a_file_that_says_another_number_of_rows(tmp_path: Path) -> None:
                     with pytest.raises(UserError, match=r"a\.parquet is damaged: it says"):
                         look(root)
     assert lies == 2
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_file_that_is_cut_is_named(tmp_path: Path, share: float) -> None:
-    root = written(tmp_path / "set", pyarrow.table({"image": [FILE] * 12}))
-    content = (root / "a.parquet").read_bytes()
-    (root / "a.parquet").write_bytes(content[: int(len(content) * share)])
-    for look in (trained, opened):
-        with pytest.raises(UserError, match=r"a\.parquet cannot be read"):
-            look(root)

@@ -206,15 +206,6 @@ def test_names_tell_shards_of_several_folders_apart(photos: Path, tmp_path: Path
     assert {name.split("/")[0] for name in names} == {"a", "b"}
 
 
-def test_a_shard_is_named_from_its_own_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_shards(tmp_path / "set", 3)
-    (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b", "c"]}))
-    monkeypatch.chdir(root)
-    assert open_source("shards:train-000.tar", tmp_path).classes == {"class": ("a", "b", "c")}
-
-
 LABELS = {b"99999999999999999999": -1, b"-5": -1, b"x": -1, b"2": 2}
 KNOWN = {
     b"[]": (None, None), b"{": (None, None), b'{"aspect": "nan", "name": null}': (None, None),

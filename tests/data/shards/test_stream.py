@@ -4,7 +4,6 @@ import io
 import json
 import random
 import threading
-import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from tiny import stacked
 from webdataset import TarWriter
 
 from mast.core.errors import UserError
-from mast.core.reading import Reading
 from mast.data import Batch
 from mast.data.loader import ShardLoader
 from mast.data.shards import shard as module
-from mast.data.shards.shard import Shard
 
 
 def loader_of(root: Path, *place: int, **changed: Any) -> ShardLoader:
@@ -204,35 +201,3 @@ def test_a_shard_that_stays_away_is_named(shards: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError, match=r"train-003\.tar cannot be read, tried 3 times.*No such"):
         [*loader.epoch(0)]
     assert not [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
-
-
-def test_a_shard_that_lost_images_is_named(shards: Path) -> None:
-    shard = Shard(str(shards / "train-001.tar"), 12, 0)
-    with pytest.raises(UserError, match=r"train-001\.tar has fewer samples than the 12"):
-        [*shard.samples(torch.arange(12).numpy())]
-
-
-def test_several_shards_are_read_at_a_time(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four slow shards take hardly longer than one."""
-    opened = module.open_once
-
-    def slow(url: str) -> Any:
-        time.sleep(0.5)
-        return opened(url)
-
-    loader = loader_of(shards, readers=4)
-    assert loader.reading == Reading()
-    monkeypatch.setattr(module, "open_once", slow)
-    started = time.monotonic()
-    assert len([*loader.epoch(0)]) == 12
-    assert time.monotonic() - started < 1.5  # one by one they take 2
-
-
-def test_dropping_an_epoch_ends_its_threads(shards: Path) -> None:
-    batches = loader_of(shards).epoch(0)
-    next(batches)
-    del batches
-    until = time.monotonic() + 5
-    while [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]:
-        assert time.monotonic() < until
-        time.sleep(0.01)

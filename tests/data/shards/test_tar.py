@@ -166,23 +166,6 @@ def test_a_shard_is_looked_through_to_its_end_though_no_batch_needs_it(tmp_path:
         next(loader.epoch(0))
 
 
-def test_a_store_that_says_half_of_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the end of a member."""
-    from mast.data.shards import shard as module
-
-    content = images(*range(8))
-    root, whole = written(tmp_path / "set", content + END), module.open_once
-
-    class Half(io.BytesIO):
-        size = len(content) // 2
-
-    monkeypatch.setattr(module, "open_once", lambda url: Half(whole(url).read(Half.size)))
-    for look in (trained, opened):
-        with pytest.raises(UserError, match="it is cut short"):
-            look(root)
-    assert np.frombuffer(content, np.uint8).size % 1024 == 0
-
-
 def packed(root: Path, *names: str) -> str:
     """A set of one tar, of files of these names."""
     root.mkdir()
