@@ -336,6 +336,15 @@ def test_images_that_are_their_own_canvases_need_no_views_beside_them(config):
     assert torch.equal((shown * 255).round().to(torch.uint8), expected_views(config, canvases, 24))
 
 
+def test_views_that_cannot_be_kept_are_cut_for_every_evaluation(config, monkeypatch, caplog):
+    config.canvas = 16
+    canvases = open_canvas(config, 24)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(cache_module, "replacing", lambda path: (_ for _ in ()).throw(full))
+    assert torch.equal(views(canvases, 24), expected_views(config, canvases, 24))
+    assert "No space left on device" in caplog.text
+
+
 def test_files_of_several_pages_are_counted(config, photos, caplog):
     frames = [Image.new("RGB", (24, 20), (value, 0, 0)) for value in (10, 20, 30)]
     for name in ("stack.tif", "moving.webp", "moving.png"):

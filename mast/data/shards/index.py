@@ -302,7 +302,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
         with opened(url) as file:
             text = file.read(LONGEST)
             if file.read(1):
-                raise UserError(f"{url} has more than {LONGEST:,} bytes: it is no index of shards")
+                raise UserError(f"{url} of more than {LONGEST:,} bytes is no index of shards")
     try:
         index = json.loads(text)
         counts: dict[str, tuple[int, int | None]] = {}
