@@ -24,9 +24,10 @@ from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.cache import Names
 from mast.data.canvas import DataConfig
-from mast.data.shards import index as module
 from mast.data.shards import shard as reading
-from mast.data.shards.index import Table, keep_table, look_for, open_table
+from mast.data.shards import source as module
+from mast.data.shards.index import look_for
+from mast.data.shards.source import Table, keep_table, open_table
 
 SIDE = 24
 
@@ -225,7 +226,7 @@ def test_what_others_write_in_place_of_numbers(tmp_path: Path) -> None:
     table = open_table("set", look_for(f"shards:{root}").files, tmp_path)
     assert table.label_N.tolist() == [*LABELS.values(), *[-1] * len(KNOWN)]
     for at, (aspect, name) in enumerate(KNOWN.values(), len(LABELS)):
-        assert table.place(at).aspect == aspect
+        assert table.aspect(at) == aspect
         assert table.names[at] == (name or f"a/k{at - len(LABELS)}")
 
 
