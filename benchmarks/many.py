@@ -29,7 +29,8 @@ from PIL import Image
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data.cache import VERSION, Manifest, Names
-from mast.data.shards.index import Table, keep_table, look_for
+from mast.data.shards.index import look_for
+from mast.data.shards.source import Table, keep_table
 
 IN_SHARD = 2000
 LINKS = 50_000  # to one file: a file system allows some 65,000

@@ -1,11 +1,18 @@
-"""Small sets in shards, by WebDataset's own writer."""
+"""Small sets in shards, by WebDataset's own writer, and what is read of them."""
 
 import io
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from webdataset import TarWriter
+
+from mast.data import BrokenImageError, open_source
+from mast.data.loader import ShardLoader
+from mast.data.shards import open_index
 
 
 def encoded(number: int, side: int = 12) -> bytes:
@@ -31,3 +38,34 @@ def write_shards(root: Path, *counts: int, broken: tuple[int, ...] = ()) -> Path
                 tar.write({"__key__": f"{number:05d}", "png": image, "cls": number % 3})
                 number += 1
     return root
+
+
+def loader_of(
+    spec: str | Path,
+    cache: Path,
+    batch_size: int = 1,
+    rank: int = 0,
+    ranks: int = 1,
+    **changed: Any,
+) -> ShardLoader:
+    """The loader of a training, with canvases of 12 × 12 pixels."""
+    options = {"width": 4, "readers": 1, "workers": 1, "max_broken": 1.0} | changed
+    return ShardLoader(
+        open_index(f"shards:{spec}", cache), 12, batch_size, seed=3, rank=rank, world_size=ranks,
+        device=torch.device("cpu"), **options,
+    )  # fmt: skip
+
+
+def trained(root: Path) -> tuple[int, int]:
+    """How many images a training sees in an epoch, and how many of them are broken."""
+    loader = loader_of(root, root.parent)
+    return sum(1 for _ in loader.epoch(0)), loader.broken
+
+
+def opened(root: Path) -> tuple[int, int]:
+    """The same of other commands."""
+    source, whole = open_source(f"shards:{root}", root.parent), 0
+    for index in range(len(source)):
+        with suppress(BrokenImageError):
+            whole += source.canvas(index, 12)[0].shape == (12, 12, 3)
+    return len(source), len(source) - whole

@@ -77,7 +77,17 @@ class Feed(ABC):
     classes: Mapping[str, tuple[str, ...]]
     reading: Reading
 
-    def __init__(self, name: str, images: int, batch_size: int, world_size: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        images: int,
+        batch_size: int,
+        seed: int,
+        rank: int,
+        world_size: int,
+        device: torch.device,
+    ) -> None:
+        assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
             raise UserError(
                 f"a batch of {batch_size} cannot be shared by {world_size} processes: set "
@@ -91,7 +101,10 @@ class Feed(ABC):
         self.name = name
         self.images = images
         self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
         self.world_size = world_size
+        self.device = device
         self.steps_per_epoch = images // batch_size
         self.broken = 0
 
@@ -152,16 +165,13 @@ class Loader(Feed):
         world_size: int = 1,
         device: torch.device = CPU,
     ) -> None:
-        assert 0 <= rank < world_size, (rank, world_size)
-        super().__init__(canvas_set.name, len(canvas_set), batch_size, world_size)
+        count = len(canvas_set)
+        super().__init__(canvas_set.name, count, batch_size, seed, rank, world_size, device)
         self.fingerprint = canvas_set.fingerprint
         self.skipped = canvas_set.skipped
         self.classes = {task: canvas_set.classes[task] for task in canvas_set.targets}
         self.reading = canvas_set.reading
         self.canvas_set = canvas_set
-        self.seed = seed
-        self.rank = rank
-        self.device = device
         self.resident: Canvases | None = None
 
     def indices(self, epoch: int, step: int) -> np.ndarray:
@@ -242,12 +252,9 @@ class ShardLoader(Feed):
         max_broken: float,
         read: Callable[[str, Iterable[Opened]], Reading] = find_reading,
     ) -> None:
-        super().__init__(index.name, len(index), batch_size, world_size)
+        super().__init__(index.name, len(index), batch_size, seed, rank, world_size, device)
         self.index = index
         self.side = side
-        self.seed = seed
-        self.rank = rank
-        self.device = device
         self.width = width
         self.readers = readers
         self.workers = workers

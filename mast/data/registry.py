@@ -33,56 +33,22 @@ from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, told_ap
 
 _log = logging.getLogger("mast")
 SOURCES: dict[str, Scheme] = {
-    "folder": Scheme(
-        "A folder of images, flat or with one subfolder a class",
-        ("a folder",),
-        open_folder,
-        describe_folder,
-    ),
+    "folder": Scheme(("a folder",), open_folder, describe_folder),
     "factors": Scheme(
-        "Generated images with known factors",
         ("factors", "factors@test", "factors@train:4096"),
         Factors.named,
         Factors.described,
         alone=True,
     ),
     "toys": Scheme(
-        "Generated images with known factors, each easy to learn",
-        ("toys", "toys@test", "toys@train:4096"),
-        Toys.named,
-        Toys.described,
-        alone=True,
+        ("toys", "toys@test", "toys@train:4096"), Toys.named, Toys.described, alone=True
     ),
-    "torchvision": Scheme(
-        "A set of torchvision.datasets",
-        ("torchvision:CIFAR10@train",),
-        open_torchvision,
-        describe_torchvision,
-    ),
-    "hf": Scheme(
-        "A set of the Hugging Face hub (needs the extra hf)",
-        ("hf:owner/name@split",),
-        open_hugging_face,
-        describe_hugging_face,
-    ),
-    "coco": Scheme(
-        "Objects annotated as COCO has them",
-        ("coco:FOLDER@train2017", "coco:FILE.json@FOLDER"),
-        open_coco,
-        describe_coco,
-    ),
-    "voc": Scheme(
-        "Objects annotated as Pascal VOC has them",
-        ("voc:VOCdevkit/VOC2007@trainval",),
-        open_voc,
-        describe_voc,
-    ),
+    "torchvision": Scheme(("torchvision:CIFAR10@train",), open_torchvision, describe_torchvision),
+    "hf": Scheme(("hf:owner/name@split",), open_hugging_face, describe_hugging_face),
+    "coco": Scheme(("coco:FOLDER@train2017", "coco:FILE.json@FOLDER"), open_coco, describe_coco),
+    "voc": Scheme(("voc:VOCdevkit/VOC2007@trainval",), open_voc, describe_voc),
     "shards": Scheme(
-        "Images in tars of WebDataset or in Parquet files, here or in a store (needs the extra "
-        "shards)",
-        ("shards:FOLDER", "shards:s3://bucket/train-*.tar"),
-        open_shards,
-        describe_shards,
+        ("shards:FOLDER", "shards:s3://bucket/train-*.tar"), open_shards, describe_shards
     ),
 }
 

@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -108,11 +109,8 @@ class Source(ABC):
 
     def load(self, index: int) -> np.ndarray:
         """One image at full size, (H, W, 3) uint8."""
-        try:
-            with self.open(index) as image:
-                return to_pixels(image)
-        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-            raise self._broken(index, error) from error
+        with self._naming(index), self.open(index) as image:
+            return to_pixels(image)
 
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
@@ -126,15 +124,12 @@ class Source(ABC):
         Raises:
             BrokenImageError: It cannot be decoded; so `load` and `test_view`.
         """
-        try:
-            with self.open(index) as image:
-                if isinstance(image, Bands) and is_deep(image):
-                    self.deep.add(index)
-                if self.pages == "first" and len(page_numbers(image)) > 1:
-                    self.stacks.add(index)
-                return to_canvas(image, side, reading)
-        except Exception as error:
-            raise self._broken(index, error) from error
+        with self._naming(index), self.open(index) as image:
+            if isinstance(image, Bands) and is_deep(image):
+                self.deep.add(index)
+            if self.pages == "first" and len(page_numbers(image)) > 1:
+                self.stacks.add(index)
+            return to_canvas(image, side, reading)
 
     def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
         """The view of `size` pixels of one image by which an encoder is tested.
@@ -142,16 +137,19 @@ class Source(ABC):
         Returns:
             (3, V, V) uint8, or the planes (P, V, V) of another layout.
         """
-        try:
-            with self.open(index) as image:
-                return to_test_view(image, size, reading)
-        except Exception as error:
-            raise self._broken(index, error) from error
+        with self._naming(index), self.open(index) as image:
+            return to_test_view(image, size, reading)
 
-    def _broken(self, index: int, error: Exception) -> BrokenImageError:
-        name = self.identifier(index)
-        alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
-        return BrokenImageError.of(self.name if alone else f"{self.name}/{name}", error)
+    @contextmanager
+    def _naming(self, index: int) -> Iterator[None]:
+        """Names the image of which anything is raised, as a BrokenImageError."""
+        try:
+            yield
+        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+            name = self.identifier(index)
+            alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
+            name = self.name if alone else f"{self.name}/{name}"
+            raise BrokenImageError.of(name, error) from error
 
 
 @final
@@ -182,7 +180,6 @@ class Scheme:
     """A way of naming sets: a row of `SOURCES`.
 
     Attributes:
-        title: What such sets are.
         examples: Names of this kind.
         open: Opens the images of one split. Takes the name as the user wrote it, the folder where
             downloaded sets are, and whether the network may be used.
@@ -190,7 +187,6 @@ class Scheme:
         alone: Whether the scheme's word is a name by itself, as `factors` is.
     """
 
-    title: str
     examples: tuple[str, ...]
     open: Callable[[str, Path, bool], Source]
     describe: Callable[[str], SetDescription]

@@ -112,12 +112,6 @@ def caltech(root: Path) -> None:
             (folder / f"image_{at:04d}.jpg").touch()
 
 
-def sst(root: Path) -> None:
-    for split in ("train", "valid", "test"):
-        for name in ("negative", "positive"):
-            pictures(root / "rendered-sst2" / split / name, "1.png")
-
-
 @dataclass(frozen=True)
 class Row:
     """A set on disk, with what is expected of it."""
@@ -153,9 +147,6 @@ ROWS = {
         "mean_per_class",
     ),
     "Places365": Row(places, {"train": [0, 1], "test": [1, 0]}, ("/b/bar", "/a/airfield")),
-    "RenderedSST2": Row(
-        sst, {"train": [0, 1], "val": [0, 1], "test": [0, 1]}, ("negative", "positive")
-    ),
     "SUN397": Row(sun, {"train": [1, 0], "test": [0, 1]}, ("abbey", "bar/indoor")),
     "StanfordCars": Row(cars, {"train": [1, 0, 2], "test": [2, 1]}, ("Acura", "BMW", "Fiat")),
 }
@@ -285,6 +276,10 @@ def foreign_sun(root: Path) -> None:
     write(root / "SUN397" / "ClassName.txt", "/a/abbey")
 
 
+def other_images(root: Path) -> None:
+    (root / "stored.json").write_text('{"targets": [0, 1]}')
+
+
 def damaged_cars(root: Path) -> None:
     cars(root)
     (root / "stanford_cars" / "devkit" / "cars_train_annos.mat").write_bytes(b"no matrix")
@@ -297,9 +292,13 @@ def damaged_cars(root: Path) -> None:
         ("StanfordCars", unlabelled_cars, "the highest label is 2, and there are 2 classes"),
         ("SUN397", foreign_sun, "a label file of .*SUN397 .* 'bar/indoor' is in one and not"),
         ("StanfordCars", damaged_cars, "torchvision's StanfordCars in"),
+        ("Stored", other_images, "does not fit its images: 2 labels for 3 images"),
     ],
 )
-def test_label_files_that_do_not_fit(name: str, layout: Any, message: str, tmp_path: Path) -> None:
+def test_label_files_that_do_not_fit(
+    name: str, layout: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
     layout(tmp_path)
     with pytest.raises(UserError, match=message):
         open_source(f"torchvision:{name}", root=tmp_path)
@@ -340,13 +339,6 @@ def test_labels_wherever_they_are(
         assert (source.targets["class"].tolist(), source.classes["class"]) == expected
 
 
-def test_labels_of_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
-    (tmp_path / "stored.json").write_text('{"targets": [0, 1]}')
-    with pytest.raises(UserError, match="does not fit its images: 2 labels for 3 images"):
-        open_source("torchvision:Stored", root=tmp_path)
-
-
 # ------------------------------------------------------------------------- other sources
 
 
@@ -377,14 +369,6 @@ def test_splits_of_emnist_have_halves(tmp_path: Path) -> None:
         assert len(open_source(f"torchvision:EMNIST@{split}", tmp_path)) == count
     with pytest.raises(UserError, match="half of EMNIST's letters 'val'"):
         open_source("torchvision:EMNIST@letters-val", tmp_path)
-
-
-def test_a_folder_of_folders(tmp_path: Path) -> None:
-    for part in ("train", "test", "other"):
-        (tmp_path / part).mkdir()
-    described = describe(str(tmp_path))
-    assert described.parts == {part: str(tmp_path / part) for part in ("train", "test")}
-    assert described.metric == "top1"
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_a_fourth_band_is_no_alpha(tmp_path: Path, dtype: type) -> None:
     for kind, left in (("unspecified", RED), ("unassalpha", (255, 255, 255))):
         imwrite(tmp_path / "a.tif", values, photometric="rgb", extrasamples=[kind])
         assert read(tmp_path / "a.tif")[0] == left
+        assert Folder(tmp_path).load(0)[8, 2].tolist() == list(left)
 
 
 def test_the_largest_of_32_bits_are_no_negative_numbers(tmp_path: Path) -> None:

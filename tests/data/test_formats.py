@@ -7,7 +7,6 @@ import sys
 import time
 import tracemalloc
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 import imagecodecs
 import numpy as np
@@ -140,13 +139,6 @@ def test_five_bands_of_a_tiff(how):
         np.testing.assert_array_equal(bands.values_HWC, values)
 
 
-def test_bands_in_jpeg():
-    smooth = np.broadcast_to(np.arange(64, dtype=np.uint8)[:, None, None] * 4, (64, 64, 5))
-    planes = tiff(np.moveaxis(smooth, 2, 0), planarconfig="separate", compression="jpeg")
-    bands = opened(planes)
-    assert np.abs(bands.values_HWC.astype(int) - smooth).max() <= 4
-
-
 @pytest.mark.parametrize("kind", ["jpeg", "jpeg2000"])
 def test_an_image_in_a_tiff_is_no_larger_than_its_strip(kind):
     values = np.full((5, 64, 64), 9, np.uint8)
@@ -255,12 +247,6 @@ def test_pages_of_a_tiff_are_opened_one_by_one():
         opened(content, 5)
 
 
-def test_what_pillow_holds_stays_with_it():
-    for values, photometric in ((GRAY, "minisblack"), (VALUES[..., :3], "rgb")):
-        image = open_image(io.BytesIO(tiff(values.astype(np.uint8), photometric)))
-        assert isinstance(image, Image.Image)
-
-
 FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
 
 
@@ -277,17 +263,6 @@ def test_a_tiff_of_too_many_pages_is_broken_and_one_in_a_circle_is_not():
     struct.pack_into("<I", chain, link, len(FIVE))
     with pytest.raises(ValueError, match="more parts"):
         opened(bytes(chain) + many.tobytes())
-
-
-def test_threads_read_tiffs_at_once(tmp_path):
-    for number in range(16):
-        (tmp_path / f"{number}.tif").write_bytes(
-            tiff(VALUES + number, compression="zlib", tile=(16, 16))
-        )
-    with ThreadPoolExecutor(8) as pool:
-        files = [tmp_path / f"{number}.tif" for number in range(16)]
-        for number, bands in enumerate(pool.map(open_image, files)):
-            np.testing.assert_array_equal(bands.values_HWC, VALUES + number)
 
 
 # ---------------------------------------------------------------------------------- PNG and PPM
@@ -308,27 +283,6 @@ def test_colors_of_sixteen_bits_of_a_png(channels, alpha, tmp_path):
 
 def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def test_an_interlaced_png_of_sixteen_bits():
-    passes = (
-        (0, 0, 8, 8),
-        (4, 0, 8, 8),
-        (0, 4, 4, 8),
-        (2, 0, 4, 4),
-        (0, 2, 2, 4),
-        (1, 0, 2, 2),
-        (0, 1, 1, 2),
-    )
-    rows = b"".join(
-        b"\0" + row.astype(">u2").tobytes()
-        for left, top, by_x, by_y in passes
-        for row in VALUES[top::by_y, left::by_x, :3]
-    )
-    head = struct.pack(">IIBBBBB", W, H, 16, 2, 0, 0, 1)
-    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    content = b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-    np.testing.assert_array_equal(opened(content).values_HWC, VALUES[..., :3])
 
 
 def test_a_color_of_a_deep_png_is_transparent_and_its_orientation_undone():

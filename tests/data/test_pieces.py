@@ -27,7 +27,7 @@ from mast.data import (
     split_cut,
 )
 from mast.data.cache import decode_in_order
-from mast.data.formats import Bands, open_image
+from mast.data.formats import open_image
 
 RANDOM = np.random.default_rng(0)
 
@@ -78,6 +78,8 @@ def test_tiles_show_all_of_a_scene_and_are_called_by_their_place(scenes):
         "b/tiny.png",
     ]
     assert source.targets["class"].tolist() == [0] * 6 + [1] * 3
+    together = [source.together(at) for at in (0, 5, 7, 8)]
+    assert together == [range(6), range(6), range(6, 8), range(8, 9)]
     for index, name in enumerate(names(source)):
         file, _, place = name.partition("@x")
         x, y = map(int, place.split("y")) if place else (0, 0)
@@ -200,14 +202,6 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
     assert set(decoded.values()) == {1}
 
 
-def test_what_is_decoded_in_one_go_is_measured_in_one_go(scenes):
-    source = opened(scenes[0], "#tile=32")
-    assert [source.together(at) for at in (0, 5, 7, 8)] == [
-        range(6), range(6), range(6, 8), range(8, 9),
-    ]  # fmt: skip
-    assert opened(scenes[0]).together(1) == range(1, 2)
-
-
 def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     root, _ = scenes
     for number in range(4):
@@ -252,18 +246,6 @@ def test_blank_tiles_are_left_out_and_counted(tmp_path, monkeypatch, caplog):
         opened(root, "#tile=16,blank=0.9")
 
 
-def test_the_spread_of_other_values_is_a_share_of_their_own_range():
-    values_HWC = np.zeros((4, 8, 2), np.float32)
-    values_HWC[..., 1] = np.arange(8) // 4 * np.tile([0, 100], 4)
-    values_HWC[0, 0, 0] = np.nan
-    bands = Bands(values_HWC, no_data=-9999.0)
-    assert pieces._spreads(bands, [(0, 0, 4, 4), (4, 0, 8, 4)]) == [0.0, 0.5]
-    assert pieces._spreads(Bands(np.full((4, 4, 1), 7, np.uint16)), [(0, 0, 4, 4)]) == [0.0]
-    values_HWC[1, 1] = -3.4e38
-    values_HWC[2, 2] = -1
-    assert pieces._spreads(bands, [(0, 0, 4, 4), (4, 0, 8, 4)], -1) == [0.0, 0.5]
-
-
 def test_corners_without_data_leave_the_other_tiles(tmp_path):
     scene_HW = np.random.default_rng(0).uniform(200, 400, (32, 48)).astype(np.float32)
     scene_HW[:16, :24] = -9999
@@ -302,34 +284,10 @@ def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, 
     tiles = opened(root, "#max_pixels=2400,tile=20")
     assert np.array_equal(tiles.load(5), expected[20:, 40:])
     assert Image.MAX_IMAGE_PIXELS == 500
-    assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
-
-
-def test_the_bound_holds_for_every_page(tmp_path):
-    root = tmp_path / "scans"
-    root.mkdir()
-    pages = stack(root / "scan.tif", [(8, 12), (20, 26)])
-    source = opened(root, "#pages=all,max_pixels=519")
-    assert np.array_equal(source.load(0), pages[0])
-    with pytest.raises(BrokenImageError, match="max_pixels"):
-        source.load(1)
-
-
-def test_threads_with_other_bounds_do_not_meet(tmp_path):
-    """Both sets are read at once, in one process."""
-    root = tmp_path / "large"
-    root.mkdir()
-    for number in range(8):
-        Image.fromarray(noise(40, 60)).save(root / f"{number}.png")
-    few, many = opened(root, "#max_pixels=2000"), opened(root, "#max_pixels=3000")
-    outcomes = list(decode_in_order(lambda at: (many, few)[at % 2].load(at // 2), range(16), 4))
-    assert [isinstance(of, BrokenImageError) for of in outcomes] == [False, True] * 8
-
-
-def test_what_is_no_image_is_refused_whatever_the_bound(tmp_path):
     (tmp_path / "no.png").write_bytes(b"nothing")
     with pytest.raises(OSError, match="no image"):
         open_image(tmp_path / "no.png", max_pixels=100)
+    assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
 
 
 def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, monkeypatch):

@@ -179,15 +179,6 @@ def test_twelve_bits_stay_twelve_bits(tmp_path: Path) -> None:
     assert len(seen_BCHW[0, 1].unique()) == len(np.unique(values[0])) > 500
 
 
-def test_dim_images_are_not_one(tmp_path: Path) -> None:
-    """120 of 65,535 levels are less than one of 8 bits."""
-    generator = np.random.default_rng(0)
-    values = [generator.integers(0, 121, (SIDE, SIDE)).astype(np.uint16) for _ in range(12)]
-    for named in (("auto",), ("dtype",)):
-        canvases = opened(write(tmp_path / named[0], values), range=named)
-        assert len(np.unique(canvases.checksums())) == 12
-
-
 def test_a_set_of_bands_and_of_no_data(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     cubes = [generator.uniform(-0.1, 0.9, (SIDE, SIDE, 13)).astype(np.float32) for _ in range(4)]
@@ -214,15 +205,6 @@ def test_a_few_deep_images_that_no_sample_has_are_read_by_their_range(tmp_path: 
     assert canvases.reading == Reading(Layout(3, deep=True), (0.0,), (1023.0,))
     seen = images_of(canvases.part([0, 200, 201], "some"))
     np.testing.assert_allclose(seen.amax((1, 2, 3)), [100 / 255, 900 / 1023, 90 / 1023], atol=1e-3)
-
-
-def test_a_broken_image_of_the_sample_is_counted_with_the_others(tmp_path: Path) -> None:
-    folder = write(tmp_path / "set", [image(0, 200, np.uint8).values_HWC[..., 0]] * 4)
-    whole = (folder / "00.tif").read_bytes()
-    (folder / "00.tif").write_bytes(whole[: len(whole) // 2])
-    canvases = opened(folder, range=("percentile",), max_broken=0.5)
-    assert len(canvases) == 3
-    assert [*canvases.skipped] == ["00.tif"]
 
 
 def test_larger_images_are_read_by_the_same_range(tmp_path: Path) -> None:

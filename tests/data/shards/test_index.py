@@ -1,8 +1,6 @@
 """Which shards there are: found, counted once, and counted again where they changed."""
 
-import io
 import json
-import tarfile
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -53,27 +51,19 @@ def test_shards_are_counted_once_and_again_where_they_changed(
     assert changed.fingerprint != first.fingerprint
 
 
-@pytest.mark.parametrize("count", [float("inf"), -4, True, "4", 10**30, None])
+@pytest.mark.parametrize("count", [float("inf"), -4, True, "4", 10**30, None, 5])
 def test_counts_that_are_none_are_counted_again(
     tmp_path: Path, count: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever their digest is."""
+    """Whatever their digest is; 5 has none."""
     root, cache = write_shards(tmp_path / "set", 3), tmp_path / "cache"
     open_index(f"shards:{root}", cache)
     (file,) = cache.glob("*.shards.json")
     ((url, (state, _)),) = json.loads(file.read_text())["counts"].items()
     counts = {url: [state, count]}
-    file.write_text(json.dumps({"digest": module._digest(counts), "counts": counts}))
+    digest = module._digest(counts) if count != 5 else ""
+    file.write_text(json.dumps({"digest": digest, "counts": counts}))
     assert len(open_index(f"shards:{root}", cache)) == 3
-    assert "is damaged" in caplog.text
-
-
-def test_damaged_counts_are_counted_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root, cache = write_shards(tmp_path / "set", 3, 4), tmp_path / "cache"
-    open_index(f"shards:{root}", cache)
-    (file,) = cache.glob("*.shards.json")
-    file.write_text(file.read_text().replace(" 4", " 5"))
-    assert len(open_index(f"shards:{root}", cache)) == 7
     assert "is damaged" in caplog.text
 
 
@@ -105,15 +95,19 @@ NO_INDEX = [
     '{"shardlist": [], "classes": ["\\ud800"]}',
     '{"shardlist": [], "version": "\\ud800"}',
     '{"shardlist": %s}' % (100_000 * "["),
+    '{"shardlist": []}' + 300_000 * " ",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NO_INDEX, ids=range(len(NO_INDEX)))
-def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_index_that_is_none_is_refused(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = write_shards(tmp_path / "set", 3)
     (root / "index.json").write_text(text)
+    monkeypatch.setattr(module, "LONGEST", 300_000)
     for look in (open_index, open_source):
-        with pytest.raises(UserError, match=r"index\.json is no index of shards") as caught:
+        with pytest.raises(UserError, match=r"index\.json .*is no index of shards") as caught:
             look(f"shards:{root}", tmp_path / "cache")
         assert len(str(caught.value)) < 400
 
@@ -125,16 +119,6 @@ def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     expected = ("crane (0)", "cat", "crane (2)")
     assert open_index(f"shards:{root}", tmp_path).classes == expected
     assert open_source(f"shards:{root}", tmp_path).classes == {"class": expected}
-
-
-def test_an_index_too_long_for_any_set_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_shards(tmp_path / "set", 3)
-    (root / "index.json").write_text('{"shardlist": []}' + 1000 * " ")
-    monkeypatch.setattr(module, "LONGEST", 1000)
-    with pytest.raises(UserError, match="1,000 bytes"):
-        open_index(f"shards:{root}", tmp_path / "cache")
 
 
 def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
@@ -177,38 +161,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     assert "counts of shards are not kept" in caplog.text
 
 
-def test_a_header_that_is_damaged_is_not_the_end(tmp_path: Path) -> None:
-    root = write_shards(tmp_path / "set", 9)
-    (file,) = root.iterdir()
-    content = bytearray(file.read_bytes())
-    at = content.index(b"00005.png")
-    content[at : at + 3] = b"xxx"
-    file.write_bytes(content)
-    with pytest.raises(UserError, match=r"train-000\.tar cannot be read"):
-        open_index(f"shards:{root}", tmp_path / "cache")
-
-
-def test_what_is_no_sample_is_counted_by_nobody(tmp_path: Path) -> None:
-    """As WebDataset reads it: members between underscores, and names without an ending."""
-    (tmp_path / "set").mkdir()
-    with tarfile.open(tmp_path / "set" / "a.tar", "w") as tar:
-        for name in (
-            "__meta__/x.png",
-            "a.png",
-            ".DS_Store",
-            "a.jpg",
-            "b.txt",
-            "c/d.PNG",
-            "__end__",
-        ):
-            member = tarfile.TarInfo(name)
-            member.size = len(encoded(1))
-            tar.addfile(member, io.BytesIO(encoded(1)))
-    index = open_index(f"shards:{tmp_path / 'set'}", tmp_path / "cache")
-    assert index.counts.tolist() == [2]
-    assert [each.key for each in index.shards[0].samples(np.arange(2))] == ["a", "c/d"]
-
-
 @pytest.mark.parametrize("name", ["a[1]", "a?b", "a{1,2}", "a b"])
 def test_a_folder_of_any_name_is_found(tmp_path: Path, name: str) -> None:
     root = write_shards(tmp_path / name, 3)
@@ -230,14 +182,6 @@ def test_over_http(tmp_path: Path) -> None:
         assert [len([*shard.samples(np.arange(3))]) for shard in index.shards] == [3, 3]
         assert index.fingerprint == local.fingerprint
         server.shutdown()
-
-
-def test_parquet_is_counted_by_its_footer(tmp_path: Path) -> None:
-    images = [{"bytes": encoded(number), "path": None} for number in range(5)]
-    table = pyarrow.table({"label": [0, 1, 0, 1, 0], "image": images})
-    (tmp_path / "set").mkdir()
-    parquet.write_table(table, tmp_path / "set" / "train.parquet", row_group_size=2)
-    assert len(open_index(f"shards:{tmp_path / 'set'}", tmp_path / "cache")) == 5
 
 
 @pytest.mark.parametrize(

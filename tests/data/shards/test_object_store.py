@@ -11,15 +11,13 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-import torch
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from sharded import numbers, write_shards
+from sharded import loader_of, numbers, write_shards
 from tiny import stacked
 from werkzeug.serving import make_server
 
 from mast.core.errors import UserError
 from mast.data import open_source
-from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
 
@@ -75,10 +73,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable]:
 
 
 def seen(url: str, cache: Path) -> list[int]:
-    loader = ShardLoader(
-        open_index(url, cache), 12, 8, seed=0, rank=0, world_size=1, device=torch.device("cpu"),
-        width=16, readers=2, workers=2, max_broken=0.0,
-    )  # fmt: skip
+    loader = loader_of(url, cache, 8, width=16, readers=2, workers=2, max_broken=0.0)
     return [*chain(*(numbers(stacked(batch.canvases)) for batch in loader.epoch(0)))]
 
 
@@ -91,7 +86,7 @@ def test_nothing_is_lost(
     monkeypatch.setattr(module, "WAITS_S", (0.0,) * 9)
     monkeypatch.setattr(module, "BLOCK", 40_000)
     store.failing = True
-    assert seen("shards:s3://shards/train", tmp_path) == seen(f"shards:{root}", tmp_path)
+    assert seen("s3://shards/train", tmp_path) == seen(str(root), tmp_path)
     assert store.failed > 3
     failed, source = store.failed, open_source("shards:s3://shards/train", tmp_path)
     canvases = np.stack([source.canvas(index, 12)[0] for index in range(0, 80, 8)])

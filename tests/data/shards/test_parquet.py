@@ -13,11 +13,10 @@ import pyarrow
 import pytest
 import torch
 from pyarrow import parquet
-from sharded import encoded
+from sharded import encoded, opened, trained
 
 from mast.core.errors import UserError
-from mast.data import BrokenImageError, open_source
-from mast.data.loader import ShardLoader
+from mast.data import open_source
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
 from mast.data.shards.shard import Sample
@@ -27,24 +26,6 @@ def written(root: Path, table: Any, **options: Any) -> Path:
     root.mkdir(exist_ok=True)
     parquet.write_table(table, root / "a.parquet", **options)
     return root
-
-
-def trained(root: Path) -> tuple[int, int]:
-    """How many images a training sees in an epoch, and how many of them are broken."""
-    loader = ShardLoader(
-        open_index(f"shards:{root}", root.parent), 12, 1, seed=0, rank=0, world_size=1,
-        device=torch.device("cpu"), width=4, readers=1, workers=1, max_broken=1.0,
-    )  # fmt: skip
-    return sum(1 for _ in loader.epoch(0)), loader.broken
-
-
-def opened(root: Path) -> tuple[int, int]:
-    """The same of other commands."""
-    source, whole = open_source(f"shards:{root}", root.parent), 0
-    for index in range(len(source)):
-        with suppress(BrokenImageError):
-            whole += source.canvas(index, 12)[0].shape == (12, 12, 3)
-    return len(source), len(source) - whole
 
 
 FILE = encoded(1)
@@ -231,13 +212,3 @@ def test_a_file_that_says_another_number_of_rows(tmp_path: Path) -> None:
                     with pytest.raises(UserError, match=r"a\.parquet is damaged: it says"):
                         look(root)
     assert lies == 2
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_file_that_is_cut_is_named(tmp_path: Path, share: float) -> None:
-    root = written(tmp_path / "set", pyarrow.table({"image": [FILE] * 12}))
-    content = (root / "a.parquet").read_bytes()
-    (root / "a.parquet").write_bytes(content[: int(len(content) * share)])
-    for look in (trained, opened):
-        with pytest.raises(UserError, match=r"a\.parquet cannot be read"):
-            look(root)

@@ -4,7 +4,6 @@ once."""
 import io
 import json
 import os
-import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,10 +24,10 @@ from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.cache import Names
 from mast.data.canvas import DataConfig
-from mast.data.shards import index as module
-from mast.data.shards import open_index
 from mast.data.shards import shard as reading
-from mast.data.shards.index import Table, keep_table, look_for, open_table
+from mast.data.shards import source as module
+from mast.data.shards.index import look_for
+from mast.data.shards.source import Table, keep_table, open_table
 
 SIDE = 24
 
@@ -49,17 +48,6 @@ def test_shards_of_a_folder_are_the_folder(photos: Path, tmp_path: Path) -> None
         assert width / height == pytest.approx(expected[1], rel=0.05)
     assert not places
     assert source.classes == folder.classes
-
-
-def test_canvases_of_shards_are_kept_as_those_of_a_folder(photos: Path, tmp_path: Path) -> None:
-    made = shard(photos / "train", tmp_path / "set", size=SIDE, format="bmp", images=20)
-    config = DataConfig(f"shards:{made.path}", canvas=SIDE, cache=tmp_path / "cache")
-    canvases = open_canvas(config, 16)
-    expected = open_canvas(
-        DataConfig(str(photos / "train"), canvas=SIDE, cache=tmp_path / "cache"), 16
-    )
-    order = [expected.identifiers.index(name) for name in canvases.identifiers]
-    assert canvases.batch(range(48)).values_T.equal(expected.batch(order).values_T)
 
 
 def test_tars_of_others(tmp_path: Path) -> None:
@@ -158,19 +146,6 @@ def test_a_table_that_does_not_fit_is_made_anew(
     assert caplog.text.count("made anew") == 1
 
 
-def test_a_row_beyond_a_parquet_file_is_noticed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "set").mkdir()
-    images = pyarrow.table({"image": [encoded(number) for number in range(3)]})
-    parquet.write_table(images, tmp_path / "set" / "a.parquet")
-    name, found = f"shards:{tmp_path}/set", look_for(f"shards:{tmp_path}/set").files
-    table = open_table(name, found, tmp_path)
-    keep_table(name, found, tmp_path, changed(table, at_N=table.at_N + 1))
-    assert open_source(name, tmp_path).canvas(2, 12)[0].shape == (12, 12, 3)
-    assert caplog.text.count("made anew") == 1
-
-
 def test_rows_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, groups = reading.read_rows, list[int]()
     monkeypatch.setattr(
@@ -232,15 +207,6 @@ def test_names_tell_shards_of_several_folders_apart(photos: Path, tmp_path: Path
     assert {name.split("/")[0] for name in names} == {"a", "b"}
 
 
-def test_a_shard_is_named_from_its_own_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_shards(tmp_path / "set", 3)
-    (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b", "c"]}))
-    monkeypatch.chdir(root)
-    assert open_source("shards:train-000.tar", tmp_path).classes == {"class": ("a", "b", "c")}
-
-
 LABELS = {b"99999999999999999999": -1, b"-5": -1, b"x": -1, b"2": 2}
 KNOWN = {
     b"[]": (None, None), b"{": (None, None), b'{"aspect": "nan", "name": null}': (None, None),
@@ -260,22 +226,8 @@ def test_what_others_write_in_place_of_numbers(tmp_path: Path) -> None:
     table = open_table("set", look_for(f"shards:{root}").files, tmp_path)
     assert table.label_N.tolist() == [*LABELS.values(), *[-1] * len(KNOWN)]
     for at, (aspect, name) in enumerate(KNOWN.values(), len(LABELS)):
-        assert table.place(at).aspect == aspect
+        assert table.aspect(at) == aspect
         assert table.names[at] == (name or f"a/k{at - len(LABELS)}")
-
-
-def test_a_file_that_is_twice_in_a_sample_is_refused_by_all(tmp_path: Path) -> None:
-    """As WebDataset's reader, by which a run would end."""
-    root = tmp_path / "set"
-    root.mkdir()
-    with tarfile.open(root / "a.tar", "w") as tar:
-        for name in ("a.png", "a.png", "b.png"):
-            member = tarfile.TarInfo(name)
-            member.size = len(encoded(0))
-            tar.addfile(member, io.BytesIO(encoded(0)))
-    for look in (open_index, open_source):
-        with pytest.raises(UserError, match=r"a\.tar cannot be read: a\.png is in it twice"):
-            look(f"shards:{root}", tmp_path)
 
 
 def test_parts_are_folders_or_names(tmp_path: Path) -> None:

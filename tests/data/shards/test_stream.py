@@ -4,13 +4,13 @@ import io
 import json
 import random
 import threading
-import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
+import sharded
 import torch
 from pyarrow import parquet
 from sharded import encoded, numbers, write_shards
@@ -18,24 +18,15 @@ from tiny import stacked
 from webdataset import TarWriter
 
 from mast.core.errors import UserError
-from mast.core.reading import Reading
 from mast.data import Batch
 from mast.data.loader import ShardLoader
-from mast.data.shards import open_index
 from mast.data.shards import shard as module
-from mast.data.shards.shard import Shard
-
-SIDE = 12
 
 
-def loader_of(
-    root: Path, batch_size: int = 8, rank: int = 0, ranks: int = 1, **changed: Any
-) -> ShardLoader:
+def loader_of(root: Path, *place: int, **changed: Any) -> ShardLoader:
+    """By default a batch of 8 of one process."""
     options = {"width": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
-    return ShardLoader(
-        open_index(f"shards:{root}", root.parent / "cache"), SIDE, batch_size, seed=3, rank=rank,
-        world_size=ranks, device=torch.device("cpu"), **options,
-    )  # fmt: skip
+    return sharded.loader_of(root, root.parent / "cache", *(place or (8,)), **options)
 
 
 def seen(batches: list[Batch]) -> list[int]:
@@ -52,7 +43,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
-    loaders = [loader_of(shards, rank=rank, ranks=ranks) for rank in range(ranks)]
+    loaders = [loader_of(shards, 8, rank=rank, ranks=ranks) for rank in range(ranks)]
     epochs = []
     for epoch in range(2):
         batches = [[*loader.epoch(epoch)] for loader in loaders]
@@ -78,7 +69,7 @@ def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int,
     place, everything = None, []
     for start, stop, of in zip((0, 3, 8), (3, 8, 12), ranks, strict=True):
         for rank in range(of):
-            loader = loader_of(shards, rank=rank, ranks=of)
+            loader = loader_of(shards, 8, rank=rank, ranks=of)
             loader.place = json.loads(json.dumps(place))
             batches = loader.epoch(5, start)
             everything += seen([next(batches) for _ in range(stop - start)])
@@ -115,12 +106,12 @@ def test_broken_images_are_counted_and_others_take_their_place(
     assert len(found) == 40
     assert len(caplog.records) == 1
     assert "has broken images" in caplog.text
+    worse = write_shards(tmp_path / "worse", 40, broken=tuple(range(0, 40, 2)))
     with pytest.raises(UserError, match=r"\d+ of the \d+ images .* are broken; data.max_broken"):
-        [
-            *loader_of(
-                write_shards(tmp_path / "worse", 40, broken=tuple(range(0, 40, 2))), max_broken=0.1
-            ).epoch(0)
-        ]
+        [*loader_of(worse, max_broken=0.1).epoch(0)]
+    one = write_shards(tmp_path / "one", 40, broken=(3,))
+    with pytest.raises(UserError, match=r"1 of the \d+ images .* data.max_broken is 0\."):
+        [*loader_of(one, max_broken=0.0).epoch(0)]
 
 
 def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path: Path) -> None:
@@ -131,12 +122,6 @@ def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path: Path) -> N
     assert loader.broken == 36
     assert len(canvases) == 40
     assert sum(bool((canvas == 128).all()) for canvas in canvases) > 20
-
-
-def test_a_share_of_zero_is_kept(tmp_path: Path) -> None:
-    root = write_shards(tmp_path / "shards", 40, broken=(3,))
-    with pytest.raises(UserError, match=r"1 of the \d+ images .* data.max_broken is 0\."):
-        [*loader_of(root, max_broken=0.0).epoch(0)]
 
 
 def test_what_is_no_class_is_none(tmp_path: Path) -> None:
@@ -163,12 +148,6 @@ def test_a_class_that_the_index_does_not_name_is_refused(tmp_path: Path) -> None
     message = r"set has images of class 2, counted from 0, and its index\.json names 2 classes"
     with pytest.raises(UserError, match=message):  # as a run begins
         loader_of(root).watched()
-
-
-@pytest.mark.parametrize("readers", [1, 4])
-def test_watched_images_are_from_shards_that_have_some(tmp_path: Path, readers: int) -> None:
-    root = write_shards(tmp_path / "shards", 0, 30, 0, 25)
-    assert len(loader_of(root, readers=readers).watched()) == 55
 
 
 def test_labels_come_with_their_images_where_classes_have_names(shards: Path) -> None:
@@ -222,35 +201,3 @@ def test_a_shard_that_stays_away_is_named(shards: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError, match=r"train-003\.tar cannot be read, tried 3 times.*No such"):
         [*loader.epoch(0)]
     assert not [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
-
-
-def test_a_shard_that_lost_images_is_named(shards: Path) -> None:
-    shard = Shard(str(shards / "train-001.tar"), 12, 0)
-    with pytest.raises(UserError, match=r"train-001\.tar has fewer samples than the 12"):
-        [*shard.samples(torch.arange(12).numpy())]
-
-
-def test_several_shards_are_read_at_a_time(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four slow shards take hardly longer than one."""
-    opened = module.open_once
-
-    def slow(url: str) -> Any:
-        time.sleep(0.5)
-        return opened(url)
-
-    loader = loader_of(shards, readers=4)
-    assert loader.reading == Reading()
-    monkeypatch.setattr(module, "open_once", slow)
-    started = time.monotonic()
-    assert len([*loader.epoch(0)]) == 12
-    assert time.monotonic() - started < 1.5  # one by one they take 2
-
-
-def test_dropping_an_epoch_ends_its_threads(shards: Path) -> None:
-    batches = loader_of(shards).epoch(0)
-    next(batches)
-    del batches
-    until = time.monotonic() + 5
-    while [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]:
-        assert time.monotonic() < until
-        time.sleep(0.01)
