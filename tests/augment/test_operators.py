@@ -324,7 +324,7 @@ def test_changes_all_but_the_no_ops(row, images):
 
 
 @rows
-@pytest.mark.parametrize("side", [32, 64, 224])
+@pytest.mark.parametrize("side", [32, 224])
 def test_samples_are_finite_in_range_and_reproducible(row, side):
     operator = OPERATORS[row.name](side)
     drawn = operator.sample(64, torch.Generator().manual_seed(3))
@@ -340,12 +340,8 @@ def test_samples_are_finite_in_range_and_reproducible(row, side):
     assert views.isfinite().all()
     assert 0 <= views.min() <= views.max() <= 1
     assert operator.caption({key: values[:1] for key, values in drawn.items()})
-
-
-@rows
-def test_a_wrong_probability_is_named(row):
     with pytest.raises(ValueError, match=rf"{row.name}.*\[0, 1\].*1\.5"):
-        OPERATORS[row.name](SIDE, probability=1.5)
+        OPERATORS[row.name](side, probability=1.5)
 
 
 def test_magnitudes_scale_with_the_side():
@@ -361,7 +357,7 @@ def test_magnitudes_scale_with_the_side():
     assert 0.08 <= area.min() < 0.09
 
 
-@pytest.mark.parametrize("taps", [3, 5, 7])
+@pytest.mark.parametrize("taps", [3, 7])
 def test_motion_lines_in_a_larger_window(taps):
     images = torch.rand(24, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     angle = torch.linspace(1.0, 359.0, 24)
@@ -372,7 +368,7 @@ def test_motion_lines_in_a_larger_window(taps):
         torch.testing.assert_close(views[i], expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("side", [32, 64, 96, 128, 224])
+@pytest.mark.parametrize("side", [32, 96])
 def test_motion_has_three_lengths_at_every_side(side):
     """The ends of a line are 2, 4 or 6 pixels of a view of 224 apart."""
     operator = OPERATORS["motion_blur"](side)
@@ -405,7 +401,7 @@ def test_a_line_covers_a_part_of_the_outermost_pixels():
 def test_what_is_listed_is_what_is_drawn():
     """`magnitudes` bounds what `sample` draws, wherever a parameter bears its name."""
     compared = 0
-    for build, side in product(OPERATORS.values(), (32, 64, 224)):
+    for build, side in product(OPERATORS.values(), (32, 224)):
         operator = build(side)
         drawn = operator.sample(4096, torch.Generator().manual_seed(0))
         for name, bounds in operator.magnitudes().items():
@@ -415,10 +411,10 @@ def test_what_is_listed_is_what_is_drawn():
                 reach = (drawn[name].max() - drawn[name].min()).item()
                 assert reach > 0.95 * (bounds[1] - bounds[0])
                 compared += 1
-    assert compared >= 20
+    assert compared >= 14
 
 
-@pytest.mark.parametrize("order", range(24))
+@pytest.mark.parametrize("order", [0, 7, 10, 13, 20, 23])
 def test_hue_and_order_on_every_colour(order):
     levels = torch.linspace(0, 1, 9)
     cube = torch.stack(torch.meshgrid(levels, levels, levels, indexing="ij")).view(1, 3, 27, 27)
