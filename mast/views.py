@@ -62,13 +62,8 @@ class ToCanvas:
     def __call__(self, image: AnyImage) -> Canvas:
         """Shrink the whole of an image to what a canvas may have.
 
-        Args:
-            image: A path is best: a JPEG is then decoded at the smallest scale that suffices. A
-                tensor or an array holds uint8, or floats in [0, 1].
-
-        Raises:
-            BrokenImageError: It cannot be decoded.
-            UserError: It is no image of three channels.
+        A path is best: a JPEG is then decoded at the smallest scale that suffices. A tensor or an
+        array holds uint8, or floats in [0, 1].
         """
         pixels_HWC, aspect = self.read(image)
         pixels_T = torch.zeros(3 * self.side**2, dtype=torch.uint8)
@@ -92,18 +87,18 @@ class ViewMaker:
     """Draws the views of a batch as `mast pretrain` does, for any training loop.
 
     The pixels are a function of the images, the seed and the step, and of nothing else. With
-    `torch.distributed` every process draws its part of the global batch, as pretraining does: all
-    call this with as many images each, and the same step. All operators may act at every step; the
-    stages of MAST's schedule are left to `mast pretrain`.
+    `torch.distributed` every process draws its part of the global batch: all call this with as many
+    images each, and the same step. All operators may act at every step; the stages of MAST's
+    schedule are left to `mast pretrain`.
 
     Args:
         views: Name in `mast.augment.PRESETS`, such as "mast5" or "vicreg", or a preset of your own.
         size: Side in pixels of the views that have none of their own.
         seed: Of what is drawn.
-        canvas: Images of more pixels than a square of this side are shrunk to that many, once; 2.75
-            times `size` if not given, as in pretraining.
+        canvas: Images of more pixels than a square of this side are shrunk to that many, once; by
+            default 2.75 times `size`, as in pretraining.
         mean: Of the colour channels, for an encoder that takes normalised images: it is subtracted
-            from the views, which stay in [0, 1] if it is not given.
+            from the views, which stay in [0, 1] by default.
         std: By which they are divided then.
         reuse: Whether to draw every batch into the same memory, which spares a CPU the first touch
             of new memory; the views of a call are then overwritten by the next one.
@@ -111,9 +106,6 @@ class ViewMaker:
     Attributes:
         to_canvas: Makes a `Canvas` of an image or of its path.
         step: Of the next call that names none.
-
-    Raises:
-        UserError: An unknown name, or numbers that cannot be.
     """
 
     @entry()
@@ -144,21 +136,15 @@ class ViewMaker:
     def __call__(
         self, images: Canvas | Tensor | Sequence[AnyImage], step: int | None = None
     ) -> tuple[Tensor, ...]:
-        """Draw the views of a batch, on the device of its pixels.
+        """Draw the views of a batch, float32 (B, 3, V, V), on the device of its pixels.
 
         Args:
             images: Canvases, as a loader stacks those of `to_canvas`; or a tensor (B, H, W, 3) or
                 (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 255 steps; or a
-                list of images or paths, which are shrunk to canvases on the CPU. A tensor holds
-                canvases as they are.
-            step: Of the training, counted over all epochs; the one after the last call's if not
-                given.
-
-        Returns:
-            Of every view a tensor (B, 3, V, V), float32.
-
-        Raises:
-            UserError: Images of another shape or range, or, in a worker of a DataLoader, no step.
+                list of images or paths, which are shrunk to canvases on the CPU. A tensor is not
+                shrunk.
+            step: Of the training, counted over all epochs; by default the one after the last
+                call's. In a worker of a DataLoader there is no default.
         """
         if step is None:
             if get_worker_info() is not None:
@@ -237,11 +223,7 @@ def _of_array(image: np.ndarray) -> Tensor:
 
 
 def _bytes_BHWC(images: Tensor) -> Tensor:
-    """Images as uint8 with the channels last.
-
-    Raises:
-        UserError: They have no three channels, or other values than an image.
-    """
+    """Images as uint8 with the channels last."""
     if images.layout is not torch.strided:
         raise UserError(f"expected a dense tensor of images, got {images.layout}")
     shape = tuple(images.shape)
@@ -267,11 +249,7 @@ def _bytes_BHWC(images: Tensor) -> Tensor:
 def _normalization(
     mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> tuple[Tensor, Tensor] | None:
-    """Mean and standard deviation (3, 1, 1), None where there are none.
-
-    Raises:
-        UserError: One without the other, or numbers that cannot be.
-    """
+    """Mean and standard deviation (3, 1, 1), None where there are none."""
     if mean is None and std is None:
         return None
     if mean is not None and std is not None and len(mean) == len(std) == 3:

@@ -20,29 +20,7 @@ from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
 from mast.measure.training_views import TrainingViews
-from mast.methods import (
-    METHODS,
-    BarlowTwinsConfig,
-    BYOLConfig,
-    CLSAConfig,
-    DINOConfig,
-    InfoMinConfig,
-    LooCConfig,
-    MAEConfig,
-    MastConfig,
-    Method,
-    MoCoConfig,
-    MoCoV3Config,
-    OBoWConfig,
-    PrCLConfig,
-    SimCLRConfig,
-    SimSiamConfig,
-    SupervisedConfig,
-    SwAVConfig,
-    VICRegConfig,
-    VISimSiamConfig,
-    method_of,
-)
+from mast.methods import METHODS, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
 from mast.protocols.detection.recipes import Detection
@@ -52,32 +30,24 @@ pytestmark = pytest.mark.slow
 SIZE, COUNT = 24, 16
 FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
 VIEWS = {**PRESETS, "four views": FOUR_VIEWS}
-TOLD = ("color", "position")
+SMALL: dict[str, dict[str, Any]] = {
+    "moco_v2": {"queue": 2 * COUNT, "hardness": 0.1},
+    "swav": {"prototypes": 8, "queue": 2 * COUNT, "queue_from": 0.0},
+    "dino": {"prototypes": 8},
+    **{name: {"queue": 2 * COUNT} for name in ("looc", "clsa", "infomin", "prcl")},
+    "obow": {"words": 2 * COUNT},
+    "mae": {"dim": 16, "depth": 1, "heads": 2},
+    "supervised": {"classes": 3},
+}
 CONFIGS: dict[str, Any] = {
+    **{name: row.config(**SMALL.get(name, {})) for name, row in METHODS.items()},
     "exempt": MastConfig(predict_from="both", exempt=("orientation",)),
     "budgeted": MastConfig(masks="budgeted", exempt=("orientation",)),
     "guarded": MastConfig(mode="guarded"),
     "paper": MastConfig(mode="paper"),
     "uncertain": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
     "sum": MastConfig(mode="guarded", composition="sum", standardize=True),
-    "vicreg": VICRegConfig(),
-    "augself": VICRegConfig(predicted=TOLD),
-    "simclr": SimCLRConfig(),
-    "moco_v2": MoCoConfig(queue=2 * COUNT, hardness=0.1),
-    "moco_v3": MoCoV3Config(),
-    "simsiam": SimSiamConfig(),
-    "vi_simsiam": VISimSiamConfig(),
-    "byol": BYOLConfig(),
-    "barlow_twins": BarlowTwinsConfig(),
-    "swav": SwAVConfig(prototypes=8, queue=2 * COUNT),
-    "dino": DINOConfig(prototypes=8),
-    "looc": LooCConfig(queue=2 * COUNT),
-    "clsa": CLSAConfig(queue=2 * COUNT),
-    "infomin": InfoMinConfig(queue=2 * COUNT),
-    "obow": OBoWConfig(words=2 * COUNT),
-    "mae": MAEConfig(dim=16, depth=1, heads=2),
-    "prcl": PrCLConfig(queue=2 * COUNT),
-    "supervised": SupervisedConfig(classes=3),
+    "augself": VICRegConfig(predicted=("color", "position")),
 }
 
 
@@ -245,7 +215,3 @@ def test_measuring_a_detector_waits_for_what_it_found_alone(
     list(Detection().measure(encoder, Detector(), object_data))
     assert {wait.partition(": ")[2] for wait in gpu.waits} == {"a copy to cpu"}
     assert len(gpu.waits) == 3 * len(object_data.test)
-
-
-def test_every_method_is_tried() -> None:
-    assert {type(config) for config in CONFIGS.values()} == {m.config for m in METHODS.values()}

@@ -33,12 +33,12 @@ def center_views(
     Args:
         canvases: Whole images.
         size: Side of the view in pixels.
-        crop_fraction: Share of the short side that is kept, in (0, 1].
+        crop_fraction: Share of the short side that is shown, in (0, 1].
         dtype: float32 or bfloat16.
 
     Returns:
         images_BCHW: In [0, 1], antialiased, in the 256 levels of 8 bits, or the 65,536 of 16 bits;
-        on the device of the canvases. They are drawn on the CPU.
+            on the device of the canvases. They are drawn on the CPU.
 
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
         images: bit for bit, where the canvas did not shrink them.
@@ -80,15 +80,9 @@ def in_unit(views_BCHW: Tensor) -> Tensor:
 
 
 def resized(size_B2: Tensor, aspect_B: Tensor, short: int) -> Tensor:
-    """Height and width of images whose short side is resized, as torchvision rounds them.
+    """Height and width (B, 2), int64, of images whose short side is resized, as torchvision rounds.
 
-    Args:
-        size_B2: Height and width, int64: of the images, or of what they were shrunk to.
-        aspect_B: Width / height of the images, in float32.
-        short: The short side then, in pixels.
-
-    Returns:
-        (B, 2), int64.
+    `size_B2` is of the images, or of what they were shrunk to; `aspect_B` of the images.
     """
     low_B1, high_B1 = size_B2.amin(1, keepdim=True), size_B2.amax(1, keepdim=True)
     exact_B2 = torch.where(size_B2 == low_B1, short, short * high_B1 // low_B1)

@@ -40,18 +40,10 @@ class ScheduleConfig:
 
 
 def compose_count(progress: float, count: int, stage1: float = 0.5, full: float = 1.0) -> int:
-    """How many operators are composed at this point of a run.
+    """How many of `count` operators are composed at this point of a run, from 1 to all of them.
 
     One at a time in stage 1, then linearly more up to all of them, which act from `full` on.
-
-    Args:
-        progress: Part of the run that is done, in [0, 1].
-        count: Number of operators, K.
-        stage1: Part of the run that stage 1 takes, in [0, 1].
-        full: Part of the run after which all operators act, in [stage1, 1].
-
-    Returns:
-        A whole number in [1, count].
+    `progress`, `stage1` and `full` are shares of the run.
     """
     if not 0.0 <= progress <= 1.0:
         raise UserError(f"expected progress in [0, 1], got {progress}")
@@ -70,13 +62,7 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
 
 @entry()
 def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
-    """Draw which operators may act on each sample.
-
-    Args:
-        n: Number of samples, B.
-        count: Number of operators, K.
-        compose: Size of the subset, in [0, count].
-        generator: CPU generator.
+    """Draw which of `count` operators may act on each of `n` samples.
 
     Returns:
         allowed_BK: bool, exactly `compose` true in every row.
@@ -91,14 +77,7 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
 def draw_chosen(
     config: ScheduleConfig, count: int, progress: float, n: int, generator: torch.Generator
 ) -> Tensor | None:
-    """Which operators may act on each sample at this point of a run.
-
-    Args:
-        config: The schedule.
-        count: Number of operators, K.
-        progress: Part of the run that is done, in [0, 1].
-        n: Number of samples, B.
-        generator: CPU generator.
+    """Which of `count` operators may act on each of `n` samples at this point of a run.
 
     Returns:
         allowed_BK: bool, or None where all operators may act.
@@ -144,15 +123,12 @@ def draw_views(
         pipeline: Which views.
         canvases: B whole images, on the device where to draw.
         place: Where in the run, such as (seed, step, part); other places give other views.
-        choose: From G and a generator to chosen_GK, the operators that may act on each sample, or
+        choose: From G and a generator to allowed_GK, the operators that may act on each sample, or
             None for all; by default all may act.
         start: How many of the G samples come before those of this process.
         total: G; by default there is one process.
         out: Memory as from `Pipeline.buffer`; new by default.
         dtype: Of the views in new memory, float32 or bfloat16.
-
-    Returns:
-        Views of the B samples, in the order given.
     """
     stop = start + len(canvases)
     count = stop - start if total is None else total

@@ -92,14 +92,12 @@ class Views:
     """The augmented views of a batch and the record of each.
 
     No tuple and no dataclass, on purpose: in mixed precision Fabric would look into one and round
-    angles, places and aspect ratios to bfloat16, which heads are asked to tell. Images are of the
-    type that the network takes when they are drawn.
+    angles, places and aspect ratios to bfloat16.
 
     Args:
         images: Of every view, images_BCHW in [0, 1]; views may differ in size.
         records: What was applied to each.
-        allowed_BK: bool, which operators might have been applied, before their coins; None where
-            all might.
+        allowed_BK: bool, which operators might have been applied, before their coins; None: all.
         aspect_B: Width / height of the original images, on the CPU; None where all are square.
         label_B: Their classes, on the CPU, for a method that learns from labels.
     """
@@ -192,8 +190,8 @@ class Operator(ABC):
     The pipeline alone decides which samples an operator is applied to; `sample` draws for all.
 
     Args:
-        size: Side of the view in pixels; magnitudes given in pixels scale with it.
-        probability: Chance that a chosen sample is transformed.
+        size: Side of the view in pixels; magnitudes in pixels scale with it.
+        probability: Chance that a sample on which it may act is transformed.
     """
 
     name: ClassVar[str]
@@ -247,27 +245,14 @@ class Operator(ABC):
 
     @_guarded_sample
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        """Draw the parameters of `n` samples.
-
-        Args:
-            n: Number of samples.
-            generator: CPU generator, the only source of randomness.
-
-        Returns:
-            Tensors of length n by parameter name; empty for an operator without magnitude.
-        """
+        """Draw the parameters of `n` samples: tensors of length n, by name; maybe none."""
         name = self.drawn
         return {name: uniform(n, getattr(self, name), generator)} if name else {}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         """Give every sample the same strength; directions, places and orders stay as drawn.
 
-        Args:
-            magnitude: From 0, the weakest that `sample` draws, to 1, the strongest.
-            parameters: What `sample` returned.
-
-        Returns:
-            Parameters of the same names.
+        `magnitude` is from 0, the weakest that `sample` draws, to 1, the strongest.
         """
         if not self.drawn:
             return parameters
@@ -278,15 +263,10 @@ class Operator(ABC):
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        """What was drawn, in T numbers that are 0 where the operator changes nothing.
+        """effect_BT: what was drawn, in T numbers that are 0 where the operator changes nothing.
 
-        Args:
-            parameters: What `sample` returned, for these B samples.
-            aspect_B: Width / height of the original images.
-
-        Returns:
-            effect_BT: On the device of either; a one for an operator without parameters, which
-                is done or not.
+        A one for an operator without parameters, which is done or not. `aspect_B` is width / height
+        of the original images.
         """
         if not cls.drawn:
             return torch.ones(len(aspect_B), 1)
@@ -299,10 +279,11 @@ class Operator(ABC):
         """How two views differ in their effects, in numbers that an observer of both could tell.
 
         Args:
-            first_BT: `effect` on the first view, 0 where it was not applied to it.
-            second_BT: Likewise, on the second view.
+            first_BT: `effect` on the first view, 0 where it was not applied to it; second_BT on the
+                second.
+            second_BT: Likewise.
             first: All that was done to the first view: what other operators hide is NaN.
-            second: Likewise, to the second view.
+            second: Likewise.
 
         Returns:
             (B, T) or more numbers: the difference, and for an operator that is done or not also
@@ -315,35 +296,21 @@ class Operator(ABC):
 
     @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        """Transform every sample with its own parameters.
+        """Transform every sample with its own parameters, as `sample` draws them.
 
-        Args:
-            images_BCHW: Images in [0, 1], float32 or bfloat16; never written to.
-            parameters: What `sample` returned, for these B samples, on any device.
-
-        Returns:
-            New images of the same shape and dtype, in [0, 1].
+        Images are in [0, 1], float32 or bfloat16, and never written to; the result has their shape
+        and dtype.
         """
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        """What a compiled kernel takes of each sample, in its order; by default `kernel_takes`.
+        """What a compiled kernel takes of N samples, in its order; by default `kernel_takes`.
 
-        Args:
-            parameters: Those of N samples, on the CPU.
-
-        Returns:
-            Tensors of N rows; floating point ones reach the kernel as float32, others in `fused` as
-            int32.
+        Floating point tensors reach the kernel as float32, others in `fused` as int32.
         """
         return [parameters[name] for name in self.kernel_takes]
 
     def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
-        """What transforms some samples in place, by a compiled kernel where there is one.
-
-        Args:
-            index_N: The samples, ascending.
-            parameters: Those of these N samples, on the CPU.
-        """
+        """What transforms samples (ascending) in place, by a compiled kernel if there is one."""
         if self.kernel is None:
             kernel = partial(self._apply_in_place, parameters)
             return Step(kernel, index_N, (np.arange(len(index_N)),))
@@ -379,8 +346,8 @@ class Step:
     """A compiled kernel with the samples it treats and what it needs of each.
 
     Args:
-        kernel: Takes images_BCHW (float32, contiguous, changed in place), the samples to treat,
-            and the arguments of these.
+        kernel: Takes images_BCHW (float32, contiguous, changed in place), the samples to treat, and
+            the arguments of these.
         index_N: Samples, ascending.
         arguments: Arrays of N rows.
     """

@@ -68,18 +68,11 @@ class Pipeline:
     def draw(
         self, n: int, generator: torch.Generator, allowed_BK: Tensor | None = None
     ) -> tuple[Record, ...]:
-        """Decide what is applied to `n` samples in every view.
+        """Decide what is applied to `n` samples; one record a view, on the CPU.
 
         The stream of random numbers depends on `n` and the preset alone, so a process of a
-        distributed run draws for the global batch and slices its part.
-
-        Args:
-            n: Number of samples, B.
-            generator: CPU generator.
-            allowed_BK: bool, the operators that may act on a sample, in all views; all by default.
-
-        Returns:
-            One record a view, on the CPU.
+        distributed run draws for the global batch and slices its part. `allowed_BK` says which
+        operators may act on a sample, in all views; by default all.
         """
         _check_count(n)
         if allowed_BK is None:
@@ -117,9 +110,6 @@ class Pipeline:
             canvases: Whole images, of as many channels; `Canvases.of` takes a tensor (B, H, W, 3).
             records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
-
-        Returns:
-            The views, on the device of the canvases, and their records.
         """
         if len(records) != len(self.sizes):
             raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
@@ -163,10 +153,10 @@ class Pipeline:
 
     @entry()
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Memory for all views of `n` images, flat, one view after the other.
+        """Memory for all views of `n` images, float32 or bfloat16, flat, one view after the other.
 
-        Views are of its dtype, float32 or bfloat16. A loop that draws every batch into one buffer
-        spares a CPU the first touch of fresh memory, which takes longer than the crops do.
+        A loop that draws every batch into one buffer spares a CPU the first touch of fresh memory,
+        which takes longer than the crops do.
         """
         _check_count(n)
         return torch.empty(self._numbers(n), dtype=dtype, device=device)
@@ -178,14 +168,9 @@ class Pipeline:
     def fill(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
-        """Draw views that are alike by the fastest kernels that their device has.
+        """Draw views (B, C, V, V) that are alike by the fastest kernels that their device has.
 
-        Args:
-            images: Where they go: (B, C, V, V) of float32 or bfloat16.
-            canvases: The images; fewer than views where several views of each follow one another.
-            warp: Of every view, on the CPU.
-            record: Of every view.
-            view: Whose operators act.
+        There are fewer canvases than views where several views of each follow one another.
         """
         if canvases.layout == RGB:
             self._fill(images, canvases, warp, record, view)
@@ -366,16 +351,10 @@ def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Ten
 
 @entry()
 def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
-    """How an operator's effects on two views differ, from their record.
+    """difference_BT: how an operator's effects on two views differ, from their record.
 
-    Args:
-        views: Two views of every image.
-        name: One of their operators.
-        device: Where it goes; that of the views if not given.
-
-    Returns:
-        difference_BT: In the operator's own units; NaN where no observer of
-            both views could tell. See `Operator.difference`.
+    In the operator's own units; NaN where no observer of both views could tell
+    (`Operator.difference`). By default on the device of the views.
     """
     if name not in views.names:
         raise unknown("operator of these views", name, views.names)
@@ -408,13 +387,9 @@ def _effect(record: Record, name: str, aspect_B: Tensor) -> Tensor:
 
 @entry()
 def describe(record: Record, sample: int) -> str:
-    """Describe in a line what was applied to a sample: "crop 0.42, flip, blur σ 0.8".
+    """What was applied to a sample of a batch, in a line: "crop 0.42, flip, blur σ 0.8".
 
     The share of a crop is that of a square image.
-
-    Args:
-        record: Of the view.
-        sample: Its place in the batch, from 0.
     """
     if not 0 <= sample < len(record):
         raise UserError(f"sample must be from 0 to {len(record) - 1}, got {sample}")

@@ -63,13 +63,10 @@ class Preset:
         return self._renamed({name: name for name in self.operators if name in names})
 
     def of_channels(self, channels: int) -> "Preset":
-        """The same views of images of other channels than red, green and blue.
+        """The same views of images of 1 to 16 channels.
 
         `color_jitter` becomes `band_jitter` of the same brightness and contrast; what else needs
         colours is left out.
-
-        Args:
-            channels: C, 1 to 16; of 3 nothing changes.
         """
         if channels == self.channels:
             return self

@@ -121,12 +121,9 @@ def resize_boxes(
         images_BCHW: Float32 images in [0, 1], padded to one size.
         size_B2: Height and width of each without padding, on the CPU.
         matrices_B33: View to image, normalised, without rotation or shear.
-        size: Side of the view in pixels.
+        size: Side of the view in pixels, V.
         bounded_B: bool; True where only pixels of the box count, as after a crop.
         bicubic: Whether weights are cubics, which may be negative, instead of triangles.
-
-    Returns:
-        images_BCVV: Float32 views in [0, 1].
 
     Reference: torchvision `F.resize(antialias=True)`, which are Pillow's filters.
     """
@@ -167,15 +164,7 @@ def warp_affine(
 ) -> Tensor:
     """Resample under any affine map: shrink by the view's shrink factor, then bilinear.
 
-    Args:
-        images_BCHW: Float32 images in [0, 1], padded to one size.
-        size_B2: Height and width of each without padding, on the CPU.
-        matrices_B33: View to image, normalised.
-        size: Side of the view in pixels.
-        step_B2: As of `shrunk`, with `count_B2`; on the CPU.
-
-    Returns:
-        images_BCVV: Float32 views in [0, 1].
+    Arguments are as of `resize_boxes`, and step_B2 and count_B2 as of `shrunk`, on the CPU.
     """
     along_y, height_B = _low_pass(step_B2[:, 1], count_B2[:, 1], size_B2[:, 0], images_BCHW, 2)
     along_x, width_B = _low_pass(step_B2[:, 0], count_B2[:, 0], size_B2[:, 1], images_BCHW, 3)
@@ -201,22 +190,13 @@ def warp_affine(
 
 
 def _between_centres(share_BVV: Tensor, pixels_B: Tensor, count_B: Tensor) -> Tensor:
-    """Positions in pixels, up to the centres of the outermost ones, behind which is padding."""
+    """Shares of the image in pixels, up to the outermost centres, behind which is padding."""
     place_BVV = (share_BVV * pixels_B[:, None, None]).clamp(min=0.5)
     return place_BVV.minimum(count_B[:, None, None] - 0.5)
 
 
 def render(canvases: Canvases, warp: Warp, size: int) -> Tensor:
-    """Resample every sample by the cheapest way that its matrix allows.
-
-    Args:
-        canvases: The images.
-        warp: The samples' matrices.
-        size: Side of the view in pixels.
-
-    Returns:
-        images_BCHW: Float32 in [0, 1].
-    """
+    """Resample every sample by the cheapest way that its matrix allows: float32 (B, 3, V, V)."""
     device = canvases.device
     matrices_B33 = to_device(warp.matrices_B33, device)
     images = torch.empty(len(canvases), 3, size, size, device=device)
@@ -241,13 +221,7 @@ def render(canvases: Canvases, warp: Warp, size: int) -> Tensor:
 def compiled_steps(canvases: Canvases, warp: Warp, size: int) -> list[Step]:
     """As `render`, by compiled kernels that read only what a view shows; on the CPU.
 
-    Args:
-        canvases: The images.
-        warp: The samples' matrices.
-        size: Side of the view in pixels.
-
-    Returns:
-        What fills float32 views, two steps that share the samples.
+    Two steps that share the samples fill float32 views.
     """
     from mast.augment import compiled
 
@@ -321,7 +295,10 @@ def _cubic(distance: Tensor) -> Tensor:
 def _low_pass(
     step_B: Tensor, count_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept."""
+    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept.
+
+    weights_BQP, and steps and counts (how many pixels are kept), on the device of the images.
+    """
     most, device = int(count_B.max()), images_BCHW.device
     step_B, count_B, pixels_B = to_device(torch.stack([step_B, count_B, pixels_B]), device)
     center_BQ = (torch.arange(most, device=device) + 0.5) * step_B[:, None] - 0.5

@@ -64,7 +64,7 @@ def _remove_abandoned(folder: Path) -> None:
                         shutil.rmtree(place)
 
 
-def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | None = None) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | None = None) -> None:
     """Let `write` fill a file beside `path`, flush it to disk, then rename it.
 
     Where `path` is a symbolic link, the file that it points to is replaced; see `replacing`.
@@ -164,8 +164,4 @@ def saved(path: Path) -> dict[str, Any]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, atomically."""
-
-    def write(partial: Path) -> None:
-        partial.write_text(as_unicode(text), encoding="utf-8")
-
-    write_atomically(path, write)
+    write_atomically(path, lambda partial: partial.write_text(as_unicode(text), encoding="utf-8"))

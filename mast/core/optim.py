@@ -57,27 +57,18 @@ class OptimizerConfig:
         """Refuse values that cannot be."""
         if self.name not in get_args(OptimizerName):
             raise unknown("optimizer", self.name, get_args(OptimizerName))
-        if not 0 < self.lr < math.inf:
-            raise UserError(f"optimizer.lr must be positive and finite, got {self.lr}")
-        if self.clip is not None and not self.clip > 0:
-            raise UserError(f"optimizer.clip must be positive, got {self.clip}")
-        for name in ("weight_decay", "trust", "gate_lr", "warmup"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise UserError(f"optimizer.{name} must be 0 or more and finite, got {value}")
-        if not 0 < self.encoder_rate < math.inf:
-            raise UserError(
-                "optimizer.encoder_rate must be positive and finite (encoder.freeze leaves the "
-                f"encoder as it is), got {self.encoder_rate}"
-            )
-        if not 0 < self.layer_decay <= 1:
-            raise UserError(
-                f"optimizer.layer_decay must be above 0 and at most 1, got {self.layer_decay}"
-            )
-        for name in ("momentum", "final"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise UserError(f"optimizer.{name} must be in [0, 1], got {value}")
+        at_least_0 = ("weight_decay", "trust", "gate_lr", "warmup")
+        for names, within, said in (
+            (("lr",), lambda of: 0 < of < math.inf, "positive and finite"),
+            (("encoder_rate",), lambda of: 0 < of < math.inf, "positive; freeze the encoder for 0"),
+            (("clip",), lambda of: of is None or of > 0, "positive"),
+            (at_least_0, lambda of: 0 <= of < math.inf, "0 or more and finite"),
+            (("layer_decay",), lambda of: 0 < of <= 1, "above 0 and at most 1"),
+            (("momentum", "final"), lambda of: 0 <= of <= 1, "in [0, 1]"),
+        ):
+            for name in names:
+                if not within(value := getattr(self, name)):
+                    raise UserError(f"optimizer.{name} must be {said}, got {value}")
 
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:
@@ -228,12 +219,8 @@ class OfficialLars(torch.optim.SGD):
             group["trust"] = trust
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One step; what gradients hold afterwards is what was stepped by."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         decays = [group["weight_decay"] for group in self.param_groups]
         for group in self.param_groups:
             if group.get("adapt", True):
@@ -244,7 +231,6 @@ class OfficialLars(torch.optim.SGD):
         finally:
             for group, decay in zip(self.param_groups, decays, strict=True):
                 group["weight_decay"] = decay
-        return loss
 
 
 def _adapt(group: dict[str, Any]) -> None:

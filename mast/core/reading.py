@@ -1,4 +1,4 @@
-"""How the values of image files become pixels in [0, 1], and how canvases hold them.
+"""How values of image files become pixels in [0, 1], how canvases hold them, and their centres.
 
 Legend: B images, C channels of an image, P planes of bytes, H and W pixels.
 """
@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 MOST_CHANNELS = 16
+_WHOLE = 50_000_000  # pixels up to which an image is resized whole, as torchvision does
 
 
 @final
@@ -115,9 +116,6 @@ def read_reading(described: Any, channels: int | None = None) -> Reading:
     if no_data is not None and not math.isfinite(no_data):
         raise ValueError(f"no_data must be finite, got {no_data}")
     return Reading(layout, low, high, no_data)
-
-
-_WHOLE = 50_000_000  # pixels up to which an image is resized whole, as torchvision does
 
 
 def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.ndarray:

@@ -26,6 +26,13 @@ from mast.core.files import as_unicode
 
 WIDTH = 120  # characters of what is shown outside of a terminal
 MONOSPACED = "white-space: pre; overflow-x: auto; line-height: normal"
+Value: TypeAlias = str | int | float
+Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
+# Where a spreadsheet would begin to run a formula, full-width characters and those behind spaces or
+# quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
+FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
+SHOWN = 20  # rows of a section on the terminal
+_HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
 class Shown(ABC):
@@ -125,15 +132,6 @@ def _shared(room: int, bounds: Sequence[tuple[int, int]]) -> list[int]:
         widths[at] += more
         spare -= more
     return widths
-
-
-Value: TypeAlias = str | int | float
-Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
-# Where a spreadsheet would begin to run a formula, full-width characters and those behind spaces or
-# quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
-FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
-SHOWN = 20  # rows of a section on the terminal
-_HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
 @dataclass(frozen=True, repr=False)

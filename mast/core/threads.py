@@ -129,19 +129,15 @@ class Prefetcher(Iterator[Item], Generic[Item]):
     def __next__(self) -> Item:
         if self._stopped.is_set():
             raise StopIteration
-        item = self._next()
-        if isinstance(item, _End):
-            self.close()
-            if item.error is not None:
-                raise item.error
-            raise StopIteration
-        return item
-
-    def _next(self) -> Item | _End:
         while True:
             with suppress(queue.Empty):
-                return self._ready.get(timeout=POLL_S)
+                item = self._ready.get(timeout=POLL_S)
+                break
             check_wanted()
+        if isinstance(item, _End):
+            self.close()
+            raise item.error or StopIteration
+        return item
 
     def close(self) -> None:
         """End the thread, and wait until it has ended."""

@@ -25,7 +25,6 @@ from mast.augment import (
 from mast.augment import compiled as kernels
 from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
-from mast.augment.operators.color import Invert
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases
 from mast.data.generated import Factors
@@ -44,7 +43,7 @@ def canvases(count: int, side: int) -> torch.Tensor:
 
 
 # at 224 the blurs reach furthest
-@pytest.mark.parametrize("size", [24, 57, 224])
+@pytest.mark.parametrize("size", [57, 224])
 @pytest.mark.parametrize("name", POINTWISE)
 def test_a_kernel_equals_its_reference(name, size):
     operator = OPERATORS[name](size)
@@ -90,26 +89,13 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
     torch.testing.assert_close(dimmed, expected, rtol=0, atol=TOLERANCE)
 
 
-def test_what_applies_otherwise_does_not_inherit_a_kernel():
-    class Half(Invert):
-        def apply(self, images_BCHW, parameters):
-            return images_BCHW / 2
-
-    class Rare(Invert):
-        probability = 0.01
-
-    assert (Half.kernel, Rare.kernel) == (None, "invert")
-
-
 def test_every_pointwise_operator_has_its_kernel():
     named = [OPERATORS[name].kernel for name in POINTWISE]
     assert None not in named
     assert sorted([*named, "resize_boxes", "warp_affine"]) == sorted(kernels.__all__)
 
 
-@pytest.mark.parametrize(
-    ("side", "size"), [(2, 16), (5, 8), (32, 32), (40, 64), (72, 24), (128, 16), (256, 224)]
-)
+@pytest.mark.parametrize(("side", "size"), [(2, 16), (32, 32), (40, 64), (128, 16), (256, 224)])
 def test_views_equal_the_reference(side, size):
     names = [name for name in PRESETS["mast19"].operators if name not in STEPPED]
     preset = Preset(tuple(names))
@@ -144,6 +130,7 @@ def test_threads_and_parts_change_nothing():
     assert torch.equal(whole[1], parted[1])
 
 
+@pytest.mark.slow
 def test_uninitialised_memory_never_shows():
     # The C library fills what it hands out with one byte, and no output may depend on it.
     code = (
@@ -189,19 +176,6 @@ def test_an_empty_batch_has_empty_views():
         assert views.images[1].shape == (0, 3, 24, 24)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_what_no_kernel_may_be_given(compiled):
-    pipeline = Pipeline(PRESETS["mast5"], 24, compiled)
-    records, aspect = pipeline.draw(4, torch.Generator()), torch.ones(4)
-    for shape in ((4, 20, 20, 1), (4, 20, 20, 4), (20, 20, 3)):
-        with pytest.raises(ValueError, match=r"expected images \(B, H, W, 3\)"):
-            Canvases.of(torch.zeros(shape, dtype=torch.uint8))
-    canvas = torch.zeros(4, 20, 20, 3, dtype=torch.uint8)
-    scattered = pipeline.buffer(8, torch.device("cpu"))[::2]
-    with pytest.raises(ValueError, match="contiguous"):
-        pipeline.views(Canvases.of(canvas, aspect), records, out=scattered)
-
-
 def test_autograd_notices_a_buffer_that_it_still_needs():
     pipeline = Pipeline(PRESETS["mast5"], 24)
     canvas, aspect, records = canvases(2, 30), torch.ones(2), pipeline.draw(2, torch.Generator())
@@ -231,6 +205,9 @@ def test_a_buffer_changes_nothing():
         pipeline.views(
             Canvases.of(canvas[:4], aspect[:4]), tuple(record[:4] for record in records), out=buffer
         )
+    scattered = pipeline.buffer(10, torch.device("cpu"))[::2]
+    with pytest.raises(ValueError, match="contiguous"):
+        pipeline.views(Canvases.of(canvas, aspect), records, out=scattered)
 
 
 def test_kernels_compile_where_nothing_can_be_written(monkeypatch):
@@ -244,7 +221,7 @@ def test_kernels_compile_where_nothing_can_be_written(monkeypatch):
     assert kernel(double)(3) == 6
 
 
-@pytest.mark.parametrize(("side", "size"), [(232, 224), (103, 96), (50, 28)])
+@pytest.mark.parametrize(("side", "size"), [(232, 224), (50, 28)])
 def test_how_many_pixels_are_kept_of_a_turned_image_is_the_same_for_all(side, size):
     """A side over its shrink factor rounds to either side of the whole number that it is."""
     canvas = Canvases.of(canvases(8, side))

@@ -16,16 +16,14 @@ from mast.augment import (
     Record,
     View,
     describe,
-    operators_for,
 )
-from mast.augment.operator import Step
-from mast.augment.warp import render
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data.generated import BLUR, DESTROYED_BY
 
 B, SIZE = 24, 32
-presets = pytest.mark.parametrize("name", PRESETS)
+# pairs of all operators; cubics; three sizes; shared decisions; one view
+presets = pytest.mark.parametrize("name", ["mast19", "vicreg", "dino", "looc", "mae"])
 both_ways = pytest.mark.parametrize("compiled", [False, True], ids=["PyTorch", "compiled"])
 
 
@@ -56,21 +54,6 @@ def one_view(pipeline: Pipeline, preset: Preset, batch, record, view: int = 0) -
     return alone.views(batch, (record,)).images[0]
 
 
-@presets
-def test_preset_is_data_that_builds(name):
-    pipeline = Pipeline(PRESETS[name], SIZE)
-    assert pipeline.names == PRESETS[name].operators
-    assert all(tuple(view) == pipeline.names for view in pipeline.operators)
-
-
-def test_presets_follow_the_table():
-    assert operators_for(3) == PRESETS["mast19"].operators
-    for count in (5, 15):
-        preset = PRESETS[f"mast{count}"]
-        assert preset.operators == operators_for(3)[:count]
-        assert preset.views == (View(), View())
-
-
 def test_some_operators_keep_their_order_and_what_a_view_changes():
     preset = PRESETS["vicreg"].only(["solarize", "grayscale"])
     assert preset.operators == ("grayscale", "solarize")
@@ -86,31 +69,6 @@ def test_some_operators_keep_their_order_and_what_a_view_changes():
             PRESETS["vicreg"].only(names)
 
 
-@pytest.mark.parametrize(
-    ("name", "least", "bicubic", "others"),
-    [("vicreg", 0.08, True, 0), ("moco_v3", 0.2, False, 0), ("dino", 0.4, True, 8)],
-)
-def test_views_are_asymmetric_as_in_official_codes(name, least, bicubic, others):
-    first, second, *small = Pipeline(PRESETS[name], 224).operators
-    assert all(v["random_resized_crop"].bicubic == bicubic for v in (first, second, *small))
-    assert len(small) == others
-    for view in small:
-        assert view["solarize"].probability == 0
-        assert view["gaussian_blur"].magnitudes()["sigma"] == pytest.approx((0.1, 2.0))
-    assert (first["gaussian_blur"].probability, second["gaussian_blur"].probability) == (1.0, 0.1)
-    assert (first["solarize"].probability, second["solarize"].probability) == (0.0, 0.2)
-    for view in (first, second):
-        assert view["solarize"].threshold == (0.5, 0.5)
-        assert view["color_jitter"] == OPERATORS["color_jitter"](224)
-        jitter = view["color_jitter"]
-        assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.4, 0.4, 0.2)
-        assert (jitter.hue, jitter.probability) == (0.1, 0.8)
-        assert view["grayscale"].probability == 0.2
-        assert view["horizontal_flip"].probability == 0.5
-        area = view["random_resized_crop"].sample(999, generator())["area"]
-        assert least <= area.min() < least + 0.01
-
-
 def rand_augment(draws: int, among: int) -> object:
     """How often the first operator acts where so many are drawn, and each acts with a coin."""
     drawn = torch.randint(among, (500_000, draws), generator=generator())
@@ -120,20 +78,10 @@ def rand_augment(draws: int, among: int) -> object:
 
 def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
     """HobbitLong/PyContrast, datasets/RandAugment.py: magnitudes of `rand-n2-m10-mstd0.5`."""
-    pipeline = Pipeline(PRESETS["infomin"], 224)
-    view, other, whole = pipeline.operators
-    assert (view, pipeline.sizes) == (other, (224, 224, 255))
-    assert whole["random_resized_crop"].range_of_area == (0.6, 1.0)
-    acting = [name for name, operator in whole.items() if operator.probability]
-    assert acting == ["random_resized_crop", "horizontal_flip"]
-    jitter = view["color_jitter"]
-    assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.8, 0.8, 0.8)
-    assert (jitter.hue, jitter.probability) == (0.2, 0.8)
-    assert (view["gaussian_blur"].probability, view["grayscale"].probability) == (0.5, 0.2)
-    assert view["random_resized_crop"].range_of_area == (0.2, 1.0)
+    view = Pipeline(PRESETS["infomin"], 224).operators[0]
     drawn = [name for name in view if name not in PRESETS["mast5"].operators]
-    assert len(drawn) == 10
     chance = rand_augment(draws=2, among=15)
+    assert len(drawn) == 10
     assert all(view[name].probability == chance for name in drawn if name != "solarize")
     # what it draws: at its magnitude in half of all cases, as it is clipped to that
     level = (10 + 0.5 * torch.randn(9999, generator=generator()).double()).clamp(max=10)
@@ -141,13 +89,10 @@ def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
     weakest, strongest = factor.quantile(0.1).item(), factor.max().item()
     assert view["sharpness"].factor == pytest.approx((weakest, strongest), abs=0.02)
     assert view["posterize"].bits == (bits.min(), bits.max())
-    assert bits.double().mean() == pytest.approx(3.5, abs=0.05)
     threshold = (level / 10 * 256).int() / 256
     some = threshold[threshold < 1]
     assert view["solarize"].probability / len(some) * 9999 == pytest.approx(1 / 15, abs=0.005)
     assert sum(view["solarize"].threshold) / 2 == pytest.approx(some.mean().item(), abs=0.01)
-    assert view["rotate"].angle == (-30, 30)
-    assert (view["shear_x"].shear, view["translate_y"].shift) == ((-0.3, 0.3), (-0.45, 0.45))
 
 
 def test_clsa_draws_five_of_fourteen_for_its_strong_view():
@@ -158,20 +103,13 @@ def test_clsa_draws_five_of_fourteen_for_its_strong_view():
     for view in weak:
         assert all(view[name].probability == 0 for name in own)
         assert {name: view[name] for name in moco} == moco
-    assert len(own) == 9
     chance = rand_augment(draws=5, among=14)
     assert all(strong[name].probability == chance for name in own)
-    for name in ("color_jitter", "grayscale", "horizontal_flip"):
-        assert replace(strong[name], size=224) == moco[name]
-    blur = strong["gaussian_blur"]
-    assert blur.magnitudes()["sigma"] == pytest.approx(moco["gaussian_blur"].magnitudes()["sigma"])
-    assert blur.taps == moco["gaussian_blur"].taps
+    blur, size = strong["gaussian_blur"], moco["gaussian_blur"]
+    assert blur.magnitudes()["sigma"] == pytest.approx(size.magnitudes()["sigma"])
+    assert blur.taps == size.taps
     levels = range(1, 10)  # np.random.randint(1, 10)
     assert strong["rotate"].angle == pytest.approx((-30 * 9 / 10, 30 * 9 / 10))
-    shears = [strong[name].shear for name in ("shear_x", "shear_y")]
-    shifts = [strong[name].shift for name in ("translate_x", "translate_y")]
-    for bounds in (*shears, *shifts):
-        assert bounds == pytest.approx((-0.3 * 9 / 10, 0.3 * 9 / 10))
     factors = [level * 0.9 / 10 + 0.05 for level in levels]
     assert strong["sharpness"].factor == pytest.approx((min(factors), max(factors)))
     bits = [int(level * 4 / 10) + 4 for level in levels]
@@ -179,42 +117,21 @@ def test_clsa_draws_five_of_fourteen_for_its_strong_view():
     thresholds = [(256 - int(level * 256 / 10)) / 256 for level in levels]
     bounds = min(thresholds), max(thresholds)
     assert strong["solarize"].threshold == pytest.approx(bounds, abs=0.01)
-    assert (strong["rotate"].size, weak[0]["rotate"].size) == (96, 224)
-    assert strong["random_resized_crop"].range_of_area == (0.086, 0.429)
-
-
-def test_obows_teacher_sees_the_image_and_its_student_crops():
-    """valeoai/obow, config/ImageNetFull/ResNet50_OBoW_full.yaml and obow/datasets.py."""
-    pipeline = Pipeline(PRESETS["obow"], 224)
-    assert pipeline.sizes == (224, 160, 160, 96, 96, 96, 96, 96)
-    teacher, *student = pipeline.operators
-    assert [name for name in teacher if teacher[name].probability] == ["horizontal_flip"]
-    for view, side in zip(student, pipeline.sizes[1:], strict=True):
-        jitter = view["color_jitter"]
-        assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.4, 0.4, 0.4)
-        assert (jitter.hue, jitter.probability, view["grayscale"].probability) == (0.1, 0.8, 0.2)
-        assert view["gaussian_blur"].probability == (0.5 if side == 160 else 0.0)
-        area = (0.08, 0.6) if side == 160 else (0.6 * (96 / 256) ** 2, (96 / 256) ** 2)
-        assert view["random_resized_crop"].range_of_area == pytest.approx(area, abs=1e-3)
 
 
 @pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])
-def test_views_that_forget_a_factor_are_alike_and_hold_its_operators(factor):
-    preset = PRESETS[f"forget_{factor}"]
-    first, second = Pipeline(preset, SIZE).operators
+def test_views_that_forget_a_factor_hold_its_operators(factor):
+    first, second = Pipeline(PRESETS[f"forget_{factor}"], SIZE).operators
     assert first == second
     known = {operator for factor in DESTROYED_BY.values() for operator in factor}
     destroying = known if factor == "all" else set(DESTROYED_BY[factor])
     always = {"random_resized_crop", "color_jitter", "grayscale"}
     assert always <= set(first) <= always | destroying
     assert set(first) & destroying
-    assert list(first) == [name for name in OPERATORS if name in first]
-
-
-def test_blur_that_forgets_sharpness_exceeds_that_of_the_images():
-    blur = Pipeline(PRESETS["forget_sharpness"], SIZE).operators[0]["gaussian_blur"]
-    assert blur.sample(999, generator())["sigma"].max() > BLUR[-1] * SIZE
-    assert blur.taps > 6 * BLUR[-1] * SIZE
+    if factor == "sharpness":  # the blur exceeds that of the images
+        drawn = first["gaussian_blur"].sample(999, generator())
+        assert drawn["sigma"].max() > BLUR[-1] * SIZE
+        assert first["gaussian_blur"].taps > 6 * BLUR[-1] * SIZE
 
 
 @presets
@@ -273,7 +190,7 @@ def test_replay_gives_the_same_bits(name, batch):
 
 
 @both_ways
-@presets
+@pytest.mark.parametrize("name", ["mast19", "dino"])
 def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled):
     """Two processes that each draw a half see what one would see; equalize and posterize may
     carry a rounding of 1e-7 over a level, so they are left out."""
@@ -316,30 +233,6 @@ def test_the_record_says_exactly_who_changed(operator, batch):
         assert changed[applied].all()
     for i in range(B):
         assert (describe(record, i) == "unchanged") == (not applied[i])
-
-
-def test_captions_name_the_magnitudes():
-    pipeline = Pipeline(PRESETS["mast19"], SIZE)
-    record, _ = pipeline.draw(B, generator())
-    assert describe(record, 3).startswith("crop 0.")
-    labels = [OPERATORS[name].label for name in pipeline.names]
-    for i in range(B):
-        parts = describe(record, i).split(", ")
-        expected = [label for k, label in enumerate(labels) if record.applied_BK[i, k]]
-        assert len(parts) == len(expected)
-        assert all(part.startswith(label) for part, label in zip(parts, expected, strict=True))
-
-
-@both_ways
-def test_views_that_disagree_are_drawn_each_in_its_own_way(batch, compiled):
-    wide = View({"gaussian_blur": {"extent": 0.5, "sigma": (20.0, 20.0)}})
-    preset = Preset(("gaussian_blur",), (View(), wide))
-    pipeline = Pipeline(preset, SIZE, compiled)
-    chosen = torch.ones(B, 1, dtype=torch.bool)
-    views = pipeline.views(batch, pipeline.draw(B, generator(), chosen))
-    for view in range(2):
-        alone = one_view(pipeline, preset, batch, views.records[view], view)
-        assert torch.equal(views.images[view], alone)
 
 
 @both_ways
@@ -395,60 +288,39 @@ def test_a_view_more_leaves_the_draws_of_the_first(batch):
             assert all(torch.equal(drawn[key], other.parameters[name][key]) for key in drawn)
 
 
-def test_only_alike_neighbours_are_filled_in_one_go(batch, monkeypatch):
-    small, strong = View(size=16), View({"rotate": {"angle": (20.0, 30.0)}})
-    rare = View({"rotate": {"probability": 0.1}})
-    preset = Preset(("rotate",), (View(), rare, small, small, small, View(), strong))
-    pipeline = Pipeline(preset, SIZE, compiled=False)
-    filled = []
-    monkeypatch.setattr(pipeline, "fill", lambda images, *rest: filled.append(len(images)))
-    meta = replace(batch, values_T=batch.values_T.to("meta"))
-    pipeline.views(meta, pipeline.draw(B, generator()))
-    assert filled == [2 * B, 3 * B, B, B]
-
-
 @both_ways
 def test_parts_of_a_large_batch_are_invisible(batch, compiled, monkeypatch):
     pipeline = Pipeline(replace(PRESETS["mast15"], views=(View(),)), SIZE, compiled)
     records = pipeline.draw(B, generator())
     (whole,) = pipeline.views(batch, records).images
-    parts = []
-    if compiled:
-        run = Step.run
-        monkeypatch.setattr(
-            Step, "run", lambda self, images, *part: (parts.append(part), run(self, images, *part))
-        )
-        monkeypatch.setattr("mast.augment.pipeline.COMPILED_PART_VALUES", 5 * 3 * SIZE**2)
-    else:
-        monkeypatch.setattr(
-            "mast.augment.pipeline.render",
-            lambda canvas, *rest: (parts.append(len(canvas)), render(canvas, *rest))[1],
-        )
-        monkeypatch.setattr("mast.augment.pipeline.PART_VALUES", 5 * 3 * SIZE**2)
+    most = "COMPILED_PART_VALUES" if compiled else "PART_VALUES"
+    monkeypatch.setattr(f"mast.augment.pipeline.{most}", 5 * 3 * SIZE**2)
     (images,) = pipeline.views(batch, records).images
     torch.testing.assert_close(images, whole, rtol=0, atol=5e-6)
-    assert len(set(parts) if compiled else parts) == -(-B // 5)
 
 
-def test_errors_name_the_nearest_choice(batch):
-    with pytest.raises(ValueError, match=r"'gausian_blur'.*'gaussian_blur'"):
-        Pipeline(Preset(("gausian_blur",)), SIZE)
-    with pytest.raises(ValueError, match=r"field of rotate 'angles'.*'angle'"):
-        Pipeline(Preset(("rotate",), (View({"rotate": {"angles": 3}}),)), SIZE)
-    for not_a_field in ("size", "kernel"):
-        with pytest.raises(UserError, match=f"field of rotate '{not_a_field}'"):
-            Pipeline(Preset(("rotate",), (View({"rotate": {not_a_field: 3}}),)), SIZE)
-    with pytest.raises(ValueError, match=r"in overrides 'invert'.*rotate"):
-        Pipeline(Preset(("rotate",), (View({"invert": {"probability": 1.0}}),)), SIZE)
-    with pytest.raises(ValueError, match="size to be 8 pixels or more, got 4"):
-        Pipeline(Preset(("rotate",), (View(), View(size=4))), SIZE)
-    with pytest.raises(UserError, match="views is empty"):
-        Preset(("rotate",), ())
+@pytest.mark.parametrize(
+    ("operators", "views", "message"),
+    [
+        (("gausian_blur",), (View(),), r"'gausian_blur'.*'gaussian_blur'"),
+        (("rotate",), (View({"rotate": {"angles": 3}}),), r"field of rotate 'angles'.*'angle'"),
+        (("rotate",), (View({"rotate": {"size": 3}}),), "field of rotate 'size'"),
+        (("rotate",), (View({"invert": {"probability": 1.0}}),), r"overrides 'invert'.*rotate"),
+        (("rotate",), (View(), View(size=4)), "size to be 8 pixels or more, got 4"),
+        (("rotate",), (), "views is empty"),
+    ],
+)
+def test_errors_name_the_nearest_choice(operators, views, message):
+    with pytest.raises(UserError, match=message):
+        Pipeline(Preset(operators, views), SIZE)
+
+
+def test_records_that_do_not_fit_are_refused(batch):
     pipeline = Pipeline(PRESETS["mast5"], SIZE)
-    with pytest.raises(ValueError, match=r"\(4, 5\), got \(4, 3\)"):
+    with pytest.raises(UserError, match=r"\(4, 5\), got \(4, 3\)"):
         pipeline.draw(4, generator(), torch.ones(4, 3, dtype=torch.bool))
     records = pipeline.draw(4, generator())
-    with pytest.raises(ValueError, match="24 and 4"):
+    with pytest.raises(UserError, match="24 and 4"):
         pipeline.views(batch, records)
     with pytest.raises(UserError, match="expected 2 records, one a view, got 1"):
         pipeline.views(batch, records[:1])
@@ -476,16 +348,3 @@ def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
     mirrored = replace(record, names=back.names, applied_BK=record.applied_BK.flip(1))
     (expected,) = forth.views(batch, (record,)).images
     assert torch.equal(back.views(batch, (mirrored,)).images[0], expected)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@presets
-def test_a_gpu_draws_the_same_views(name, batch):
-    names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(PRESETS[name].only(names), SIZE)
-    records = pipeline.draw(B, generator())
-    on_cpu = pipeline.views(batch, records)
-    on_gpu = pipeline.views(batch.to(torch.device("cuda")), records)
-    for view in range(2):
-        difference = (on_gpu.images[view].cpu() - on_cpu.images[view]).abs()
-        assert difference.flatten(1).quantile(0.999, dim=1).max() <= 1e-3

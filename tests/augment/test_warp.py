@@ -48,36 +48,11 @@ def crop_parameters(area, ratio, left, top):
     return {key: values[:, None].expand(n, 10) for key, values in many.items()} | single
 
 
-@pytest.mark.parametrize(("height", "width"), [(200, 400), (400, 200), (300, 300)])
-def test_a_circle_stays_a_circle(height, width):
-    y, x = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
-    disc = ((x - width / 2) ** 2 + (y - height / 2) ** 2 < 80**2).float()
-    views = center_views(Canvases.of(canvas_of(disc.expand(1, 3, -1, -1))), 64)
-    inside = views[0, 0] > 0.5
-    radius = 80 / min(height, width) * 64
-    assert abs(int(inside.any(dim=0).sum()) - 2 * radius) <= 2
-    assert abs(int(inside.any(dim=1).sum()) - 2 * radius) <= 2
-    assert abs(inside.sum() / (torch.pi * radius**2) - 1) < 0.04
+# tall, wide, of one pixel, and larger than a view in both
+SHAPES = ((660, 300), (1032, 6), (24, 1), (480, 640), (300, 201), (50, 300), (33, 31), (1, 1))
 
 
-SHAPES = (
-    (660, 300),
-    (180, 75),
-    (1032, 6),
-    (85, 8),
-    (24, 1),
-    (480, 640),
-    (300, 201),
-    (50, 300),
-    (33, 31),
-    (224, 300),
-    (7, 100),
-    (1, 1),
-    (427, 640),
-)
-
-
-@pytest.mark.parametrize(("size", "fraction"), [(64, 1.0), (224, 0.875), (128, 0.875), (16, 0.3)])
+@pytest.mark.parametrize(("size", "fraction"), [(64, 1.0), (224, 0.875), (16, 0.3)])
 def test_center_views_are_torchvisions_bit_for_bit(size, fraction):
     random = np.random.default_rng(0)
     images = [random.integers(0, 256, (*shape, 3), np.uint8) for shape in SHAPES]
@@ -112,7 +87,7 @@ def test_a_view_of_a_shrunk_canvas_is_cut_where_its_original_would_be():
     assert (center_views(canvases, 64)[0] - expected).abs().max() < 0.012
 
 
-@pytest.mark.parametrize("fraction", [0, -1, 1.01, math.nan])
+@pytest.mark.parametrize("fraction", [0, 1.01, math.nan])
 def test_a_fraction_that_cannot_be(fraction):
     with pytest.raises(ValueError, match=r"\(0, 1\], got"):
         center_views(Canvases.of(torch.zeros(1, 8, 8, 3, dtype=torch.uint8)), 8, fraction)
@@ -152,7 +127,7 @@ def checkerboard(pixels: int, cell: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("cell", [1, 2])
-@pytest.mark.parametrize("angle", [-30.0, -13.0, 5.0, 30.0])
+@pytest.mark.parametrize("angle", [-13.0, 30.0])
 def test_turning_a_fine_pattern_does_not_alias(cell, angle):
     pattern = checkerboard(256, cell)
     views = view(canvas_of(pattern), torch.ones(1), 64, rotate={"angle": torch.tensor([angle])})[0]
@@ -186,9 +161,7 @@ def test_turned_crops_are_near_the_antialiased_ones():
 
 @pytest.mark.parametrize("bicubic", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(
-    ("pixels", "size"), [(96, 32), (40, 64), (32, 32), (256, 48), (5, 8), (2, 8)]
-)
+@pytest.mark.parametrize(("pixels", "size"), [(40, 64), (32, 32), (256, 48), (2, 8)])
 def test_crops_are_those_of_torchvision(pixels, size, compiled, bicubic):
     generator, n = torch.Generator().manual_seed(pixels), 6
     canvas = torch.randint(0, 256, (n, pixels, pixels, 3), dtype=torch.uint8, generator=generator)
@@ -229,17 +202,6 @@ def test_outside_takes_the_mean_colour(turned):
     whole = center_views(Canvases.of(canvas), 64)
     near = 0.12 if turned else 4.1e-3  # two filters against one; the latter rounds to 8 bits twice
     assert (views[0, :, :, 17:] - whole[0, :, :, 1:48]).abs().max() < near
-
-
-def test_both_ways_agree_on_a_smooth_image():
-    coarse = torch.rand(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    canvas = canvas_of(reference.resize(coarse, [256, 256]))
-    aspect = torch.tensor([0.5, 0.9, 1.3, 2.0])
-    crop = crop_parameters([0.2, 0.4, 0.3, 0.35], [1.0, 1.2, 0.8, 1.0], [0.2] * 4, [0.7] * 4)
-    drawn = {"random_resized_crop": crop, "horizontal_flip": {}}
-    straight = view(canvas, aspect, 64, **drawn)
-    turned = view(canvas, aspect, 64, **drawn, rotate={"angle": torch.full((4,), 1e-4)})
-    assert (straight - turned).abs().max() < 0.02
 
 
 def test_order_is_flip_then_shear_then_translate_then_rotate():

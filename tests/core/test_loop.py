@@ -46,6 +46,14 @@ def squares(module: nn.Module, batch: Tensor) -> dict[str, Tensor]:
     return {"loss": module(batch).square().mean()}
 
 
+def training_of(
+    module: nn.Module, lr: float = 0.1, momentum: float = 0.0, **options: Any
+) -> Training:
+    groups = [{"params": module.parameters(), "peak_lr": lr}]
+    optimizer = torch.optim.SGD(groups, lr, momentum)
+    return Training(module, optimizer, 1, STEPS, lambda progress: 1.0, **options)
+
+
 def steps(
     module: nn.Module,
     loss: Loss = squares,
@@ -55,8 +63,7 @@ def steps(
     **options: Any,
 ) -> Iterator[Any]:
     """Train for `STEPS` steps in one epoch; `batches` gives the parts of each."""
-    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": lr}], lr)
-    training = Training(module, optimizer, 1, STEPS, lambda progress: 1.0, **options)
+    training = training_of(module, lr, **options)
     parts = [part for step in range(1, STEPS + 1) for part in batches(step)]
     yield from training.run(
         fabric or make_fabric("cpu"),
@@ -166,12 +173,9 @@ def test_a_buffer_that_begins_without_a_number_is_saved(tmp_path: Path) -> None:
 
 def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
     module = layer()
-    optimizer = torch.optim.SGD(module.parameters(), 0.0, momentum=0.9)
-    training = Training(
-        module, optimizer, 1, 1, lambda progress: 1.0, checkpoint=tmp_path / "last.pt"
-    )
+    training = training_of(module, 0.0, 0.9, checkpoint=tmp_path / "last.pt")
     module.weight.grad = torch.full_like(module.weight, float("inf"))
-    optimizer.step()
+    training.optimizer.step()
     with torch.no_grad():
         module.weight.zero_()
     with pytest.raises(UserError, match="the optimizer's momentum_buffer of parameter 0 not"):
@@ -195,10 +199,7 @@ def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *given: restored.append(given))
 
     module = layer()
-    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1, 0.9)
-    training = Training(
-        module, optimizer, 1, STEPS, lambda progress: 1.0, checkpoint=tmp_path / "last.pt"
-    )
+    training = training_of(module, 0.1, 0.9, checkpoint=tmp_path / "last.pt")
 
     def run(fabric: Any, dtype: torch.dtype) -> None:
         batches = iter([torch.ones(4, 3, dtype=dtype)] * STEPS)
@@ -215,7 +216,7 @@ def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
     assert device == 0
     run(Moving(), torch.float64)
     assert training.step == 2
-    assert optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
+    assert training.optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -232,12 +233,9 @@ def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
 
         return Prefetcher(parts())
 
-    module = layer()
-    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1)
-    training = Training(
-        module, optimizer, 1, STEPS, lambda progress: 1.0, accumulate=accumulate, stop=stop,
-        checkpoint=tmp_path / "last.pt",
-    )  # fmt: skip
+    training = training_of(
+        layer(), accumulate=accumulate, stop=stop, checkpoint=tmp_path / "last.pt"
+    )
     run = training.run(
         make_fabric("cpu"), batches, lambda module, batch, step, part: squares(module, batch)
     )

@@ -45,15 +45,7 @@ def test_raw_numbers_are_those_of_numpy(place: tuple[int, ...]) -> None:
     assert stream(*place).get_state().shape == torch.Generator().get_state().shape
 
 
-def test_normal_numbers_begin_anew() -> None:
-    first, second = (torch.randn(3, generator=stream(1, 2)) for _ in range(2))
-    assert torch.equal(first, second)
-    many = torch.randn(20_000, generator=stream(1, 2))
-    assert many.mean().abs() < 0.03
-    assert abs(many.std() - 1) < 0.03
-
-
-@pytest.mark.parametrize("state", [torch.zeros(5056), torch.zeros(5064), torch.zeros(16)])
+@pytest.mark.parametrize("state", [torch.zeros(5056), torch.zeros(16)])
 def test_another_layout_is_refused(state: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     class Another(torch.Generator):
         def get_state(self) -> torch.Tensor:
@@ -64,13 +56,10 @@ def test_another_layout_is_refused(state: torch.Tensor, monkeypatch: pytest.Monk
         stream(0, 1)
 
 
-def test_a_stream_leaves_the_global_generator() -> None:
+def test_a_place_seeds_the_global_generator_and_a_stream_leaves_it() -> None:
     before = torch.get_rng_state()
     numbers(stream(1, 2))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_place_seeds_the_global_generator() -> None:
     with torch.random.fork_rng(devices=[]):
         for place in ((0, 1), (0, 2), (0, 1), (0, 50_699, 0), (0, 55_170, 0)):
             seed_global(*place)

@@ -1,19 +1,27 @@
-"""Tables keep their words: what fits stays side by side, and the rest follows below."""
+"""Tables: words stay whole where a terminal is narrow, and no spreadsheet runs what is written."""
 
-import io
+import csv
+import math
+import os
 from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from rich.box import SIMPLE
 from rich.console import Console
 
-from mast.core.table import FittedTable, Shown
+from mast.core.errors import UserError
+from mast.core.files import out_file
+from mast.core.table import SHOWN, FittedTable, Listing, Shown, begins, safe_cell, write_table
 
 
 def shown(table: FittedTable, width: int) -> list[str]:
-    console = Console(width=width, file=io.StringIO())
-    console.print(table)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().splitlines()
 
 
 def fruit(**options: object) -> FittedTable:
@@ -27,12 +35,6 @@ def fruit(**options: object) -> FittedTable:
     return table
 
 
-def test_what_fits_is_one_table() -> None:
-    lines = shown(fruit(), 100)
-    assert sum("apple" in line for line in lines) == 1
-    assert len({len(line.rstrip()) for line in lines[1:-1]}) == 1
-
-
 def test_text_folds_between_words_before_anything_moves() -> None:
     lines = shown(fruit(), 75)
     assert sum("apple" in line for line in lines) == 1
@@ -41,7 +43,7 @@ def test_text_folds_between_words_before_anything_moves() -> None:
     assert "green" in lines[first + 1]
 
 
-@pytest.mark.parametrize(("width", "parts"), [(60, 2), (40, 3), (30, 4)])
+@pytest.mark.parametrize(("width", "parts"), [(60, 2), (30, 4)])
 @pytest.mark.parametrize("options", [{}, {"box": SIMPLE, "padding": 0}])
 def test_columns_that_do_not_fit_follow_below(
     width: int, parts: int, options: dict[str, object]
@@ -55,13 +57,6 @@ def test_columns_that_do_not_fit_follow_below(
     text = "\n".join(lines)
     for number in ("1.0 [0.5, 1.5]", "-1.0 [-2.5, 0.5]", "2.0 [1.5, 2.5]", "3.0 [2.5, 3.5]"):
         assert number in text
-
-
-def test_sections_stay() -> None:
-    table = fruit()
-    plain = len(shown(table, 100))
-    table.rows[0].end_section = True
-    assert len(shown(table, 100)) == plain + 1
 
 
 def test_a_word_wider_than_the_terminal_is_folded() -> None:
@@ -91,3 +86,117 @@ def test_a_result_is_shown_in_an_interpreter_as_on_the_command_line() -> None:
     html = Whole()._repr_html_()
     assert "<b>" not in html
     assert html.endswith(" &lt;i&gt;</pre>")
+
+
+COLUMNS = {
+    "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],
+    "rank": [1, 2, 30],
+    "cosine": [-0.123456789, math.nan, 1.0],
+}
+
+
+CSV = {".csv": begins("path", "rank")}
+
+
+@pytest.mark.parametrize("start", [*"=+-@＝", "\t", "\n"])
+def test_no_cell_is_a_formula(start: str, tmp_path: Path) -> None:
+    """A spreadsheet would run a cell that begins so; a single quote makes it text."""
+    assert safe_cell(f"{start}1+2") == f"'{start}1+2"
+    assert safe_cell(f"1{start}") == f"1{start}"
+    write_table(tmp_path / "t.csv", {"path": [f"{start}1"], "cosine": [-0.5]})
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["path", "cosine"], [f"'{start}1", "-0.5"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        (" =1", "' =1"),
+        ("\u3000＝1", "'\u3000＝1"),
+        ("'=1", "''=1"),  # which is not what =1 becomes
+        ('"=1', "'\"=1"),
+        ("'\t1", "''\t1"),
+        ("a;=1", "a;'=1"),  # where a semicolon ends a cell
+        ("a\n@b", "a\n'@b"),
+        ("'a-b', c=1; d", "'a-b', c=1; d"),
+    ],
+)
+def test_spaces_quotes_and_separators_hide_no_formula(name: str, cell: str) -> None:
+    assert safe_cell(name) == cell
+
+
+def test_no_two_names_make_one_cell() -> None:
+    names = ["".join(of) for length in range(5) for of in product("='\";\t\n a", repeat=length)]
+    assert len(set(map(safe_cell, names))) == len(names)
+
+
+def test_both_kinds_hold_the_same(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.csv", COLUMNS)
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == COLUMNS["path"]
+    assert [row["cosine"] for row in rows] == ["-0.123457", "", "1"]
+    assert '"30"' in (tmp_path / "t.csv").read_text()  # every cell is quoted
+    write_table(tmp_path / "t.parquet", COLUMNS)
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet")
+    assert table["path"].to_pylist() == COLUMNS["path"]
+    assert table["rank"].to_pylist() == COLUMNS["rank"]
+    assert table["cosine"][0].as_py() == COLUMNS["cosine"][0]
+
+
+def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for endings, message in (
+        ((".csv",), r"out must end in \.csv, got t\.txt"),
+        ((".csv", ".parquet", ".html"), r"out must end in \.csv, \.parquet or \.html, got t\.txt"),
+    ):
+        with pytest.raises(UserError, match=message):
+            out_file("t.txt", dict.fromkeys(endings, Path.is_file))
+    monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
+        out_file("t.parquet", {".parquet": Path.is_file})
+
+
+def test_what_cannot_be_written_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.csv").symlink_to("folder.csv")
+    for name in ("folder.csv", "link.csv"):
+        with pytest.raises(UserError, match=f"out must be a file, and .*{name} is a folder"):
+            out_file(tmp_path / name, CSV)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(UserError, match=r"pipe\.csv is not a regular file"):
+        out_file(tmp_path / "pipe.csv", CSV)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write .*: .*/file is not a folder"):
+        out_file(tmp_path / "file" / "below" / "t.csv", CSV)
+    out_file(tmp_path / "new" / "folder" / "t.csv", CSV)
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)  # root may do all
+    with pytest.raises(UserError, match=f"no permission to write into {tmp_path}"):
+        out_file(tmp_path / "new" / "t.csv", CSV)
+
+
+def test_a_table_is_known_by_its_first_columns(tmp_path: Path) -> None:
+    for ending in (".csv", ".parquet"):
+        write_table(tmp_path / f"t{ending}", COLUMNS)
+        assert begins("path", "rank")(tmp_path / f"t{ending}")
+        assert begins("path", ("cosine", "rank"))(tmp_path / f"t{ending}")
+        assert not begins("path", ("cosine", "score"))(tmp_path / f"t{ending}")
+        assert not begins("rank")(tmp_path / f"t{ending}")
+        (tmp_path / f"none{ending}").write_bytes(b"\xff\0\n")
+        assert not begins("path")(tmp_path / f"none{ending}")
+
+
+def test_a_terminal_shows_the_first_rows_of_each_section() -> None:
+    names = [f"[red]{at}.jpg" for at in range(SHOWN + 5)]
+    listing = Listing({"path": names}, {"all": range(len(names)), "none": []}, Path("t.csv"))
+    console = Console(width=60)
+    with console.capture() as captured:
+        for part in listing.shown():
+            console.print(part)
+    shown = captured.get()
+    assert "[red]19.jpg" in shown  # no markup
+    assert "[red]20.jpg" not in shown
+    assert "and 5 more" in shown
+    assert shown.split("none")[1].strip() == "t.csv"

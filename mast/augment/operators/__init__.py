@@ -60,11 +60,9 @@ def operators_for(channels: int) -> tuple[str, ...]:
 
 
 def named_operators(chosen: str | Sequence[str] | None, among: Sequence[str]) -> list[str]:
-    """The operators that are meant, each once.
+    """The operators of `among` that are meant, each once.
 
-    Args:
-        chosen: Operators, or properties that stand for those that destroy them; "all" for all.
-        among: Those that there are.
+    `chosen` names operators, or properties that stand for those that destroy them; "all" for all.
     """
     names: list[str] = []
     for written in as_list(chosen or ()):

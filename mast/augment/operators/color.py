@@ -48,17 +48,10 @@ def gray(images_BCHW: Tensor) -> Tensor:
 
 
 def rotate_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
-    """Turn the hue, without leaving RGB for HSV and back.
+    """Turn the hue by parts of a full turn in [-0.5, 0.5], without leaving RGB for HSV and back.
 
     With value v = max and chroma c = max - min unchanged, a channel of hue h (in sixths of a turn)
     is min + c * clip(|(h + k) mod 6 - 3| - 1), k = 0, 4, 2 for red, green, blue.
-
-    Args:
-        images_BCHW: Float32 in [0, 1].
-        turn_B: Part of a full turn, in [-0.5, 0.5].
-
-    Returns:
-        Images of the same shape.
 
     Reference: torchvision `adjust_hue`.
     """
@@ -105,9 +98,6 @@ def jitter(
         hue_B: Part of a full turn, in [-0.5, 0.5].
         order_B: Index into `ORDERS`; on the CPU it spares the device a synchronisation.
 
-    Returns:
-        Images of the same shape.
-
     Reference: torchvision `ColorJitter`.
     """
     turn_B4 = torch.tensor(ORDERS, device=order_B.device)[order_B]
@@ -137,14 +127,8 @@ def jitter_bands(
 ) -> Tensor:
     """Multiply each channel by its gain and the brightness, then adjust its contrast.
 
-    Args:
-        images_BCHW: Float32 in [0, 1], of any number of channels up to that of the gains.
-        brightness_B: Factor, 1 for no change.
-        contrast_B: Factor of the distance to the mean of the channel.
-        gain_BC: Factors.
-
-    Returns:
-        Images of the same shape.
+    There may be more gains than channels; contrast is the factor of the distance to the channel's
+    mean.
     """
     gain_BC = gain_BC[:, : images_BCHW.shape[1]] * brightness_B[:, None]
     gain_BC11 = gain_BC.to(images_BCHW.device, torch.float32, non_blocking=True)[:, :, None, None]
@@ -173,13 +157,9 @@ def posterize(images_BCHW: Tensor, bits_B: Tensor) -> Tensor:
 
 
 def equalize(images_BCHW: Tensor) -> Tensor:
-    """Flatten the histogram of every channel of every sample.
+    """Flatten the histogram of every channel of every sample, in 256 levels.
 
-    Args:
-        images_BCHW: Float32 in [0, 1]; quantised to 256 levels.
-
-    Returns:
-        Images of the same shape; a channel too uniform to equalise is only quantised.
+    A channel too uniform to equalise is only quantised.
 
     Reference: torchvision `equalize`, which is Pillow's table.
     """

@@ -39,18 +39,10 @@ def odd(pixels: float) -> int:
 
 
 def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor, taps: int) -> Tensor:
-    """Blur each sample with its own Gaussian, mirrored at the border.
+    """Blur each sample (square) with its own Gaussian of `taps` pixels, mirrored at the border.
 
     Each axis is one matrix a sample that holds the taps and the mirror, so the blur is two batched
     products whatever the sigmas.
-
-    Args:
-        images_BCHW: Float32 in [0, 1], square.
-        sigma_B: Standard deviations in pixels.
-        taps: Odd side of the filter in pixels.
-
-    Returns:
-        Images of the same shape.
 
     Reference: torchvision `gaussian_blur`.
     """
@@ -87,15 +79,12 @@ def sharpen(images_BCHW: Tensor, factor_B: Tensor) -> Tensor:
 
 
 def motion_kernels(taps_B: Tensor, angle_B: Tensor, largest: int) -> Tensor:
-    """Filters of uniform motion along a line, in a window that holds the largest.
+    """Filters of uniform motion along a line: float32 (B, T, T), each of sum 1, T = largest.
 
     Args:
         taps_B: Length of each line in pixels, from 1; of the outermost ones it covers a part.
         angle_B: Degrees, counter-clockwise.
-        largest: Odd side of the window.
-
-    Returns:
-        kernels_BTT: Float32, each of sum 1.
+        largest: Odd side of the window, which holds the longest line.
 
     Reference: kornia `get_motion_kernel2d` (nearest, direction 0), for odd lengths.
     """
@@ -123,14 +112,7 @@ def filter_each(images_BCHW: Tensor, kernels_BTT: Tensor) -> Tensor:
 
 
 def blend_edges(images_BCHW: Tensor, blend_B: Tensor) -> Tensor:
-    """Blend with the gradient magnitude of the luminance, clipped to 1.
-
-    Args:
-        images_BCHW: Float32 in [0, 1].
-        blend_B: Share of the edges in [0, 1].
-
-    Returns:
-        Images of the same shape.
+    """Blend with the gradient magnitude of the luminance, clipped to 1, by shares in [0, 1].
 
     Reference: kornia `sobel` with `normalized=False`: a step of a quarter already gives 1.
     """
@@ -146,16 +128,9 @@ def blend_edges(images_BCHW: Tensor, blend_B: Tensor) -> Tensor:
 
 
 def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Tensor:
-    """Cover a square with the image's mean colour.
+    """Cover a square with the image's mean colour; what lies outside the view is cut.
 
-    Args:
-        images_BCHW: Float32 in [0, 1].
-        side_B: Side of the square as a share of the view's.
-        x_B: Its centre as a share of the width; what lies outside the view is cut.
-        y_B: Its centre as a share of the height.
-
-    Returns:
-        Images of the same shape.
+    Side and centre are shares of the view's.
     """
     height, width = images_BCHW.shape[-2:]
     half = per_pixel(side_B, images_BCHW) / 2

@@ -52,14 +52,9 @@ class GeometricOperator(Operator):
 
     @abstractmethod
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        """Map positions after the operator to positions before it.
+        """matrices_B33: positions (x, y, 1) after the operator to those before it, normalised.
 
-        Args:
-            parameters: What `sample` returned.
-            aspect_B: Width / height of the original images; it also sets the device.
-
-        Returns:
-            matrices_B33: Homogeneous, in normalised coordinates (x, y, 1).
+        `aspect_B`, width / height of the original images, also sets the device.
         """
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
@@ -362,17 +357,10 @@ def crop_boxes(parameters: Parameters, aspect_B: Tensor) -> Tensor:
 
 
 def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Tensor) -> Warp:
-    """Multiply the matrices of the operators that each sample drew.
+    """Multiply the matrices of the operators, in their order, that each sample drew.
 
-    Where no crop was drawn, the view is the centre of the image.
-
-    Args:
-        operators: Those of the view, in the order in which they act.
-        record: Who drew which, with what parameters.
-        aspect_B: Width / height of the original images; the matrices are on its device.
-
-    Returns:
-        The warp of every sample.
+    Where no crop was drawn, the view is the centre of the image. The matrices are on the device of
+    `aspect_B`, width / height of the original images.
     """
     device = aspect_B.device
     boxes_B4 = center_boxes(aspect_B)

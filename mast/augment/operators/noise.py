@@ -24,17 +24,10 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def normal_field(seed_B: Tensor, count: int) -> Tensor:
-    """Standard normal numbers that are a pure function of a seed and a position.
+    """field_BN: N = count standard normal numbers, a pure function of a seed and a position.
 
     A hash of both gives 32 bits, two uniform numbers, and by Box-Muller two normal ones, so every
-    device yields the same field and a record can be replayed.
-
-    Args:
-        seed_B: int64 seeds in [0, 2^31).
-        count: Numbers wanted for each seed.
-
-    Returns:
-        field_BN: Float32, N = count.
+    device yields the same field and a record can be replayed. Seeds are int64 in [0, 2^31).
     """
     position = torch.arange((count + 1) // 2, device=seed_B.device, dtype=torch.int32)
     bits = _mix(_mix(position + 1) ^ _mix(seed_B.to(torch.int32))[:, None])
