@@ -20,29 +20,23 @@ from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
 from mast.measure.training_views import TrainingViews
-from mast.methods import (
-    METHODS,
-    BarlowTwinsConfig,
-    BYOLConfig,
-    CLSAConfig,
-    DINOConfig,
-    InfoMinConfig,
-    LooCConfig,
-    MAEConfig,
-    MastConfig,
-    Method,
-    MoCoConfig,
-    MoCoV3Config,
-    OBoWConfig,
-    PrCLConfig,
-    SimCLRConfig,
-    SimSiamConfig,
-    SupervisedConfig,
-    SwAVConfig,
-    VICRegConfig,
-    VISimSiamConfig,
-    method_of,
-)
+from mast.methods import METHODS, MastConfig, Method, VICRegConfig, method_of
+from mast.methods.barlow_twins import BarlowTwinsConfig
+from mast.methods.byol import BYOLConfig
+from mast.methods.clsa import CLSAConfig
+from mast.methods.dino import DINOConfig
+from mast.methods.infomin import InfoMinConfig
+from mast.methods.looc import LooCConfig
+from mast.methods.mae import MAEConfig
+from mast.methods.moco import MoCoConfig
+from mast.methods.moco_v3 import MoCoV3Config
+from mast.methods.obow import OBoWConfig
+from mast.methods.prcl import PrCLConfig
+from mast.methods.simclr import SimCLRConfig
+from mast.methods.simsiam import SimSiamConfig
+from mast.methods.supervised import SupervisedConfig
+from mast.methods.swav import SwAVConfig
+from mast.methods.vi_simsiam import VISimSiamConfig
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
 from mast.protocols.detection.recipes import Detection
