@@ -15,7 +15,8 @@ from mast.config import ENDLESS, change, read, record
 from mast.core import fields
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
-from mast.methods import METHODS, MODES, MastConfig
+from mast.methods import METHODS, MastConfig
+from mast.methods.mast_paper import MODES
 from mast.recipes import FULL, RECIPES, configure
 
 Configure = Callable[..., mast.PretrainConfig]

@@ -3,22 +3,28 @@
 from typing import NamedTuple
 
 from mast.core.errors import UserError
-from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
-from mast.methods.base import ENCODER, Method, MethodConfig, PairConfig
-from mast.methods.byol import BYOL, BYOLConfig
-from mast.methods.clsa import CLSA, CLSAConfig
+from mast.methods import (
+    barlow_twins,
+    byol,
+    clsa,
+    dino,
+    infomin,
+    looc,
+    mae,
+    moco,
+    moco_v3,
+    obow,
+    prcl,
+    simclr,
+    simsiam,
+    supervised,
+    swav,
+    vi_simsiam,
+)
+from mast.methods.base import ENCODER, Method, MethodConfig
 from mast.methods.collapse import collapse_checks
-from mast.methods.dino import DINO, DINOConfig
-from mast.methods.infomin import InfoMin, InfoMinConfig
-from mast.methods.looc import LooC, LooCConfig
-from mast.methods.mae import MAE, MAEConfig
 from mast.methods.mast import Mast, MastConfig
-from mast.methods.mast_paper import MODES
-from mast.methods.moco import MoCo, MoCoConfig
-from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
-from mast.methods.obow import OBoW, OBoWConfig
-from mast.methods.parts import HostInputs, Images, Noise, Part, Prototypes, Queue, Teacher
-from mast.methods.prcl import PrCL, PrCLConfig
+from mast.methods.parts import HostInputs, Images, Teacher
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
@@ -27,11 +33,6 @@ from mast.methods.representations import (
     predicts_uncertainty,
     save_embedding,
 )
-from mast.methods.simclr import SimCLR, SimCLRConfig
-from mast.methods.simsiam import SimSiam, SimSiamConfig
-from mast.methods.supervised import Supervised, SupervisedConfig
-from mast.methods.swav import SwAV, SwAVConfig
-from mast.methods.vi_simsiam import VISimSiam, VISimSiamConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 
@@ -46,31 +47,27 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "mast": Entry("MAST", MastConfig, Mast),
     "vicreg": Entry("VICReg", VICRegConfig, VICReg),
-    "simclr": Entry("SimCLR", SimCLRConfig, SimCLR),
-    "moco_v2": Entry("MoCo v2", MoCoConfig, MoCo),
-    "moco_v3": Entry("MoCo v3", MoCoV3Config, MoCoV3),
-    "simsiam": Entry("SimSiam", SimSiamConfig, SimSiam),
-    "vi_simsiam": Entry("VI-SimSiam", VISimSiamConfig, VISimSiam),
-    "byol": Entry("BYOL", BYOLConfig, BYOL),
-    "barlow_twins": Entry("Barlow Twins", BarlowTwinsConfig, BarlowTwins),
-    "swav": Entry("SwAV", SwAVConfig, SwAV),
-    "dino": Entry("DINO", DINOConfig, DINO),
-    "looc": Entry("LooC", LooCConfig, LooC),
-    "clsa": Entry("CLSA", CLSAConfig, CLSA),
-    "infomin": Entry("InfoMin", InfoMinConfig, InfoMin),
-    "obow": Entry("OBoW", OBoWConfig, OBoW),
-    "mae": Entry("MAE", MAEConfig, MAE),
-    "prcl": Entry("PrCL", PrCLConfig, PrCL),
-    "supervised": Entry("supervised", SupervisedConfig, Supervised),
+    "simclr": Entry("SimCLR", simclr.SimCLRConfig, simclr.SimCLR),
+    "moco_v2": Entry("MoCo v2", moco.MoCoConfig, moco.MoCo),
+    "moco_v3": Entry("MoCo v3", moco_v3.MoCoV3Config, moco_v3.MoCoV3),
+    "simsiam": Entry("SimSiam", simsiam.SimSiamConfig, simsiam.SimSiam),
+    "vi_simsiam": Entry("VI-SimSiam", vi_simsiam.VISimSiamConfig, vi_simsiam.VISimSiam),
+    "byol": Entry("BYOL", byol.BYOLConfig, byol.BYOL),
+    "barlow_twins": Entry("Barlow Twins", barlow_twins.BarlowTwinsConfig, barlow_twins.BarlowTwins),
+    "swav": Entry("SwAV", swav.SwAVConfig, swav.SwAV),
+    "dino": Entry("DINO", dino.DINOConfig, dino.DINO),
+    "looc": Entry("LooC", looc.LooCConfig, looc.LooC),
+    "clsa": Entry("CLSA", clsa.CLSAConfig, clsa.CLSA),
+    "infomin": Entry("InfoMin", infomin.InfoMinConfig, infomin.InfoMin),
+    "obow": Entry("OBoW", obow.OBoWConfig, obow.OBoW),
+    "mae": Entry("MAE", mae.MAEConfig, mae.MAE),
+    "prcl": Entry("PrCL", prcl.PrCLConfig, prcl.PrCL),
+    "supervised": Entry("supervised", supervised.SupervisedConfig, supervised.Supervised),
 }
 
 
 def method_of(config: MethodConfig) -> str:
-    """The method that a configuration is of, a key of `METHODS`.
-
-    Raises:
-        UserError: It is no method's.
-    """
+    """The key in `METHODS` of the method that a configuration is of."""
     for name, entry in METHODS.items():
         if type(config) is entry.config:
             return name
@@ -79,60 +76,22 @@ def method_of(config: MethodConfig) -> str:
 
 
 __all__ = [
-    "BYOL",
-    "CLSA",
-    "DINO",
     "ENCODER",
-    "MAE",
     "METHODS",
-    "MODES",
-    "BYOLConfig",
-    "BarlowTwins",
-    "BarlowTwinsConfig",
-    "CLSAConfig",
-    "DINOConfig",
     "Embedding",
     "EncoderAndEmbedding",
     "Ensemble",
     "Entry",
     "HostInputs",
     "Images",
-    "InfoMin",
-    "InfoMinConfig",
-    "LooC",
-    "LooCConfig",
-    "MAEConfig",
     "Mast",
     "MastConfig",
     "Method",
     "MethodConfig",
-    "MoCo",
-    "MoCoConfig",
-    "MoCoV3",
-    "MoCoV3Config",
-    "Noise",
-    "OBoW",
-    "OBoWConfig",
-    "PairConfig",
-    "Part",
-    "PrCL",
-    "PrCLConfig",
     "PredictedUncertainty",
-    "Prototypes",
-    "Queue",
-    "SimCLR",
-    "SimCLRConfig",
-    "SimSiam",
-    "SimSiamConfig",
-    "Supervised",
-    "SupervisedConfig",
-    "SwAV",
-    "SwAVConfig",
     "Teacher",
     "VICReg",
     "VICRegConfig",
-    "VISimSiam",
-    "VISimSiamConfig",
     "collapse_checks",
     "method_of",
     "predicts_uncertainty",

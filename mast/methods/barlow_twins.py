@@ -50,4 +50,4 @@ class BarlowTwins(Method):
             "redundancy": scale * REDUNDANCY * parts.redundancy,
         }
         output = output_of(terms, spread=spread(first_BD))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)

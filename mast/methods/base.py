@@ -160,6 +160,8 @@ class Method(nn.Module, ABC):
 
     Attributes:
         projector: From a representation to the embedding, where there is one.
+        masks: Gives the masks of the K operators, mask_DK, where there are any.
+        objective: From embeddings to the loss, where it is worth compiling.
         gates: Names of the parameters that gate rather than weigh (masks, GeM powers): they
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
@@ -168,6 +170,8 @@ class Method(nn.Module, ABC):
     """
 
     projector: nn.Module
+    masks: Any
+    objective: Any
     gates: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
     needs_whole_batch: str | None = None

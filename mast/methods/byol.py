@@ -41,4 +41,4 @@ class BYOL(Method):
         target_BD, other_BD = (self.teacher(images_BCHW) for images_BCHW in images)
         cosines = negative_cosine(first_BD, other_BD) + negative_cosine(second_BD, target_BD)
         output = output_of({"distance": 4 + 2 * cosines}, spread=spread(gather(target_BD)))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)

@@ -100,10 +100,8 @@ class InfoMin(Method):
         shuffled = piece_BSD.gather(1, order_BS[..., None].expand_as(piece_BSD))
         return F.normalize(self.of_jigsaw(shuffled.flatten(1)).float(), dim=1)
 
-    def get_extra_state(self) -> Tensor:
-        """The seed: what is drawn next does not follow from weights."""
+    def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
         return torch.tensor(self.noise.seed)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Draw as with this seed."""
         self.noise.seed = int(state)

@@ -15,14 +15,7 @@ from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import Method, MethodConfig, output_of, spread
-from mast.methods.parts import (
-    HostInputs,
-    Images,
-    Queue,
-    Teacher,
-    check_properties,
-    destroyers,
-)
+from mast.methods.parts import HostInputs, Images, Queue, Teacher, check_properties, destroyers
 from mast.models import Encoder, MLPConfig, ParallelHeads
 
 

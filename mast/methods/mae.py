@@ -12,15 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.losses import pixel_error
-from mast.methods.base import (
-    PART,
-    Method,
-    MethodConfig,
-    at_least,
-    bounded,
-    limited,
-    output_of,
-)
+from mast.methods.base import PART, Method, MethodConfig, at_least, bounded, limited, output_of
 from mast.methods.parts import HostInputs, Images, Noise, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
@@ -48,16 +40,14 @@ class MAEConfig(MethodConfig):
     def check(self) -> None:
         super().check()
         if self.dim % (4 * self.heads):
-            raise UserError(
-                f"objective.dim must be a multiple of four times heads, got {self.dim} and "
-                f"{self.heads} heads"
-            )
+            got = f"got {self.dim} and {self.heads} heads"
+            raise UserError(f"objective.dim must be a multiple of four times heads, {got}")
 
 
 class MAE(Method):
     """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
 
-    Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
+    Of each view the loss is the squared error over the hidden patches. The decoder
     does without the class token, which the official one has, so that the mean of the patches should
     be the representation, as in the recipes. It starts as in the official code; the encoder starts
     as timm has it, and its positions are learned.
@@ -91,10 +81,7 @@ class MAE(Method):
 
     def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
         """One term, "pixels"."""
-        losses = [
-            self._loss(images_BCHW, inputs[f"noise_{view}"])
-            for view, images_BCHW in enumerate(images)
-        ]
+        losses = [self._loss(x, inputs[f"noise_{view}"]) for view, x in enumerate(images)]
         return output_of({"pixels": torch.stack(losses).mean()})
 
     def _loss(self, images_BCHW: Tensor, noise_BL: Tensor) -> Tensor:
@@ -117,12 +104,10 @@ class MAE(Method):
         entered_BLW = self.enter(self.encoder.encode(images_BCHW).features_BLC)
         return entered_BLW.mean(dim=1).float()
 
-    def get_extra_state(self) -> Tensor:
-        """The seed: what is drawn next does not follow from weights."""
+    def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
         return torch.tensor(self.noise.seed)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Draw as with this seed."""
         self.noise.seed = int(state)
 
 

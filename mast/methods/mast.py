@@ -77,6 +77,9 @@ class Mast(Method):
     """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023)."""
 
     config: MastConfig
+    projector: GaussianProjector
+    masks: Masks | ExemptBlocks
+    column_P: Tensor  # of the masks
     gates = ("masks.logits_DK", "masks.logits_DG", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
@@ -88,7 +91,6 @@ class Mast(Method):
         pooled = config.projector.pool == "average"
         features, dim = encoder.dim if pooled else encoder.map_dim, config.projector.dim
         self.projector = GaussianProjector(features, config.projector, mode.uncertainty)
-        self.masks: Masks | ExemptBlocks
         if mode.has_blocks:
             groups, learned = _groups(operators, config.exempt), mode.masks == "budgeted"
             self.masks = ExemptBlocks(dim, groups, config.exempt_share, learned, seed)
@@ -99,7 +101,6 @@ class Mast(Method):
         sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
         predicted = destroyers(operators, config.exempt) if sources else ()
         column_P = torch.tensor([operators.index(name) for name in predicted], dtype=torch.int64)
-        self.column_P: Tensor  # of the masks
         self.register_buffer("column_P", column_P, persistent=False)
         dims = {"block": dim, "representation": encoder.dim}
         self.predictions = nn.ModuleDict(
@@ -126,10 +127,13 @@ class Mast(Method):
         mask_DK = self.masks()
         output = self.objective(first, second, inputs["active_BK"], mask_DK)
         for source, module in self.predictions.items():
-            pair, part_DP = (first.mean_BD, second.mean_BD), 1 - mask_DK[:, self.column_P]
-            if source == "representation":
-                pair, part_DP = tuple(each.representation_BC for each in encodings), None
-            output = cast(OperatorPrediction, module).add_to(output, *pair, inputs, part_DP)
+            prediction = cast(OperatorPrediction, module)
+            if source == "block":
+                part_DP, pair = 1 - mask_DK[:, self.column_P], [first.mean_BD, second.mean_BD]
+                output = prediction.add_to(output, pair, inputs, part_DP)
+            else:
+                pair = [encoding.representation_BC for encoding in encodings]
+                output = prediction.add_to(output, pair, inputs)
         return output
 
     def objective(

@@ -76,5 +76,5 @@ def contrast_with_queue(method: Any, images: Images, inputs: HostInputs) -> dict
     output = output_of({"contrast": loss}, spread=spread(keys))
     if len(representations) == 1:
         return output
-    added: dict[str, Tensor] = method.prediction.add_to(output, *representations, inputs)
+    added: dict[str, Tensor] = method.prediction.add_to(output, representations, inputs)
     return added

@@ -56,7 +56,7 @@ class MoCoV3(Method):
         target_ND, other_ND = (gather(self.teacher(images_BCHW)) for images_BCHW in images)
         loss = self._contrast(first_BD, other_ND) + self._contrast(second_BD, target_ND)
         output = output_of({"contrast": loss}, spread=spread(target_ND))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)
 
     def _contrast(self, query_BD: Tensor, key_ND: Tensor) -> Tensor:
         """One direction; the keys are those of all processes, in the order of their ranks."""

@@ -290,17 +290,12 @@ class OperatorPrediction(Part):
         return {_target(name): difference(views, name, cpu) for name in self.heads}
 
     def forward(
-        self,
-        first_BD: Tensor,
-        second_BD: Tensor,
-        inputs: HostInputs,
-        part_DP: Tensor | None = None,
+        self, pair: Sequence[Tensor], inputs: HostInputs, part_DP: Tensor | None = None
     ) -> dict[str, Tensor]:
         """The share of each operator's variance that its head leaves unexplained.
 
         Args:
-            first_BD: Of the first view.
-            second_BD: Of the second view.
+            pair: What is predicted from, of both views, (B, D) each.
             inputs: As `host_inputs` has them, on the device.
             part_DP: How much of every dimension each head sees, in [0, 1], in the order of
                 `heads`; all of it if None.
@@ -311,25 +306,22 @@ class OperatorPrediction(Part):
         shares: dict[str, Tensor] = {}
         for index, (name, head) in enumerate(self.heads.items()):
             target_BT = inputs[_target(name)]
-            pair = (first_BD, second_BD)
-            if part_DP is not None:
-                pair = (first_BD * part_DP[:, index], second_BD * part_DP[:, index])
-            predicted_BT = head(torch.cat(pair, dim=1))
+            seen = pair if part_DP is None else [x_BD * part_DP[:, index] for x_BD in pair]
+            predicted_BT = head(torch.cat([*seen], dim=1))
             shares[name] = unexplained(predicted_BT, target_BT, gather(target_BT))
         return shares
 
     def add_to(
         self,
         output: dict[str, Tensor],
-        first_BD: Tensor,
-        second_BD: Tensor,
+        pair: Sequence[Tensor],
         inputs: HostInputs,
         part_DP: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """What `Method.step` returns, with the prediction beside its other terms."""
         if not self.heads:
             return output
-        shares = self(first_BD, second_BD, inputs, part_DP)
+        shares = self(pair, inputs, part_DP)
         term = self.weight * sum(shares.values(), output["loss"].new_zeros(()))
         return {
             **output,

@@ -96,10 +96,8 @@ class PrCL(Method):
         predicted_BHP = self.decoder(features_BHC.flatten(0, 1)).view_as(target_BHP)
         return pixel_error(predicted_BHP, target_BHP, self.config.standardize)
 
-    def get_extra_state(self) -> Tensor:
-        """The seed: what is drawn next does not follow from weights."""
+    def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
         return torch.tensor(self.noise.seed)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Draw as with this seed."""
         self.noise.seed = int(state)

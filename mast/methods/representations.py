@@ -1,4 +1,4 @@
-"""What a whole method says of an image, beside its encoder's representation.
+"""The outputs of a whole method for an image, beside its encoder's representation.
 
 Shapes: B images, D dimensions of the embedding, K operators.
 """
@@ -17,6 +17,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
 from mast.models import relative, selection
+from mast.models.encoders import evaluating
 
 
 class Embedding(nn.Module):
@@ -55,9 +56,6 @@ class Embedding(nn.Module):
                 as "color": all operators that destroy it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
                 these change.
-
-        Raises:
-            UserError: As `weights`.
         """
         weight_D = self.weights(ignore, match)
         embedding_BD = self.method.embed(images_BCHW).float()
@@ -69,17 +67,13 @@ class Embedding(nn.Module):
     ) -> Tensor | None:
         """The weight of each dimension for what is to be ignored and matched, (D,).
 
-        Args:
-            ignore: As `forward`.
-            match: As `forward`.
-
         Returns:
             None: the whole embedding, which is trained to be invariant to all operators where no
             dimension is exempt from any.
 
         Raises:
-            UserError: As `named` and `selection`; an operator that is not of the views, or one to
-                match where nothing is exempt.
+            UserError: An operator that is not of the views, or one to match where nothing is
+                exempt; as `selection`.
         """
         ignored, matched = self.named(ignore), self.named(match)
         for name in (*ignored, *matched):
@@ -99,18 +93,11 @@ class Embedding(nn.Module):
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
-        """The operators that are meant, each once.
-
-        Args:
-            chosen: Operators, or properties that stand for those of this run that destroy them.
-
-        Raises:
-            UserError: A property that no operator of the run destroys.
-        """
+        """Operators, each once; a property stands for those of this run that destroy it."""
         return named_operators(chosen, self.operators or self.trained_with)
 
     def head_weights(self) -> dict[str, Tensor]:
-        """What heads read of the representation, by operator; see `Method.head_weights`."""
+        """As `Method.head_weights`."""
         return self.method.head_weights()
 
     def masks(self) -> Tensor | None:
@@ -119,11 +106,7 @@ class Embedding(nn.Module):
 
 
 class EncoderAndEmbedding(nn.Module):
-    """Representation and embedding of an image side by side: (B, channels, H, W) to (B, C + D).
-
-    Args:
-        method: A trained method.
-    """
+    """Representation and embedding of an image side by side: (B, channels, H, W) to (B, C + D)."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -138,11 +121,8 @@ class EncoderAndEmbedding(nn.Module):
 class PredictedUncertainty(nn.Module):
     """The trace of the covariance that is predicted for an image: (B, channels, H, W) to (B, 1).
 
-    Args:
-        method: A trained method that predicts one.
-
     Raises:
-        UserError: It predicts none.
+        UserError: The method predicts none.
 
     Reference:
         MAST, appendix ("Uncertainty visualization").
@@ -165,15 +145,10 @@ class PredictedUncertainty(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """What the parts of a method say of an image, side by side: (B, channels, H, W) to (B, D).
-
-    They are the K masked embeddings of MAST, or the first layers of LooC's heads.
-
-    Args:
-        method: A trained method with parts.
+    """The K masked embeddings of MAST, or the hidden layers of LooC's heads, side by side.
 
     Raises:
-        UserError: It has none.
+        UserError: The method has neither.
 
     Reference:
         MAST, Table 3 ("ensemble"); LooC, "LooC++".
@@ -181,7 +156,7 @@ class Ensemble(nn.Module):
 
     def __init__(self, method: Method) -> None:
         super().__init__()
-        if not _says(method, method.ensemble):
+        if not _gives(method, method.ensemble):
             raise UserError(
                 "the ensemble is of masked embeddings or of LooC's heads; this run has no masks "
                 "and no such heads"
@@ -189,7 +164,7 @@ class Ensemble(nn.Module):
         self.method = method
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Part by part, in float32."""
+        """(B, channels, H, W) to (B, D), in float32."""
         ensemble_BD = self.method.ensemble(images_BCHW)
         assert ensemble_BD is not None
         return ensemble_BD
@@ -212,15 +187,12 @@ def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> Non
 
 
 def predicts_uncertainty(method: Method) -> bool:
-    """Whether a method says how unsure it is of an image; tried on a blank one."""
-    return _says(method, method.uncertainty)
+    """Whether a method predicts how uncertain it is of an image; tried on a blank one."""
+    return _gives(method, method.uncertainty)
 
 
 @torch.no_grad()
-def _says(method: Method, ask: Callable[[Tensor], Tensor | None]) -> bool:
-    """Whether a method, which is left as it was, has an answer for a blank image."""
-    training = method.training
-    method.eval()
-    answer = ask(method.encoder.blank(1))
-    method.train(training)
-    return answer is not None
+def _gives(method: Method, output: Callable[[Tensor], Tensor | None]) -> bool:
+    """Whether a method, which is left as it was, has an output for a blank image."""
+    with evaluating(method):
+        return output(method.encoder.blank(1)) is not None

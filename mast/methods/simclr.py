@@ -39,4 +39,4 @@ class SimCLR(Method):
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in both)
         loss = nt_xent(first_BD, second_BD, self.config.temperature)
         output = output_of({"contrast": loss}, spread=spread(first_BD))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)

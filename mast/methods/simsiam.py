@@ -50,4 +50,4 @@ class SimSiam(Method):
         of_second = negative_cosine(self.predictor(first_BD), second_BD.detach())
         loss = (of_first + of_second) / 2
         output = output_of({"cosine": loss}, spread=spread(gather(first_BD.detach())))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)

@@ -52,7 +52,7 @@ class VISimSiam(Method):
         loss = (of_first + of_second) / (2 * first_BD.shape[1])
         statistics = {"concentration": kappa_B.mean(), "spread": spread(gather(first_BD.detach()))}
         output = output_of({"likelihood": loss}, **statistics)
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)
 
     def _surprise(self, known_BD: Tensor, other_BD: Tensor) -> tuple[Tensor, Tensor]:
         """How unlikely one view's embedding is to what is predicted from the other's."""

@@ -43,7 +43,7 @@ class VICReg(Method):
         """The terms are those of `objective`."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         output = self.objective(*(self.projector(x_BC) for x_BC in both))
-        return self.prediction.add_to(output, *both, inputs)
+        return self.prediction.add_to(output, both, inputs)
 
     def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the embeddings of two views; "invariance", "variance" and "covariance"."""

@@ -13,85 +13,51 @@ from mast.config import PretrainConfig, change, load_yaml
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
-from mast.recipes.barlow_twins import barlow_twins
-from mast.recipes.byol import byol
-from mast.recipes.clsa import clsa
-from mast.recipes.dino import dino
-from mast.recipes.looc import looc
-from mast.recipes.mae import mae
-from mast.recipes.mast import (
-    mast5,
-    mast5_guarded,
-    mast5_handcrafted,
-    mast5_no_uncertainty,
-    mast5_uncertainty_only,
-    mast15,
-    mast19,
-)
-from mast.recipes.medium import (
-    mast5_medium,
-    mast5_medium_convnext,
-    mast5_medium_vit,
-    vicreg5_medium,
-)
-from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3, prcl
-from mast.recipes.obow import obow
-from mast.recipes.rival import rival as rival
-from mast.recipes.rival import rival_of as rival_of
-from mast.recipes.simclr import simclr
-from mast.recipes.simsiam import simsiam, simsiam_augself, vi_simsiam
+from mast.recipes import mast, others
+from mast.recipes.small import rival as rival
+from mast.recipes.small import rival_of as rival_of
 from mast.recipes.small import small
-from mast.recipes.supervised import supervised
-from mast.recipes.swav import swav
-from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_augself, vicreg5_staged, vicreg15
 
 DEFAULT = "mast5_small"
 
 Recipe = Callable[[], PretrainConfig]
 
 FULL: dict[str, Recipe] = {
-    "mast5": mast5,
-    "mast15": mast15,
-    "mast19": mast19,
-    "mast5_guarded": mast5_guarded,
-    "mast5_handcrafted": mast5_handcrafted,
-    "mast5_no_uncertainty": mast5_no_uncertainty,
-    "mast5_uncertainty_only": mast5_uncertainty_only,
-    "vicreg5": vicreg5,
-    "vicreg5_augself": vicreg5_augself,
-    "vicreg5_staged": vicreg5_staged,
-    "vicreg15": vicreg15,
-    "vicreg": vicreg,
-    "simclr": simclr,
-    "moco_v2": moco_v2,
-    "moco_v3": moco_v3,
-    "ifm_moco_v2": ifm_moco_v2,
-    "infomin": infomin,
-    "simsiam": simsiam,
-    "simsiam_augself": simsiam_augself,
-    "vi_simsiam": vi_simsiam,
-    "byol": byol,
-    "barlow_twins": barlow_twins,
-    "swav": swav,
-    "dino": dino,
-    "looc": looc,
-    "clsa": clsa,
-    "obow": obow,
-    "mae": mae,
-    "prcl": prcl,
-    "supervised": supervised,
+    "mast5": mast.mast5,
+    "mast15": mast.mast15,
+    "mast19": mast.mast19,
+    "mast5_guarded": mast.mast5_guarded,
+    "mast5_handcrafted": mast.mast5_handcrafted,
+    "mast5_no_uncertainty": mast.mast5_no_uncertainty,
+    "mast5_uncertainty_only": mast.mast5_uncertainty_only,
+    "vicreg5": mast.vicreg5,
+    "vicreg5_augself": mast.vicreg5_augself,
+    "vicreg5_staged": mast.vicreg5_staged,
+    "vicreg15": mast.vicreg15,
+    "vicreg": mast.vicreg,
+    "simclr": others.simclr,
+    "moco_v2": others.moco_v2,
+    "moco_v3": others.moco_v3,
+    "ifm_moco_v2": others.ifm_moco_v2,
+    "infomin": others.infomin,
+    "simsiam": others.simsiam,
+    "simsiam_augself": others.simsiam_augself,
+    "vi_simsiam": others.vi_simsiam,
+    "byol": others.byol,
+    "barlow_twins": others.barlow_twins,
+    "swav": others.swav,
+    "dino": others.dino,
+    "looc": others.looc,
+    "clsa": others.clsa,
+    "obow": others.obow,
+    "mae": others.mae,
+    "prcl": others.prcl,
+    "supervised": others.supervised,
 }
 
 
 def recipe(name: str) -> PretrainConfig:
-    """The configuration of a recipe.
-
-    Args:
-        name: A key of `RECIPES`.
-
-    Raises:
-        UserError: No such recipe; the message has the nearest one.
-    """
+    """The configuration of a recipe, a key of `RECIPES`."""
     if not isinstance(name, str) or name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     return RECIPES[name]()
@@ -106,10 +72,10 @@ def _small_recipe(full: Recipe) -> Recipe:
 
 
 MEDIUM: dict[str, Recipe] = {
-    "mast5_medium": mast5_medium,
-    "mast5_medium_vit": mast5_medium_vit,
-    "mast5_medium_convnext": mast5_medium_convnext,
-    "vicreg5_medium": vicreg5_medium,
+    "mast5_medium": mast.mast5_medium,
+    "mast5_medium_vit": mast.mast5_medium_vit,
+    "mast5_medium_convnext": mast.mast5_medium_convnext,
+    "vicreg5_medium": mast.vicreg5_medium,
 }
 # No small recipe with masks has the uncertainty, so one is not named for its absence.
 RECIPES: dict[str, Recipe] = (
@@ -118,7 +84,7 @@ RECIPES: dict[str, Recipe] = (
     | {
         f"{name}_small": _small_recipe(full)
         for name, full in FULL.items()
-        if full is not mast5_no_uncertainty
+        if full is not mast.mast5_no_uncertainty
     }
 )
 
@@ -139,9 +105,6 @@ def configure(
 
     Returns:
         A configuration for `mast.pretrain`.
-
-    Raises:
-        UserError: An unknown recipe or field, or a value of the wrong type.
     """
     if data is not None:
         changes["data"] = {"spec": str(data)} if isinstance(data, str | Path) else data
@@ -154,9 +117,6 @@ def merge(recipe_name: str | None, file: str | Path | None) -> PretrainConfig:
     Args:
         recipe_name: The recipe; if None the one that the file names, or the default.
         file: A configuration such as a run's config.yaml, whole or in part.
-
-    Raises:
-        UserError: No such recipe or file, or an unknown field; the message names the file.
     """
     if file is None:
         return recipe(recipe_name or DEFAULT)

@@ -1,4 +1,4 @@
-"""The small variants of all recipes."""
+"""The small variants of all recipes, and the run that a run is compared with."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,25 +6,23 @@ from typing import Any
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
-from mast.methods import (
-    BarlowTwinsConfig,
-    BYOLConfig,
-    CLSAConfig,
-    DINOConfig,
-    InfoMinConfig,
-    LooCConfig,
-    MAEConfig,
-    MastConfig,
-    MoCoConfig,
-    MoCoV3Config,
-    OBoWConfig,
-    SimCLRConfig,
-    SimSiamConfig,
-    SwAVConfig,
-    VICRegConfig,
-)
+from mast.methods import MastConfig, VICRegConfig
+from mast.methods.barlow_twins import BarlowTwinsConfig
+from mast.methods.byol import BYOLConfig
+from mast.methods.clsa import CLSAConfig
+from mast.methods.dino import DINOConfig
+from mast.methods.infomin import InfoMinConfig
+from mast.methods.looc import LooCConfig
+from mast.methods.mae import MAEConfig
+from mast.methods.moco import MoCoConfig
+from mast.methods.moco_v3 import MoCoV3Config
+from mast.methods.obow import OBoWConfig
+from mast.methods.simclr import SimCLRConfig
+from mast.methods.simsiam import SimSiamConfig
+from mast.methods.swav import SwAVConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
-from mast.recipes.mae import MEAN_OF_PATCHES
+from mast.recipes.mast import vicreg5
+from mast.recipes.others import MEAN_OF_PATCHES
 
 # Instead of views that have a size of their own, those of a run's size.
 SMALL_VIEWS = {
@@ -112,3 +110,31 @@ def _objective(config: PretrainConfig) -> Any:
             return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:
             return objective
+
+
+def rival_of(method: str) -> str | None:
+    """The method that a method is compared with; None for that method itself."""
+    return None if method == "vicreg" else "vicreg"
+
+
+def rival(config: PretrainConfig) -> PretrainConfig | None:
+    """The run that a run is compared with: VICReg beside it.
+
+    Args:
+        config: The run.
+
+    Returns:
+        VICReg's own objective and schedule, and its own views where the run's are no pair; all else
+        as in the run. Beside MAST it has the sizes of that projector. None for a run of VICReg.
+    """
+    if isinstance(config.objective, VICRegConfig):
+        return None
+    own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
+    objective: Any = own.objective
+    if isinstance(config.objective, MastConfig):
+        sizes = config.objective.projector
+        objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
+    views = config.views if len(config.preset.views) == 2 else own.views
+    return replace(
+        config, recipe=own.recipe, objective=objective, schedule=own.schedule, views=views
+    )

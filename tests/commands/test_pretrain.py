@@ -23,7 +23,8 @@ from mast.cli import arguments_of
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import BYOL, METHODS, Mast, Method
+from mast.methods import METHODS, Mast, Method
+from mast.methods.byol import BYOL
 from mast.recipes import RECIPES
 
 Configure = Callable[..., mast.PretrainConfig]

@@ -171,7 +171,7 @@ def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
     first_BD, second_BD = (torch.randn(B, DIM, requires_grad=True) for _ in range(2))
     part_DP = (1 - method.masks())[:, method.column_P]
     sum(
-        prediction(first_BD, second_BD, prediction.host_inputs(views(), 0.0), part_DP).values()
+        prediction((first_BD, second_BD), prediction.host_inputs(views(), 0.0), part_DP).values()
     ).backward()
     for embedding_BD in (first_BD, second_BD):
         moved_D = embedding_BD.grad.abs().sum(dim=0) > 0

@@ -142,7 +142,7 @@ class Asked(nn.Module):
 
 def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
     """Fabric rounds every float that it finds in what a module is called with."""
-    pipeline, aspect_B = Pipeline(PRESETS["mast19"], SIZE), torch.linspace(0.6, 1.7, BATCH)
+    pipeline, aspect_B = Pipeline(PRESETS["mast5"], SIZE), torch.linspace(0.6, 1.7, BATCH)
     canvas_BHWC = torch.zeros(BATCH, 40, 40, 3, dtype=torch.uint8)
     drawn = pipeline.draw(BATCH, torch.Generator().manual_seed(0))
     given = pipeline.views(Canvases.of(canvas_BHWC, aspect_B), drawn)

@@ -14,19 +14,17 @@ from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods import (
-    BYOL,
-    CLSA,
-    DINO,
-    InfoMin,
-    LooC,
-    MoCo,
-    MoCoV3,
-    OBoW,
-    PrCL,
-    SimCLR,
-    SwAV,
-)
+from mast.methods.byol import BYOL
+from mast.methods.clsa import CLSA
+from mast.methods.dino import DINO
+from mast.methods.infomin import InfoMin
+from mast.methods.looc import LooC
+from mast.methods.moco import MoCo
+from mast.methods.moco_v3 import MoCoV3
+from mast.methods.obow import OBoW
+from mast.methods.prcl import PrCL
+from mast.methods.simclr import SimCLR
+from mast.methods.swav import SwAV
 from mast.models.patches import pieces_of
 
 

@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import (
-    BATCH,
-    CLASSES,
-    DIM,
-    ENCODER,
-    OPERATORS,
-    SIZE,
-    build_method,
-    encoder_of,
-    make_views,
-)
+from tiny import BATCH, CLASSES, DIM, ENCODER, OPERATORS, SIZE, build_method, encoder_of, make_views
 from torch import Tensor
 
 import mast
@@ -28,20 +18,14 @@ from mast.config import build_method as build_run
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import (
-    CLSA,
-    MAE,
-    Embedding,
-    Ensemble,
-    InfoMin,
-    LooC,
-    Mast,
-    Method,
-    OBoW,
-    PrCL,
-    PrCLConfig,
-    Supervised,
-)
+from mast.methods import Embedding, Ensemble, Mast, Method
+from mast.methods.clsa import CLSA
+from mast.methods.infomin import InfoMin
+from mast.methods.looc import LooC
+from mast.methods.mae import MAE
+from mast.methods.obow import OBoW
+from mast.methods.prcl import PrCL, PrCLConfig
+from mast.methods.supervised import Supervised
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import usual_normalization
 

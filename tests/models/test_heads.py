@@ -7,14 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mast.models import (
-    MLP,
-    Encoding,
-    GaussianProjector,
-    GaussianProjectorConfig,
-    GeM,
-    MLPConfig,
-)
+from mast.models import MLP, Encoding, GaussianProjector, GaussianProjectorConfig, GeM, MLPConfig
 
 B, L, C, H, D = 16, 9, 12, 24, 20
 

@@ -13,7 +13,7 @@ from tiny import ENCODER, SIZE, VIT, build_method, make_views
 import mast
 from mast.core.errors import UserError
 from mast.losses import pixel_error
-from mast.methods import MAE
+from mast.methods.mae import MAE
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 

@@ -1,0 +1,344 @@
+"""Recipes of all methods but MAST and VICReg, at ImageNet's scale.
+
+Costs are estimated as for mast5. Each takes encoder, batch and optimizer of mast5 where it does not
+name its own.
+"""
+
+from dataclasses import replace
+
+from mast.config import PretrainConfig
+from mast.core.optim import OptimizerConfig
+from mast.methods.barlow_twins import BarlowTwinsConfig
+from mast.methods.byol import BYOLConfig
+from mast.methods.clsa import CLSAConfig
+from mast.methods.dino import DINOConfig
+from mast.methods.infomin import InfoMinConfig
+from mast.methods.looc import LooCConfig
+from mast.methods.mae import MAEConfig
+from mast.methods.moco import MoCoConfig
+from mast.methods.moco_v3 import MoCoV3Config
+from mast.methods.obow import OBoWConfig
+from mast.methods.prcl import PrCLConfig
+from mast.methods.simclr import SimCLRConfig
+from mast.methods.simsiam import SimSiamConfig
+from mast.methods.supervised import SupervisedConfig
+from mast.methods.swav import SwAVConfig
+from mast.methods.vi_simsiam import VISimSiamConfig
+from mast.models import EncoderConfig
+from mast.recipes.mast import mast5
+
+MEAN_OF_PATCHES = {"global_pool": "avg", "fc_norm": False}  # behind the last norm
+
+
+def simclr() -> PretrainConfig:
+    """SimCLR on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
+
+    Its paper: linear top-1 69.3. LARS at 0.3 for 256 images, weight decay 1e-6, temperature 0.1,
+    projector 2048-128. What the official code has by default today differs: three layers in the
+    projector, weight decay 1e-4. There both views share BatchNorm's statistics; here each has its
+    own.
+
+    Cost: some 75 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="simclr",
+        views="simclr",
+        objective=SimCLRConfig(),
+        optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
+        batch_size=4096,
+    )
+
+
+def moco_v2() -> PretrainConfig:
+    """MoCo v2 on ImageNet: ResNet-50, batch 256, 800 epochs, in its own views.
+
+    Its paper: linear top-1 71.1 (67.5 after 200 epochs). SGD at 0.03, weight decay 1e-4, no
+    warm-up, temperature 0.2, a queue of 65,536 (facebookresearch/moco), where
+    the weight decay acts on biases and norms, too.
+
+    Cost: some 40 GPU hours, as one of two views has no backward pass.
+    """
+    return replace(
+        mast5(),
+        recipe="moco_v2",
+        views="moco",
+        objective=MoCoConfig(),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
+        ),
+        epochs=800,
+        batch_size=256,
+    )
+
+
+def moco_v3() -> PretrainConfig:
+    """MoCo v3 on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
+
+    Its official code: linear top-1 74.6. LARS at 0.3 for 256 images, weight decay 1.5e-6,
+    temperature 1, momentum from 0.996 (facebookresearch/moco-v3).
+
+    Cost: some 100 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="moco_v3",
+        views="moco_v3",
+        objective=MoCoV3Config(momentum=0.996),
+        optimizer=OptimizerConfig(
+            "lars_official", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0
+        ),
+        batch_size=4096,
+    )
+
+
+def ifm_moco_v2() -> PretrainConfig:
+    """MoCo v2 with implicit feature modification, on ImageNet-100: 200 epochs, batch 512.
+
+    Robinson et al., NeurIPS 2021: linear top-1 81.4 on ImageNet-100. SGD at 0.4 for 256 images,
+    epsilon 0.1, both losses of one weight (joshr17/IFM).
+    """
+    return replace(
+        moco_v2(),
+        recipe="ifm_moco_v2",
+        objective=MoCoConfig(momentum=0.99, hardness=0.1),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.4, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
+        ),
+        epochs=200,
+        batch_size=512,
+    )
+
+
+def prcl() -> PretrainConfig:
+    """MoCo v2 that also tells hidden pixels, on ImageNet: ResNet-50, batch 256, 800 epochs.
+
+    Li et al., Addressing Feature Suppression in Unsupervised Visual Representations, 2020: linear
+    top-1 71.0, as the paper of MAST prints it (Table 1). No code was found: what is hidden, how it
+    is told and the weight of both terms are chosen here, all else is MoCo v2's.
+
+    Cost: some 70 GPU hours, as every query is seen twice.
+    """
+    return replace(moco_v2(), recipe="prcl", objective=PrCLConfig())
+
+
+def infomin() -> PretrainConfig:
+    """InfoMin on ImageNet: MoCo v2 in its views, with a jigsaw; ResNet-50, batch 256, 800 epochs.
+
+    Tian et al., What Makes for Good Views for Contrastive Learning, NeurIPS 2020: linear top-1 73.0
+    (70.1 after 200 epochs). Temperature 0.15, all else as MoCo v2 (HobbitLong/PyContrast). What
+    differs in the views stands beside the preset `infomin` (`mast/augment/presets.py`).
+
+    Cost: some 60 GPU hours.
+    """
+    return replace(moco_v2(), recipe="infomin", views="infomin", objective=InfoMinConfig())
+
+
+def simsiam() -> PretrainConfig:
+    """SimSiam on ImageNet: ResNet-50, batch 512, 100 epochs, in MoCo v2's views.
+
+    Its paper: linear top-1 68.1 (71.3 after 800 epochs). SGD at 0.05 for 256 images, weight decay
+    1e-4, of biases and norms, too, no warm-up, the predictor's rate constant
+    (facebookresearch/simsiam).
+
+    Cost: some 8 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="simsiam",
+        views="moco",
+        objective=SimSiamConfig(),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.05, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
+        ),
+        epochs=100,
+        batch_size=512,
+    )
+
+
+def simsiam_augself() -> PretrainConfig:
+    """SimSiam whose representation has to tell how crop and colour differ between the views.
+
+    AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
+    """
+    objective = SimSiamConfig(predicted=("position", "color"))
+    return replace(simsiam(), recipe="simsiam_augself", objective=objective)
+
+
+def vi_simsiam() -> PretrainConfig:
+    """VI-SimSiam as SimSiam: the hyper-parameters of its paper are not known.
+
+    The paper: linear top-1 19.7 on Flowers-17, where SimSiam has 24.6 (Table 6).
+    """
+    return replace(simsiam(), recipe="vi_simsiam", objective=VISimSiamConfig())
+
+
+def byol() -> PretrainConfig:
+    """BYOL on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views, which are VICReg's.
+
+    Its paper: linear top-1 74.3. LARS at 0.2 for 256 images, weight decay 1.5e-6, momentum from
+    0.996 (google-deepmind/deepmind-research, byol).
+
+    Cost: some 100 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="byol",
+        views="vicreg",
+        objective=BYOLConfig(momentum=0.996),
+        optimizer=OptimizerConfig(
+            "lars_official", lr=0.2, weight_decay=1.5e-6, warmup=10, final=0.0
+        ),
+        batch_size=4096,
+    )
+
+
+def barlow_twins() -> PretrainConfig:
+    """Barlow Twins on ImageNet: ResNet-50, batch 2048, 1000 epochs, in VICReg's views.
+
+    Its paper: linear top-1 73.2. LARS at 0.2 for 256 images, weight decay 1e-6, projector
+    8192-8192-8192 (facebookresearch/barlowtwins). Biases and norms have the rate of the weights
+    and a loss scaled by 0.024, as that code had it first; today they have a rate of 0.0048 there.
+
+    Cost: some 75 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="barlow_twins",
+        views="vicreg",
+        objective=BarlowTwinsConfig(),
+        optimizer=OptimizerConfig("lars_official", lr=0.2, weight_decay=1e-6, warmup=10),
+    )
+
+
+def swav() -> PretrainConfig:
+    """SwAV on ImageNet: ResNet-50, batch 4096, 800 epochs, 2 views of 224 pixels and 6 of 96.
+
+    Its paper: linear top-1 75.3. LARS at 0.3 for 256 images, weight decay 1e-6, 3000 prototypes,
+    which stay as they are in the first epoch (facebookresearch/swav). Biases and norms are
+    adapted by LARS and decay, too.
+
+    Cost: some 90 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="swav",
+        views="multicrop",
+        objective=SwAVConfig(frozen=1 / 800),
+        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, treat_alike=True, warmup=10),
+        epochs=800,
+        batch_size=4096,
+    )
+
+
+def dino() -> PretrainConfig:
+    """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 8 of 96.
+
+    Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at 5e-4 for 256 images,
+    the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). What differs
+    here: number and scales of the views are what that code has by default, weight decay stays at
+    0.04 (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and
+    prototypes have unit length (there not, for this ViT).
+    """
+    return replace(
+        mast5(),
+        recipe="dino",
+        views="dino",
+        objective=DINOConfig(warmup=30 / 800, frozen=1 / 800),
+        encoder=EncoderConfig(
+            "timm:vit_small_patch16_224", {"drop_path_rate": 0.1, "dynamic_img_size": True}
+        ),
+        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.0005),
+        epochs=800,
+        batch_size=1024,
+    )
+
+
+def looc() -> PretrainConfig:
+    """LooC as MoCo v2, with heads that keep colour and orientation, 200 epochs.
+
+    Its paper trains on ImageNet-100 and keeps colour, rotation and texture; there is no official
+    code. The views are those of MAST-5, two of which share what is kept. The query is encoded with
+    a gradient, three keys without one.
+
+    Cost: some 15 GPU hours.
+    """
+    return replace(moco_v2(), recipe="looc", views="looc", objective=LooCConfig(), epochs=200)
+
+
+def clsa() -> PretrainConfig:
+    """CLSA on ImageNet: ResNet-50, batch 256, 800 epochs, two weak views and a strong one.
+
+    Its paper, with one strong view: linear top-1 72.2 (69.4 after 200 epochs). As MoCo v2, with
+    both terms of one weight and a strong view of 96 pixels (maple-research-lab/CLSA, "single
+    crop"). Its results with five strong views (73.3 after 200 epochs, 76.2 after 800) are of
+    another recipe. What differs in the strong view stands beside the preset `clsa`
+    (`mast/augment/presets.py`).
+
+    Cost: some 45 GPU hours.
+    """
+    return replace(moco_v2(), recipe="clsa", views="clsa", objective=CLSAConfig())
+
+
+def obow() -> PretrainConfig:
+    """OBoW on ImageNet: ResNet-50, batch 256, 200 epochs, words of the last block alone.
+
+    Its paper: linear top-1 73.8, with words of blocks 3 and 4. The teacher sees the image, the
+    student two crops of 160 pixels and five of 96. SGD at 0.03 with a warm-up of 10 epochs, weight
+    decay 1e-4, 8192 words, momentum from 0.99 (valeoai/obow, ResNet50_OBoW_full). The
+    weight decay acts on biases and norms, too. What differs in the views stands beside
+    the preset `obow` (`mast/augment/presets.py`).
+
+    Cost: some 18 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="obow",
+        views="obow",
+        objective=OBoWConfig(),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=10, final=0.001
+        ),
+        epochs=200,
+        batch_size=256,
+    )
+
+
+def mae() -> PretrainConfig:
+    """MAE on ImageNet: ViT-B/16, batch 4096, 800 epochs, one cropped and mirrored view.
+
+    Its paper: fine-tuned top-1 83.6 after 1600 epochs, linear 68.0. AdamW at 1.5e-4 for 256 images
+    with 40 epochs of warm-up, weight decay 0.05 (facebookresearch/mae). What differs here: AdamW's
+    second moment decays by 0.999 (there 0.95), the encoder's positions are
+    learned, and the representation is the mean of the patches, as the class token is no part of the
+    loss. The paper of MAST does not say what MAE of a ResNet-50 is (Table 10).
+    """
+    return replace(
+        mast5(),
+        recipe="mae",
+        views="mae",
+        objective=MAEConfig(),
+        encoder=EncoderConfig("timm:vit_base_patch16_224", MEAN_OF_PATCHES),
+        optimizer=OptimizerConfig("adamw", lr=1.5e-4, weight_decay=0.05, warmup=40, final=0.0),
+        epochs=800,
+        batch_size=4096,
+    )
+
+
+def supervised() -> PretrainConfig:
+    """Supervised training on ImageNet: ResNet-50, batch 256, 90 epochs, in the views of MAST-5.
+
+    The paper: linear top-1 76.5 (Table 1). SGD at 0.1, weight decay 1e-4, as PyTorch's reference
+    training, whose rate falls in steps, whose biases and norms decay as well, and whose views are
+    crops and flips; both views of an image are learned from here.
+
+    Cost: some 7 GPU hours.
+    """
+    return replace(
+        mast5(),
+        recipe="supervised",
+        objective=SupervisedConfig(),
+        optimizer=OptimizerConfig("sgd", lr=0.1, weight_decay=1e-4, warmup=0, final=0.0),
+        epochs=90,
+        batch_size=256,
+    )
