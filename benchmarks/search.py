@@ -21,7 +21,7 @@ from measure import alternate, report
 from torch import Tensor
 
 from mast.measure.approximate import open_index
-from mast.measure.duplicates import connected
+from mast.measure.duplicates import grouped
 from mast.measure.neighbours import nearest
 from mast.measure.store import FeatureStore
 
@@ -100,7 +100,7 @@ def main() -> None:
         for count in QUERIES
     } | {
         "all pairs": {
-            f"{images:,} images": partial(connected, bank_ND[:images], ABOVE) for images in PAIRS
+            f"{images:,} images": partial(grouped, bank_ND[:images], ABOVE) for images in PAIRS
         }
     }
     cases = {case: alternate(work, rounds, device) for case, work in tables.items()}

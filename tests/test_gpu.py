@@ -45,7 +45,7 @@ from mast.methods import (
 )
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
-from mast.protocols.detection.recipes import Detection
+from mast.protocols.detection.protocol import Detection
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ from mast.core.tabular import Listing, begins, images_of, safe_cell, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, split_cut
 from mast.data.pieces import file_of
 from mast.measure.compute import Compute
-from mast.measure.duplicates import MARGIN, NEAR, SAME, Copy, copies_within
+from mast.measure.duplicates import MARGIN, SAME, Copy, copies_within
+from mast.measure.overlap import NEAR
 from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.spaces import Compared, Invariances, compared
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable, Shown
-from mast.measure.paired import Difference, difference, of_changed_images, of_two_versions
+from mast.measure.paired import Difference, difference, of_changed_images
 from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
 from mast.measure.verdict import QUOTED, Verdict, started_from_weights, verdict
 from mast.models import BASELINE
@@ -21,26 +21,16 @@ OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.process
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of all runs.
+    """One measure of all runs; None where a run has it not."""
 
-    Args:
-        heading: Protocol, set, target and measure.
-        values: Percent, one a run; None where a run was not measured so.
-        intervals: The ends of each value's own 95 % interval; None where there is none.
-        differences: To the first run, one for each of the others; None where there is none.
-        chance: What is reached without a look at the images, in percent; None where the results do
-            not say.
-    """
-
-    heading: tuple[str, str, str, str]
-    values: tuple[float | None, ...]
-    intervals: tuple[tuple[float, float] | None, ...]
-    differences: tuple[Difference | None, ...]
-    chance: float | None = None
+    heading: tuple[str, str, str, str]  # protocol, set, target and measure
+    values: tuple[float | None, ...]  # percent, one a run
+    intervals: tuple[tuple[float, float] | None, ...]  # of 95 %
+    differences: tuple[Difference | None, ...]  # to the first run, one for each of the others
+    chance: float | None = None  # in percent
 
     @property
     def chance_cell(self) -> str:
-        """What is reached by chance, as text; empty where it is not known."""
         return "" if self.chance is None else f"{self.chance:.1f}"
 
     def cells(self) -> list[tuple[str, str]]:
@@ -61,14 +51,8 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Runs side by side.
-
-    Args:
-        runs: Their names.
-        folders: Where their results are.
-        rows: One a measure.
-        verdict: Whether the first is better than what it started as, and than the others.
-        notes: Why some could not be compared, or only with care.
+    """Runs side by side: their names and folders, a row a measure, the verdict on the first, and
+    notes on why some could not be compared, or only with care.
     """
 
     runs: tuple[str, ...]
@@ -78,7 +62,6 @@ class Comparison(Shown):
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> FittedTable:
-        """A table for a rich console; below a value is its difference from the first run's."""
         table = FittedTable(
             3, title=f"Test sets, %, 95 % intervals; + and - are from {self.runs[0]}, paired"
         )
@@ -95,7 +78,6 @@ class Comparison(Shown):
         return table
 
     def shown(self) -> Iterator[str | FittedTable]:
-        """The table, the notes and the verdict."""
         yield self.table()
         yield from self.notes
         yield f"\n{self.verdict}"
@@ -104,17 +86,13 @@ class Comparison(Shown):
 def compare(
     runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
 ) -> Comparison:
-    """Put what was measured of several runs side by side.
+    """Put what was measured of several runs side by side, with differences to the first.
 
     Args:
-        runs: Run folders with evaluations, or one; differences are to the first. What the first
-            started as comes last, and published weights, where these were measured.
+        runs: Run folders with evaluations, or one. What the first started as comes last, and
+            published weights, where these were measured.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
-
-    Returns:
-        A row for each measure of each protocol, set and target that one of the runs has, what the
-        field reports on the set first; and the verdict on the first run.
     """
     folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
@@ -170,10 +148,8 @@ def compare(
 
 
 def _with_start(folders: list[Path]) -> int | None:
-    """Add the folder of what the first run started as, where it was measured and is not there yet.
-
-    Returns:
-        Its place; None where that was not measured.
+    """Add what the first run started as, if it was measured and is not there yet; its place or
+    None.
     """
     start = RunFolder(folders[0]).untrained
     places = [folder.resolve() for folder in folders]
@@ -270,13 +246,6 @@ def _comparable(
     ]
     if differing:
         notes.append(f"{subject}: other settings: {'; '.join(differing)}")
-    measures = {measure for target in first.targets.values() for measure in target.values}
-    otherwise = [name for name in sorted(measures) if of_two_versions(first, other, name)]
-    if otherwise:
-        notes.append(
-            f"{subject}: no interval of the difference in {', '.join(otherwise)}, as an earlier "
-            "version measured one of the two: evaluate both again"
-        )
     return True
 
 

@@ -31,12 +31,8 @@ EXPECTED = "expected `features` (N, D) and `paths` (N,), or what `mast embed` wr
 class FeatureFile(nn.Module):
     """Features (N, D) of images by their paths; a path may be as short as tells its image.
 
-    Args:
-        path: An .npz with the arrays `features` and `paths`, or a .parquet with such columns; or
-            what `mast embed` wrote.
-
-    Attributes:
-        size: Side of the views in pixels that they were made of; None where the file does not say.
+    It is an .npz with the arrays `features` and `paths`, a .parquet with such columns, or what
+    `mast embed` wrote; `size` is the side of its views in pixels, if it says so.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +92,6 @@ class FeatureFile(nn.Module):
                      if len(end) >= least and end in self._rows), None)  # fmt: skip
 
     def refuse(self) -> NoReturn:
-        """Say that this cannot be had of features alone."""
         raise UserError(
             f"{self.path} holds features, and this must encode images again: name an encoder"
         )
@@ -115,7 +110,6 @@ def _root(name: str) -> str:
 
 
 def _key(path: str) -> str:
-    """A path without what does not tell images apart."""
     parts = posixpath.normpath(as_unicode(path)).split("/")
     return "/".join(part for part in parts if part not in ("", ".", ".."))
 

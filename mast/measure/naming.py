@@ -24,12 +24,7 @@ PAIRS = 3  # of different images, for each image
 
 @dataclass(frozen=True)
 class Naming:
-    """A logistic regression over energies: how much of a difference lies in each subspace.
-
-    Args:
-        names: Of the C classes, operators and `NONE`.
-        weight_CE: Its weights.
-    """
+    """A logistic regression over energies: how much of a difference lies in each subspace."""
 
     names: tuple[str, ...]
     weight_CE: Tensor
@@ -43,16 +38,10 @@ class Naming:
         widths: Sequence[int],
         seed: int,
     ) -> Naming:
-        """From the images whose displacements say the subspaces, and from pairs of them.
+        """From images, one changed copy of each by operator, and the widths of the depths.
 
         Subspaces of one half are those in which the energies of the other are taken, since what
         has made a subspace lies in it.
-
-        Args:
-            features_NF: Of unchanged images.
-            changed: Of their copies, by operator.
-            widths: How many of the F numbers each depth has.
-            seed: Of the halves.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -82,11 +71,7 @@ class Naming:
         return cls(tuple(fitted.classes_.tolist()), weight_CE, bias_C)
 
     def properties(self, energy_PE: Tensor) -> list[tuple[str, float]]:
-        """The likeliest of the properties that were changed, or `NONE`, and its probability.
-
-        Args:
-            energy_PE: Of the differences.
-        """
+        """The likeliest of the properties that were changed, or `NONE`, and its probability."""
         probability_PC = (energy_PE @ self.weight_CE.T + self.bias_C).softmax(dim=1)
         kinds = [OPERATORS[name].destroys if name in OPERATORS else name for name in self.names]
         known = sorted({*kinds})
@@ -96,12 +81,7 @@ class Naming:
 
 
 class Energies:
-    """How much of a difference of features lies in each operator's subspace, and at each depth.
-
-    Args:
-        subspaces: Of the encoder.
-        widths: How many of the F numbers each depth has.
-    """
+    """How much of a difference of features lies in each operator's subspace, and at each depth."""
 
     def __init__(self, subspaces: Subspaces, widths: Sequence[int]) -> None:
         self._scale_F = subspaces.scale_F

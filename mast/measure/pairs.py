@@ -39,13 +39,7 @@ def weights_of(
     The squared distance of two images is a sum of what lies in each property and of the rest.
     Weights w_k ≥ 0 multiply its terms, and keep the mean distance of two images of a bank, which
     makes them shares of it. The distance of a pair is linear in them, so that a logistic loss, with
-    a penalty for weights other than 1, which ignore nothing, is convex.
-
-    Args:
-        adapted: The encoder.
-        same_2PF: Features of all depths of the images of each pair that is to be near.
-        different_2PF: Likewise, of each pair that is to be far.
-        bank_NF: Of the images that are searched.
+    a penalty for weights other than 1, which ignore nothing, is convex. Features are of all depths.
     """
     from scipy.optimize import LinearConstraint, minimize
 

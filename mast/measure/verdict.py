@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mast.core.files import as_word
 from mast.core.run import RunFolder
-from mast.measure.paired import difference, of_changed_images, of_two_versions
+from mast.measure.paired import difference, of_changed_images
 from mast.measure.result import ACCURACIES, Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
@@ -43,23 +43,14 @@ class Gain(NamedTuple):
 
 
 class OnSet(NamedTuple):
-    """By how much a run is ahead on one set.
+    """By how much a run is ahead on one set."""
 
-    Attributes:
-        name: Of the set, and what is not usual about its accuracy.
-        images: How many were tested; 0 where the file does not say.
-        gain: In points.
-        row: Protocol and measure that head its row in a table.
-        left_out: Results that share images with it and are not quoted.
-        tested: Hash of its test images and labels.
-    """
-
-    name: str
-    images: int
-    gain: Gain
-    row: str = ""
-    left_out: tuple[str, ...] = ()
-    tested: str = ""
+    name: str  # of the set, and what is not usual about its accuracy
+    images: int  # how many were tested; 0 if not known
+    gain: Gain  # in points
+    row: str = ""  # protocol and measure that head its row in a table
+    left_out: tuple[str, ...] = ()  # results that share images with it
+    tested: str = ""  # hash of its test images and labels
 
 
 @dataclass(frozen=True)
@@ -86,8 +77,7 @@ class Beside:
     def gain(self) -> Gain | None:
         """By how much the run is ahead: the mean over sets; None without any.
 
-        The interval of a mean is that of independent differences, recovered from the interval of
-        each.
+        The interval of a mean is that of independent differences, recovered from each one's.
 
         Reference:
             Zou and Donner, Construction of confidence limits about effect measures: a general
@@ -110,11 +100,7 @@ class Beside:
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
     def clause(self, before: Beside | None = None) -> str:
-        """How the run compares, as part of a sentence.
-
-        Args:
-            before: What the sentence has said already, whose measure and sets are not named again.
-        """
+        """How the run compares, as part of a sentence, without what it said of `before` already."""
         gain = self.gain
         if gain is None:
             return f"not compared with {self.other}, {self.why_not}"
@@ -142,8 +128,7 @@ class Verdict:
     Args:
         name: Of the run.
         beside: The run beside other encoders, first beside what it started as.
-        command: What measures that, where it is missing; None where it is not, or for an encoder
-            that no run trained.
+        command: What measures that, where a run lacks it.
         published: Likewise, what measures weights that can be downloaded.
     """
 
@@ -237,16 +222,9 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by what was measured of it and of others.
+    """Judge a run by what was measured of it and of others, by what these are called.
 
-    Args:
-        run: The folder with the results; that of a run has a configuration.
-        name: What it is called.
-        of_run: Its results.
-        of_start: Those of what it started as; None where that was not measured.
-        of_others: Those of other encoders, by what they are called.
-        seed: Of the bootstrap.
-        resamples: Test sets that the bootstrap draws.
+    `of_start` is what it started as; None where that was not measured.
     """
     beside = []
     for other, results in of_others.items():
@@ -305,10 +283,6 @@ def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples
             if ours.images == theirs.images and of_changed_images(ours, theirs):
                 return Beside(other, why_not=(
                     "as the test images were changed between the two: evaluate both again"
-                ))  # fmt: skip
-            if of_two_versions(ours, theirs, ours.metric):
-                return Beside(other, why_not=(
-                    "as an earlier version measured one of the two: evaluate both again"
                 ))  # fmt: skip
     return Beside(other)
 

@@ -31,10 +31,10 @@ from mast.measure.calibration import calibrate
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.learned import how_far_off
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import readable, results_in
 from mast.measure.sets import EvaluationData, tasks
+from mast.measure.tested import how_far_off
 from mast.models import Encoder
 from mast.protocols import Linear
 
