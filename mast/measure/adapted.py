@@ -152,8 +152,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if not file.is_file():
         raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
     tensors, header = read_tensors(file, AGAIN)
-    said = read_metadata(header).get("subspaces")
-    if not isinstance(said, dict) or said.get("version") != VERSION:
+    metadata = read_metadata(header).get("subspaces")
+    if not isinstance(metadata, dict) or metadata.get("version") != VERSION:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)
     if encoder is None:
@@ -164,14 +164,19 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
                 "mast.load_adapted(path, encoder=module)"
             )
         encoder = load_encoder(file.parent)
-    if _of(encoder) != said.get("encoder"):
+    if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     try:
-        check_size(said["size"])
-        depths = Depths(encoder, said["size"], [str(name) for name in said["layers"]]).eval()
+        check_size(metadata["size"])
+        depths = Depths(
+            encoder, metadata["size"], [str(name) for name in metadata["layers"]]
+        ).eval()
         moves = {name.removeprefix("moves/"): values
                  for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, energies = tuple(map(str, said["names"])), 2 * len(moves) + len(depths.widths) + 2
+        names, energies = (
+            tuple(map(str, metadata["names"])),
+            2 * len(moves) + len(depths.widths) + 2,
+        )
         shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
         fits = (
             all(tuple(moves[name].shape) == shape for name, shape in shapes.items())

@@ -163,8 +163,8 @@ def _read(path: Path, about: Mapping[str, Any]) -> Lists | None:
     except UserError as error:
         _log.warning("%s", error)
         return None
-    said = read_metadata(header)
-    if said.pop(DIGEST, None) is None or said != about:
+    metadata = read_metadata(header)
+    if metadata.pop(DIGEST, None) is None or metadata != about:
         _log.warning("%s is not the index of these features: %s", path, remedy)
         return None
     centre_LD, list_N, recall_K = (tensors[name] for name in ("centre_LD", "list_N", "recall_K"))

@@ -29,13 +29,13 @@ class Change:
 
 def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
     """Operators for images of so many channels; what is left out is logged."""
-    kept = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
-    if left_out := [name for name in operators if name not in kept]:
+    possible = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
+    if left_out := [name for name in operators if name not in possible]:
         _log.warning(
             "images of %d channels: %s need red, green and blue and are left out%s",
-            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in kept),
+            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in possible),
         )  # fmt: skip
-    return kept
+    return possible
 
 
 def changed_by(

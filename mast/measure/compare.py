@@ -121,16 +121,17 @@ def compare(
         )
         set_name = next(readable(result.set_name) for result in (first, *others) if result)
         for target, measure in measures:
-            values = tuple(_value(result, target, measure) for result in (first, *others))
+            each = [None if of is None else of.targets.get(target) for of in (first, *others)]
+            values = tuple(None if of is None else of.values.get(measure) for of in each)
             differences = tuple(
                 difference(first, other, (target,), measure, seed, resamples)
                 if first is not None and other is not None and paired
                 else None
                 for other, paired in zip(others, comparable, strict=True)
             )
-            intervals = tuple(_interval(result, target, measure) for result in (first, *others))
+            intervals = tuple(None if of is None else of.interval(measure) for of in each)
             heading = (key[0], set_name, target, measure.replace("_", " "))
-            chances = (_chance(result, target, measure) for result in (first, *others))
+            chances = (of.chance(measure) for of in each if of is not None)
             chance = next((value for value in chances if value is not None), None)
             rows.append(Row(heading, values, intervals, differences, chance))
     notes += _namesakes(results)
@@ -252,20 +253,3 @@ def _comparable(
 def _brief(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
-
-
-def _value(result: Result | None, target: str, measure: str) -> float | None:
-    if result is None or target not in result.targets:
-        return None
-    return result.targets[target].values.get(measure)
-
-
-def _chance(result: Result | None, target: str, measure: str) -> float | None:
-    if result is None or target not in result.targets:
-        return None
-    return result.targets[target].chance(measure)
-
-
-def _interval(result: Result | None, target: str, measure: str) -> tuple[float, float] | None:
-    low, high = (_value(result, target, f"{measure}{end}") for end in ENDS)
-    return None if low is None or high is None else (low, high)

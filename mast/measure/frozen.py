@@ -154,7 +154,10 @@ class FrozenEncoder:
             return stored_ND
         features_ND = self.extract(canvas_set, size, change)
         if self.compute.rank == 0:
-            self._store(path, features_ND)
+            try:
+                self.store.write(path, features_ND)
+            except UserError as error:  # a full disk costs the next call time, not this one
+                _log.warning("features are not kept for the next call: %s", error)
         return features_ND
 
     def _seen(self, features_NF: Tensor) -> Tensor:
@@ -163,13 +166,6 @@ class FrozenEncoder:
         parts = [self.module.seen(part_RF.to(self.device)).cpu()
                  for part_RF in features_NF.split(ROWS)]  # fmt: skip
         return torch.cat(parts)
-
-    def _store(self, path: Path, features_ND: Tensor) -> None:
-        assert self.store is not None
-        try:
-            self.store.write(path, features_ND)
-        except UserError as error:
-            _log.warning("features are not kept for the next call: %s", error)
 
 
 class Bench:

@@ -107,7 +107,8 @@ class NamedSets:
                 f"{' and '.join(missing)} too"
             )
         if kind is EvaluationData:
-            return self._labelled(described, size, model)
+            sets, metric = self._parts(described.parts, size, model), described.metric
+            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
         return self._objects(described, size)
 
     @entry()
@@ -167,12 +168,6 @@ class NamedSets:
             spec, root=self.root, download=self.download, max_broken=self.max_broken
         )
         return labelled_images(open_canvas(config, size, 1, model, reading))
-
-    def _labelled(
-        self, described: SetDescription, size: int, model: nn.Module | None
-    ) -> EvaluationData:
-        sets = self._parts(described.parts, size, model)
-        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     def _divided(
         self, described: SetDescription, size: int, seed: int, model: nn.Module | None

@@ -48,15 +48,15 @@ class Naming:
         order_N = torch.randperm(len(features_NF), generator=torch.Generator().manual_seed(seed))
         halves = order_N.tensor_split(2)
         energies, kinds = list[Tensor](), list[str]()
-        for known_K, asked_A in (halves, halves[::-1]):
+        for known_K, held_A in (halves, halves[::-1]):
             some = {name: changed_NF[known_K] for name, changed_NF in changed.items()}
             seen = Energies(Subspaces.of(features_NF[known_K], some, widths, still=0.0), widths)
-            asked_AF = features_NF[asked_A]
-            pairs = [(name, changed_NF[asked_A]) for name, changed_NF in changed.items()]
-            pairs += [(NONE, asked_AF.roll(shift, dims=0)) for shift in range(1, 1 + PAIRS)]
+            held_AF = features_NF[held_A]
+            pairs = [(name, changed_NF[held_A]) for name, changed_NF in changed.items()]
+            pairs += [(NONE, held_AF.roll(shift, dims=0)) for shift in range(1, 1 + PAIRS)]
             for name, other_AF in pairs:
-                energies.append(seen(other_AF - asked_AF))
-                kinds += [name] * len(asked_AF)
+                energies.append(seen(other_AF - held_AF))
+                kinds += [name] * len(held_AF)
         energy_PE = torch.cat(energies)
         std_E, mean_E = torch.std_mean(energy_PE, dim=0)
         std_E = std_E.clamp(min=1e-6)

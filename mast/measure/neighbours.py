@@ -37,9 +37,9 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
         best_RK, at_RK = cosine_RC.topk(min(k, cosine_RC.shape[1]), dim=1)
         at_RK += left
         if left:
-            kept = min(k, left)  # of the columns before this block
-            best_RK = torch.cat([similarity_MK[rows, :kept], best_RK], dim=1)
-            at_RK = torch.cat([position_MK[rows, :kept], at_RK], dim=1)
+            before = min(k, left)  # of the columns before this block
+            best_RK = torch.cat([similarity_MK[rows, :before], best_RK], dim=1)
+            at_RK = torch.cat([position_MK[rows, :before], at_RK], dim=1)
             best_RK, order_RK = best_RK.topk(min(k, best_RK.shape[1]), dim=1)
             at_RK = at_RK.gather(1, order_RK)
         similarity_MK[rows, : best_RK.shape[1]] = best_RK

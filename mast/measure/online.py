@@ -47,15 +47,15 @@ def online_scores(
     accuracies = []
     for target in canvases.targets.values() if len(index_N) > 4 else ():
         labels_N = torch.from_numpy(target[index_N])
-        bank_N, asked_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
-        if not bank_N.any() or not asked_N.any():
+        bank_N, queries_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
+        if not bank_N.any() or not queries_N.any():
             continue
         accuracies.append(
             knn_accuracy(
                 features_NC[bank_N],
                 labels_N[bank_N],
-                features_NC[asked_N],
-                labels_N[asked_N],
+                features_NC[queries_N],
+                labels_N[queries_N],
                 k=min(20, int(bank_N.sum())),
                 temperature=0.07,
             )

@@ -110,9 +110,9 @@ class TargetResult:
         for name, taken in self.confusion.items():
             wrong = sorted((pair for pair in taken.items() if pair[0] != name),
                            key=lambda pair: -pair[1])[:NAMED]  # fmt: skip
-            said = ", ".join(f"{other} {count:,}" for other, count in wrong)
+            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong)
             recall = str(_cell(self.values, f"recall/{name}"))
-            rows.append((name, sum(taken.values()), recall, said))
+            rows.append((name, sum(taken.values()), recall, mistakes))
         return rows
 
     def credit(self, measure: str) -> Tensor | None:
@@ -121,6 +121,11 @@ class TargetResult:
         if weight_N is None:
             return self.each.get(measure)
         return weight_N * self.each["top1"] if "top1" in self.each else None
+
+    def interval(self, measure: str) -> tuple[float, float] | None:
+        """The ends of a measure's interval in percent; None where it has none."""
+        low, high = (self.values.get(f"{measure}{end}") for end in ENDS)
+        return None if low is None or high is None else (low, high)
 
     def chance(self, measure: str) -> float | None:
         """What a measure is without a look at the images; None where that is not known."""
@@ -141,9 +146,8 @@ class TargetResult:
             if share and not -1e-6 <= value <= 100 + 1e-6:
                 raise ValueError(f"{name} is {value:g} %")
         for name in self.values:
-            low, high = (self.values.get(f"{name}{end}") for end in ENDS)
-            if low is not None and high is not None and low > high:
-                raise ValueError(f"the interval of {name} is from {low:g} to {high:g}")
+            if (ends := self.interval(name)) is not None and ends[0] > ends[1]:
+                raise ValueError(f"the interval of {name} is from {ends[0]:g} to {ends[1]:g}")
         names = [name for name in self.values if "/" not in name]  # others end in a class
         if long := [name for name in names if len(name) > MOST]:
             raise ValueError(f"{long[0][:40]}… has {len(long[0]):,} characters")
@@ -187,13 +191,13 @@ class Result:
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
-        said = [
+        parts = [
             f"{target} {name.replace('_', ' ')} {_cell(measured.values, name)}"
             for target, measured in self.targets.items()
             for name in [self.metric, *measured.values][self.metric not in measured.values :][:1]
         ]
-        more = ["…"] if len(said) > NAMED else []
-        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*said[:NAMED], *more])})"
+        more = ["…"] if len(parts) > NAMED else []
+        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*parts[:NAMED], *more])})"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -219,35 +223,37 @@ class Result:
         return cls(targets=targets, **fields)
 
     def notes(self) -> list[str]:
-        """What must be said of the test images: how they were drawn, which were learned from."""
+        """What must be notes of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
         files = self.files.get("test")
-        said = []
+        notes = []
         if self.split:
             share = f"{100 * self.split['share']:g} % of each class"
-            said.append(
+            notes.append(
                 f"{tested} of {sum(self.sizes.values())} images were tested, "
                 f"{share if files is None else f'of whole files about {share}'}, drawn by seed "
                 f"{self.split['seed']}; the others were learned from"
             )
         if files is not None:
-            said.append(
+            notes.append(
                 f"the {tested} test images are pieces of {files} files: intervals say what other "
                 "files would have given"
             )
         held = self.settings.get("protocol", {}).get("held_out", {})
-        said += [_beside_fit(of, held) for of in self.targets.values() if of.confusion and held]
-        said += [
+        notes += [
+            _beside_held_out(of, held) for of in self.targets.values() if of.confusion and held
+        ]
+        notes += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
             for part, count in self.duplicates.items()
             if count
         ]
         if self.near_duplicates:
-            said.append(
+            notes.append(
                 f"{self.near_duplicates['images']} of {tested} test images have a near-copy among "
                 f"those to learn from (cosine above {self.near_duplicates['above']:g})"
             )
-        return said
+        return notes
 
     @property
     def of_classifier(self) -> bool:
@@ -327,7 +333,7 @@ class Result:
             expected = raw.pop(DIGEST, None)  # none in files of earlier versions
             if expected not in (None, digest({}, raw)):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
-            told_each = raw.pop(EACH, None)  # likewise
+            each_digest = raw.pop(EACH, None)  # likewise
             measured = raw.pop("targets")
             if len(measured) > MOST:
                 raise ValueError(f"{len(measured):,} targets")
@@ -341,7 +347,7 @@ class Result:
             raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
         if os.path.lexists(_each_file(path)):
             arrays, _ = read_tensors(_each_file(path), "evaluate again")
-            if told_each not in (None, digest(arrays)):
+            if each_digest not in (None, digest(arrays)):
                 raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
             for name, values in arrays.items():
                 target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
@@ -582,19 +588,19 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
     return _table(4, "Other measures (%)", columns, cells)
 
 
-def _beside_fit(measured: TargetResult, held: dict[str, float]) -> str:
+def _beside_held_out(measured: TargetResult, held: dict[str, float]) -> str:
     """How a test of a classifier compares with what was held out when it was fitted, and why."""
     top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
     then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
     gap = top1 - then
     below = gap - math.hypot(top1 - low, most - then)
     above = gap + math.hypot(high - top1, then - least)
-    said = (
+    text = (
         f"of images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were right; "
         f"the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]"
     )
     if may_be_chance := below <= 0 <= above:
-        said += " and may be chance"
+        text += " and may be chance"
     tested = {name: sum(taken.values()) for name, taken in measured.confusion.items()}
     here = {name: count / sum(tested.values()) for name, count in tested.items()}
     learned = {name: measured.counts.get(name, 0) for name in tested}
@@ -602,19 +608,19 @@ def _beside_fit(measured: TargetResult, held: dict[str, float]) -> str:
     other = max(here, key=lambda name: abs(here[name] - there[name]))
     if any(learned.values()) and abs(here[other] - there[other]) >= SHIFT:
         weighed = sum(there[name] * measured.values[f"recall/{name}"] for name in tested)
-        said += (
+        text += (
             f". Class shares differ, most in {other}: {100 * here[other]:.0f} % here, "
             f"{100 * there[other]:.0f} % of the images learned from; with those shares "
             f"{weighed:.1f} % would be right here"
         )
     if may_be_chance:
-        return said
+        return text
     why = (
         "these images are easier, or it learned from more than it had then"
         if gap > 0
         else "another source, or near-copies among those that it learned from"
     )
-    return f"{said}. What shares do not explain is in the images: {why}"
+    return f"{text}. What shares do not explain is in the images: {why}"
 
 
 def _short(set_name: str) -> str:

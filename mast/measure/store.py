@@ -81,12 +81,12 @@ class FeatureStore:
         except UserError as error:
             _log.warning("%s", error)
             return None
-        said, features_ND = read_metadata(header), tensors.get("features")
-        if DIGEST not in said or features_ND is None:  # files of earlier versions
+        metadata, features_ND = read_metadata(header), tensors.get("features")
+        if DIGEST not in metadata or features_ND is None:  # files of earlier versions
             return None
         right = features_ND.dtype is torch.float32 and features_ND.ndim == 2
         right = right and bool(features_ND.isfinite().all())
-        if not right or said.get("key", path.stem) != path.stem:
+        if not right or metadata.get("key", path.stem) != path.stem:
             _log.warning("%s is not what its name says: the features are extracted again", path)
             return None
         return features_ND

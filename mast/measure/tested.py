@@ -121,8 +121,8 @@ def _confusion(
         dim=1, return_counts=True
     )
     table: dict[str, dict[str, int]] = {}
-    for true, said, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-        table.setdefault(classes[true], {})[classes[said]] = count
+    for true, predicted, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        table.setdefault(classes[true], {})[classes[predicted]] = count
     return table
 
 

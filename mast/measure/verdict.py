@@ -54,7 +54,7 @@ class OnSet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class EncoderComparison:
     """A run beside another encoder.
 
     Args:
@@ -99,7 +99,7 @@ class Beside:
             return "".join(names)
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
-    def clause(self, before: Beside | None = None) -> str:
+    def clause(self, before: EncoderComparison | None = None) -> str:
         """How the run compares, as part of a sentence, without what it said of `before` already."""
         gain = self.gain
         if gain is None:
@@ -127,20 +127,20 @@ class Verdict:
 
     Args:
         name: Of the run.
-        beside: The run beside other encoders, first beside what it started as.
+        comparisons: The run beside other encoders, first beside what it started as.
         command: What measures that, where a run lacks it.
         published: Likewise, what measures weights that can be downloaded.
     """
 
     name: str
-    beside: tuple[Beside, ...] = ()
+    comparisons: tuple[EncoderComparison, ...] = ()
     command: str | None = None
     published: str | None = None
 
     @property
-    def start(self) -> Beside | None:
+    def start(self) -> EncoderComparison | None:
         """The run beside what it started as, where that was measured."""
-        return next((beside for beside in self.beside if beside.is_start), None)
+        return next((beside for beside in self.comparisons if beside.is_start), None)
 
     @property
     def is_better(self) -> bool | None:
@@ -148,7 +148,7 @@ class Verdict:
 
         It is not where published weights are.
         """
-        published = (beside.gain for beside in self.beside if beside.is_published)
+        published = (beside.gain for beside in self.comparisons if beside.is_published)
         if any(gain is not None and gain.is_better is False for gain in published):
             return False
         gain = None if self.start is None else self.start.gain
@@ -163,11 +163,11 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer."""
-        if not self.beside:
+        if not self.comparisons:
             if self.command is None:
                 return f"Nothing was measured beside {self.name}."
             return "What pretraining added is not known: nothing was measured beside the run."
-        first, *others = sorted(self.beside, key=lambda beside: beside.gain is None)
+        first, *others = sorted(self.comparisons, key=lambda beside: beside.gain is None)
         clauses = [first.clause(), *(each.clause(first) for each in others)]
         text = "; ".join(clauses)
         return f"{text[:1].upper()}{text[1:]}."
@@ -175,7 +175,7 @@ class Verdict:
     @property
     def basis(self) -> str:
         """What the intervals cover, and every set where there are several; empty without any."""
-        known = [beside for beside in self.beside if beside.sets]
+        known = [beside for beside in self.comparisons if beside.sets]
         if not known:
             return ""
         images = {on_set.tested: on_set.images for beside in known for on_set in beside.sets}
@@ -230,11 +230,11 @@ def verdict(
     for other, results in of_others.items():
         name_of = next((each.published for each in results.values() if each.published), None)
         called = other if name_of is None else f"the published {name_of}"
-        measured = _beside(called, of_run, results, seed, resamples)
+        measured = _compared(called, of_run, results, seed, resamples)
         beside.append(replace(measured, is_published=name_of is not None))
     if of_start is not None:
         words = "weights it started from" if started_from_weights(run) else "untrained encoder"
-        started = _beside(f"the {words}", of_run, of_start, seed, resamples)
+        started = _compared(f"the {words}", of_run, of_start, seed, resamples)
         beside.insert(0, replace(started, is_start=True))
     known = any(each.is_start and each.sets for each in beside)
     trained = run.config.is_file()
@@ -263,28 +263,30 @@ def _command(encoder: str, of_run: Results, *options: str) -> str:
     return shlex.join(words)
 
 
-def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples: int) -> Beside:
+def _compared(
+    other: str, of_run: Results, of_other: Results, seed: int, resamples: int
+) -> EncoderComparison:
     for protocol, measure in QUOTED.items():
         sets = sorted(
             _on_sets(protocol, of_run, of_other, seed, resamples),
             key=lambda on_set: (-on_set.images, on_set.name),
         )
         if sets:
-            return Beside(other, measure, tuple(sets))
+            return EncoderComparison(other, measure, tuple(sets))
     for (protocol, _), ours in of_run.items():
         for (other_protocol, _), theirs in of_other.items():
             if not protocol == other_protocol in QUOTED:
                 continue
             if _only_seeds_differ(ours, theirs):
-                return Beside(other, why_not=(
+                return EncoderComparison(other, why_not=(
                     f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
                     f"of the run {_drawn(ours)}"
                 ))  # fmt: skip
             if ours.images == theirs.images and of_changed_images(ours, theirs):
-                return Beside(other, why_not=(
+                return EncoderComparison(other, why_not=(
                     "as the test images were changed between the two: evaluate both again"
                 ))  # fmt: skip
-    return Beside(other)
+    return EncoderComparison(other)
 
 
 def _only_seeds_differ(ours: Result, theirs: Result) -> bool:

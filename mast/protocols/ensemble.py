@@ -69,8 +69,8 @@ class EmbeddingProbe(Probe):
         embedding = encoder.bench.representation("embedding")
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
         pool_ND, test_MD = features_of(embedding, data)
-        asked = tasks(data, self.seed)
-        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             labels_M = task.test_labels_M.to(encoder.device)

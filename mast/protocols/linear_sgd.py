@@ -6,6 +6,7 @@ one pass of the encoder. B images a batch, D dimensions, C classes, N images in 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -119,9 +120,11 @@ class LinearSgd(Evaluator[EvaluationData]):
         )
         dim = encoder.features(data.test, data.size).shape[1]
         heads = [
-            [zero_head(dim, len(task.classes)) for _ in task_rates]
+            [nn.Linear(dim, len(task.classes)) for _ in task_rates]
             for task, task_rates in zip(targets, rates, strict=True)
         ]
+        for parameter in itertools.chain(*(head.parameters() for row in heads for head in row)):
+            nn.init.zeros_(parameter)  # the problem is convex
         groups = [
             {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}
             for task_heads, task_rates in zip(heads, rates, strict=True)
@@ -172,11 +175,3 @@ class Heads(nn.Module):
     def forward(self, x_BD: Tensor) -> list[list[Tensor]]:
         """Scores (B, C) of each head of each task."""
         return [[head(x_BD) for head in task_heads] for task_heads in self.task_heads]
-
-
-def zero_head(dim: int, classes: int) -> nn.Linear:
-    """A linear head of zeros; the problem is convex, so it needs no random start."""
-    head = nn.Linear(dim, classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head

@@ -62,8 +62,8 @@ class Retained(Probe):
         """
         pool_ND, test_MD = features_of(encoder, data)
         penalties, before = [], []
-        asked = tasks(data, self.seed)
-        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
@@ -72,8 +72,8 @@ class Retained(Probe):
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
-            classifiers = self.fit_all(pool_ND, asked, penalties)
-            for task, before_M, classifier in zip(asked, before, classifiers, strict=True):
+            classifiers = self.fit_all(pool_ND, targets, penalties)
+            for task, before_M, classifier in zip(targets, before, classifiers, strict=True):
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
                 yield from self.measured(task, f"with_{name}", after_M)
                 by_chance = chance_level(task.test_labels_M, "top1")

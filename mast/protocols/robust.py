@@ -57,8 +57,8 @@ class Robust(Probe):
             with their intervals over images.
         """
         pool_ND, test_MD = features_of(encoder, data)
-        asked = tasks(data, self.seed)
-        probes = list(zip(asked, self.learn(pool_ND, asked), strict=True))
+        targets = tasks(data, self.seed)
+        probes = list(zip(targets, self.learn(pool_ND, targets), strict=True))
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}

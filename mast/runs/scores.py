@@ -76,8 +76,8 @@ def unmeasured(
         settings = result.settings.get("protocol", {})
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
-        asked = settings.get("operators")
-        if usual_share and (asked is None or needed <= set(asked)):
+        tried = settings.get("operators")
+        if usual_share and (tried is None or needed <= set(tried)):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 

@@ -139,7 +139,7 @@ def test_linear_before_knn_where_both_have_it(run: Path, tmp_path: Path) -> None
     measured(run / "untrained", right(200))
     measured(run / "untrained", right(300), "knn")
     measured(tmp_path / "other", right(200), "knn")
-    start, other = judged(run, tmp_path / "other").beside
+    start, other = judged(run, tmp_path / "other").comparisons
     assert (start.measure, other.measure) == ("linear accuracy", "kNN accuracy")
     assert other.gain is not None
     assert other.gain.value == pytest.approx(25)
@@ -231,7 +231,7 @@ def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(tmp_path: P
     for folder, hits in ((run, 240), (run / "untrained", 230)):
         drawn(folder, right(hits), 3)
         drawn(folder, right(hits + 99 * (folder == run)), 7, name=other_name)
-    (start,), (low, high) = judged(run).beside, ends(10, 0)
+    (start,), (low, high) = judged(run).comparisons, ends(10, 0)
     assert start.gain == pytest.approx((2.5, low, high))
     assert f"points [{low:.1f}, {high:.1f}] of linear accuracy on mine (drawn by seed 3) over" in (
         judged(run).sentence
@@ -244,7 +244,7 @@ def test_a_whole_set_is_quoted_before_a_part_of_it(run: Path) -> None:
     for folder, count in ((run, 240), (run / "untrained", 200)):
         measured(folder, right(count))
         drawn(folder, right(count + 20 * (folder == run)), 0, of="flowers17")
-    (start,) = judged(run).beside
+    (start,) = judged(run).comparisons
     assert start.place == "flowers17 (all of its test images)"
     assert start.sets[0].left_out == ("mine (drawn by seed 0)",)
 
@@ -273,7 +273,7 @@ def test_several_targets_of_a_set_are_one_difference(run: Path) -> None:
 
     measured(run, right(0), targets=targets(right(300), right(100)))
     measured(run / "untrained", right(0), targets=targets(right(200), right(200)))
-    (start,) = judged(run).beside
+    (start,) = judged(run).comparisons
     assert start.gain is not None
     assert start.gain.value == pytest.approx(0)
     assert start.gain.low < 0 < start.gain.high  # gained by some images and lost by others

@@ -179,12 +179,12 @@ def keep_boxes_in_float32(detector: Any) -> None:
     """
     detector.rpn.anchor_generator.register_forward_pre_hook(_with_float32_maps)
     for head in (detector.rpn.head, detector.roi_heads.box_predictor):
-        head.register_forward_hook(lambda head, given, output: _in_float32(output))
+        head.register_forward_hook(lambda head, inputs, output: _in_float32(output))
 
 
-def _with_float32_maps(generator: nn.Module, given: tuple[Any, list[Tensor]]) -> tuple[Any, Any]:
-    """What an anchor generator is given, with maps of the same sides but without numbers."""
-    images, maps = given
+def _with_float32_maps(generator: nn.Module, inputs: tuple[Any, list[Tensor]]) -> tuple[Any, Any]:
+    """The inputs of an anchor generator, with maps of the same sides but without numbers."""
+    images, maps = inputs
     sides = [map_BCHW.shape[-2:] for map_BCHW in maps]
     return images, [maps[0].new_empty((0, 0, *HW), dtype=torch.float32) for HW in sides]
 
