@@ -38,15 +38,9 @@ from torch import Tensor
 from mast.data import canvas_size, read_canvas
 from mast.measure import duplicates
 from mast.measure.adapted import Adapted
-from mast.measure.duplicates import (
-    MARGIN,
-    NEAR,
-    SAME,
-    grouped,
-    perceptual_hashes,
-    standardised,
-)
+from mast.measure.duplicates import MARGIN, SAME, grouped, perceptual_hashes
 from mast.measure.naming import Naming
+from mast.measure.overlap import NEAR, standardised
 from mast.measure.pairs import weights_of
 from mast.measure.subspaces import Subspaces
 from mast.runs.load import load

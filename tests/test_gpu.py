@@ -23,7 +23,7 @@ from mast.measure.training_views import TrainingViews
 from mast.methods import METHODS, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
-from mast.protocols.detection.recipes import Detection
+from mast.protocols.detection.protocol import Detection
 
 pytestmark = pytest.mark.slow
 

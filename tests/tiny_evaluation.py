@@ -52,12 +52,16 @@ DETECTOR: dict[str, Any] = {
 }  # fmt: skip
 
 # Of every protocol, what takes a second or less.
+PROBE: dict[str, Any] = {"max_iterations": 50, "penalties": [1e5, 10, 1, 0.1, 1e-2, 1e-3, 1e-4]}
 QUICK = EvaluationSettings(
     protocols={
-        "linear": {"max_iterations": 50},
-        "retained": {"operators": ["horizontal_flip", "invert"], "max_iterations": 50},
-        "robust": {"operators": ["color_jitter", "invert", "rotate"], "max_iterations": 50},
-        "fewshot": {"repeats": 2, "episodes": 5, "shots": [5], "max_iterations": 50},
+        "linear": PROBE,
+        "ensemble": PROBE,
+        "embedding": PROBE,
+        "rotation": PROBE,
+        "retained": {**PROBE, "operators": ["horizontal_flip", "invert"]},
+        "robust": {**PROBE, "operators": ["color_jitter", "invert", "rotate"]},
+        "fewshot": {**PROBE, "repeats": 2, "episodes": 5, "shots": [5]},
         "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
         "retrieval": {"k": 3, "operators": ["invert"]},
         "svm": {"costs": [0.1, 10]},

@@ -21,7 +21,8 @@ from mast.core.launch import Device
 from mast.core.table import Listing, images_of, safe_cell
 from mast.data import CanvasSet, split_cut
 from mast.data.pieces import file_of
-from mast.measure.duplicates import MARGIN, NEAR, SAME, Copy, copies_within
+from mast.measure.duplicates import MARGIN, SAME, Copy, copies_within
+from mast.measure.overlap import NEAR
 from mast.page import Item, Row
 from mast.runs.spaces import Compared, Invariances
 

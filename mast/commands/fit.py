@@ -24,11 +24,11 @@ from mast.measure.bootstrap import mean_interval
 from mast.measure.calibration import BINS, calibrate
 from mast.measure.compute import Compute
 from mast.measure.frozen import Bench, InSpace
-from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
 from mast.measure.subspaces import Space
+from mast.measure.tested import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.verdict import started_from_weights
 from mast.models import (
     BASELINE,

@@ -13,8 +13,8 @@ from mast.core.errors import UserError, visible
 from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
-from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.result import ENDS, Result, readable, results_in
+from mast.measure.tested import how_far_off, how_often_right, learned_from, what_is_told
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 

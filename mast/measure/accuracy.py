@@ -26,19 +26,11 @@ TOP5_FROM = 10  # classes; below, five guesses say little
 
 
 def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
-    """For each image the probability that its class is among the k best, ties broken at random.
+    """For each image the probability (N,) that its class is among the k best, ties broken at
+    random.
 
-    Ties are real: a kNN vote leaves most classes without any, and a collapsed encoder scores
-    every class alike. Counting the expectation makes such an encoder score chance, whatever the
-    order of the classes.
-
-    Args:
-        scores_NC: Larger is more likely.
-        labels_N: True classes, int64 in 0..C-1.
-        k: How many guesses are allowed.
-
-    Returns:
-        (N,) float32 in [0, 1]; 0 or 1 where the true class is not tied.
+    Ties are real: a kNN vote leaves most classes without any, and a collapsed encoder scores every
+    class alike. Counting the expectation makes such an encoder score chance.
     """
     bad_N = ~scores_NC.isfinite().all(dim=1)
     if bad_N.any():
@@ -59,13 +51,8 @@ def class_weights(labels_N: Tensor) -> Tensor:
 
 
 def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
-    """The accuracy by which a protocol tunes, in percent.
-
-    Args:
-        scores_NC: Larger is more likely.
-        labels_N: True classes.
-        metric: "top1", or "mean_per_class": the mean, over the classes that occur, of each class's
-            accuracy.
+    """The accuracy by which a protocol tunes, in percent: "top1", or "mean_per_class" over the
+    classes that occur.
     """
     credit_N = correct_within(scores_NC, labels_N, k=1).double()
     if metric == "mean_per_class":
@@ -76,10 +63,8 @@ def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
 def chance_level(labels_N: Tensor, measure: str) -> float:
     """What an accuracy is without a look at the images, in percent.
 
-    Args:
-        labels_N: True classes of the test images.
-        measure: "top1" or "top5": as if the most frequent classes of the test images were guessed
-            for all of them; "mean_per_class": one over the classes that occur, whatever is guessed.
+    "top1" or "top5" as if the most frequent classes of the test images were guessed for all of
+    them; "mean_per_class" is one over the classes that occur.
     """
     count_C = torch.bincount(labels_N)
     if measure == "mean_per_class":
@@ -106,17 +91,14 @@ def accuracies(
         labels_N: True classes.
         seed: Of the bootstrap.
         resamples: Of the bootstrap.
-        copies: How many times the test images follow one another, in the same order; an image's
-            credit is the mean of its copies', which the bootstrap draws together. Several copies
-            are each of another class, the same for all images.
-        guesses: Of how many classes the scores say more than that they are not others'; measures
-            of more guesses are left out.
+        copies: How many times the test images follow one another, in the same order, each time of
+            another class; an image's credit is the mean of its copies'.
+        guesses: Measures of more guesses are left out.
         files_N: The files of the test images, where some have several.
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
-        its interval, and as `<target>/weights/mean_per_class` what the credit of each image for
-        "top1" weighs in it; what each is by chance, as `<target>/by_chance/<measure>`.
+        its interval and the weight of each image's credit for "top1" in it; what each is by chance.
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     for name, k in GUESSES.items():
@@ -148,15 +130,9 @@ def class_mean_interval(
     for others it is too large, as it is for a class with a single image. Of pieces of files, each
     class has its `effective_images`, and the variance its degrees of freedom (Satterthwaite).
 
-    Args:
-        credit_N: Credit of each image.
-        labels_N: Their classes.
-        files_N: Their files, where some have several.
-
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
-        Clustered Surveys, Journal of Survey Statistics and Methodology 2015, for Wilson's interval
-        of an effective sample size.
+        Clustered Surveys, Journal of Survey Statistics and Methodology 2015.
     """
     _, labels_N = labels_N.unique(return_inverse=True)  # those that occur
     count_C = labels_N.bincount().double()

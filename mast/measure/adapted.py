@@ -35,15 +35,8 @@ AGAIN = "run `mast adapt` again"
 class Adapted(nn.Module):
     """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
 
-    Args:
-        depths: The encoder's.
-        subspaces: Of them.
-        naming: Tells by which operator two images differ.
-
-    Attributes:
-        operators: Names of those that can be ignored or matched.
-        size: Side of its views in pixels.
-        encoder: The encoder itself.
+    `naming` tells by which operator two images differ; `operators` can be ignored or matched;
+    `size` is the side of the views in pixels.
     """
 
     def __init__(self, depths: Depths, subspaces: Subspaces, naming: Naming) -> None:
@@ -57,7 +50,7 @@ class Adapted(nn.Module):
 
     @property
     def encoder(self) -> nn.Module:
-        """As it was adapted."""
+        """The encoder itself, as it was adapted."""
         return self.depths.encoder
 
     @checked
@@ -99,10 +92,8 @@ class Adapted(nn.Module):
         return self._spaces[ignored, matched]
 
     def changed_by(self, first_PF: Tensor, second_PF: Tensor) -> list[tuple[str, float]]:
-        """What was changed of one image to make another, of pairs of them.
+        """What was changed of one image to make another, of pairs of features of all depths.
 
-        Args:
-            first_PF: Features of all depths, as `depths` gives them.
         Returns:
             Of each pair the likeliest property, such as "orientation", or "none" of those that
             operators change, and its probability, all operators being as frequent.
@@ -129,16 +120,7 @@ def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
 
 
 def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Path:
-    """Write subspaces into a folder, and whose they are.
-
-    Args:
-        adapted: What is written, without its encoder.
-        folder: Where its encoder is, if it is one of this library.
-        about: What they were found with, as JSON has it.
-
-    Returns:
-        The file.
-    """
+    """Write subspaces into a folder, with what they were found with; the encoder is not written."""
     described = {
         "version": VERSION,
         "size": adapted.size,
@@ -170,8 +152,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if not file.is_file():
         raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
     tensors, header = read_tensors(file, AGAIN)
-    said = read_metadata(header).get("subspaces")
-    if not isinstance(said, dict) or said.get("version") != VERSION:
+    metadata = read_metadata(header).get("subspaces")
+    if not isinstance(metadata, dict) or metadata.get("version") != VERSION:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)
     if encoder is None:
@@ -182,14 +164,19 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
                 "mast.load_adapted(path, encoder=module)"
             )
         encoder = load_encoder(file.parent)
-    if _of(encoder) != said.get("encoder"):
+    if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     try:
-        check_size(said["size"])
-        depths = Depths(encoder, said["size"], [str(name) for name in said["layers"]]).eval()
+        check_size(metadata["size"])
+        depths = Depths(
+            encoder, metadata["size"], [str(name) for name in metadata["layers"]]
+        ).eval()
         moves = {name.removeprefix("moves/"): values
                  for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, energies = tuple(map(str, said["names"])), 2 * len(moves) + len(depths.widths) + 2
+        names, energies = (
+            tuple(map(str, metadata["names"])),
+            2 * len(moves) + len(depths.widths) + 2,
+        )
         shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
         fits = (
             all(tuple(moves[name].shape) == shape for name, shape in shapes.items())

@@ -22,16 +22,10 @@ CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
 
 
 class Retrieved(NamedTuple):
-    """What each image's ranking of the others is worth, each (T, N) float64 in [0, 1].
+    """What each image's ranking of the others is worth, each (T, N) float64 in [0, 1]."""
 
-    Attributes:
-        precision: Share of the k nearest that have its label.
-        average_precision: Mean, over the images with its label, of the precision at their rank;
-            NaN where there is none.
-    """
-
-    precision: Tensor
-    average_precision: Tensor
+    precision: Tensor  # share of the k nearest that have its label
+    average_precision: Tensor  # NaN where no other image has its label
 
 
 def retrieve(
@@ -48,11 +42,8 @@ def retrieve(
         gallery_ND: Features of the same images, in the same order, among which to search.
         labels_TN: Their classes, a row a target.
         k: Nearest images that count, at least 1; clipped to the others that there are for each.
-        files_N: Numbers of the files of the images, where some have several: images of one file
-            are alike, and none is an answer to another.
-
-    Returns:
-        Both measures, on the device of the features.
+        files_N: Files of the images, where some have several: none is an answer to another of its
+            file.
     """
     if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
@@ -82,11 +73,7 @@ def retrieve(
 
 
 def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
-    """The expected precision of a random order, (N,): the share of the others with its label.
-
-    Args:
-        labels_N: Classes.
-    """
+    """The expected precision of a random order, (N,): the share of the others with its label."""
     same_N = labels_N.bincount()[labels_N]
     if files_N is None:
         return (same_N - 1).double() / (len(labels_N) - 1)

@@ -41,52 +41,29 @@ _AT_ONCE = 2**13  # images that are sorted at a time
 
 
 class Lists(NamedTuple):
-    """How a bank is sorted, and what searching a part of it is worth.
+    """How a bank is sorted, and what searching a part of it is worth."""
 
-    Attributes:
-        centre_LD: Unit vectors; an image is in the list whose centre has the largest cosine.
-        list_N: The list of each image, int64.
-        probes: How many lists a query is compared with, those of the nearest centres.
-        recall_K: Share of the 1, 2, … nearest others that are found, of images of the bank.
-    """
-
-    centre_LD: Tensor
-    list_N: Tensor
-    probes: int
-    recall_K: Tensor
+    centre_LD: Tensor  # unit vectors; an image is in the list of the largest cosine
+    list_N: Tensor  # the list of each image, int64
+    probes: int  # how many lists a query is compared with
+    recall_K: Tensor  # share of the 1, 2, … nearest others that are found
 
 
 @dataclass(frozen=True)
 class ApproximateIndex:
-    """A bank that is searched in part.
-
-    Attributes:
-        lists: How it is sorted.
-        inverted: The index of faiss that holds its unit vectors.
-    """
+    """A bank that is searched in part: how it is sorted, and faiss's index of its unit vectors."""
 
     lists: Lists
     inverted: Any
 
     def recall(self, k: int) -> float:
-        """The share of the k nearest others that are found, as measured on images of the bank.
-
-        Args:
-            k: As `check_depth` lets pass.
-        """
+        """The share of the k nearest others that are found, as measured on images of the bank."""
         return float(self.lists.recall_K[k - 1])
 
     def nearest(self, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """As `neighbours.nearest` on the CPU, but some of the nearest may be missing.
 
         More lists are searched where the usual ones hold fewer than k images.
-
-        Args:
-            queries_MD: Features to search for.
-            k: How many to keep, at most N.
-
-        Returns:
-            similarity_MK in [-1, 1], nearest first, and position_MK in the bank.
         """
         probes = self.lists.probes
         while True:
@@ -116,13 +93,12 @@ def check_depth(k: int, images: int) -> None:
 def open_index(
     bank_ND: Tensor, features: Path | None, chosen: Mapping[str, Sequence[str]]
 ) -> ApproximateIndex:
-    """The index of a bank: as it was kept, or built and then kept.
+    """The index of a bank, as it was kept beside the file of its features, or built and then kept.
 
     Args:
         bank_ND: The features to search, of two images or more, on the CPU.
-        features: Where those are kept that the bank is made of; the lists are written beside them.
-            None: nothing is kept.
-        chosen: What is to be seen of them, in words; all if empty.
+        features: Where the features are kept; None: nothing is.
+        chosen: What of them is compared, in words; all if empty.
     """
     index = _kept(bank_ND, features, dict(chosen)) if features is not None else build(bank_ND)
     count = index.inverted.nlist
@@ -153,14 +129,10 @@ def _kept(bank_ND: Tensor, features: Path, chosen: Mapping[str, Sequence[str]]) 
 
 
 def build(bank_ND: Tensor) -> ApproximateIndex:
-    """Sort a bank into lists, and find out how many of them a query must be compared with.
+    """Sort a bank of two images or more into lists, and find how many of them a query must search.
 
     That is the least power of two by which `WANTED` of the `TUNED` nearest others of some images of
-    the bank are found. The recall is measured on others than these, where there are enough. The
-    same features give the same lists.
-
-    Args:
-        bank_ND: Features of two images or more, on the CPU.
+    the bank are found. The recall is measured on others than these, where there are enough.
     """
     order_N = torch.randperm(len(bank_ND), generator=torch.Generator().manual_seed(0))
     count = max(1, min(round(2 * math.sqrt(len(bank_ND))), len(bank_ND) // LEARNED))
@@ -191,8 +163,8 @@ def _read(path: Path, about: Mapping[str, Any]) -> Lists | None:
     except UserError as error:
         _log.warning("%s", error)
         return None
-    said = read_metadata(header)
-    if said.pop(DIGEST, None) is None or said != about:
+    metadata = read_metadata(header)
+    if metadata.pop(DIGEST, None) is None or metadata != about:
         _log.warning("%s is not the index of these features: %s", path, remedy)
         return None
     centre_LD, list_N, recall_K = (tensors[name] for name in ("centre_LD", "list_N", "recall_K"))

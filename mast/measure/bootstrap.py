@@ -112,16 +112,11 @@ def _last_accepted(accepted: Callable[[float], bool], inside: float, outside: fl
 def mean_interval(
     credit_N: Tensor, seed: int, resamples: int = 1000, files_N: Tensor | None = None
 ) -> Interval:
-    """The interval of a mean over units.
+    """The interval of a mean over units whose credits are in [0, 1]; files_N where files have
+    several.
 
     Wilson's where every unit is right or wrong or all are alike, of which a bootstrap would say
-    nothing; elsewhere Student's t over files that have several, or the bootstrap.
-
-    Args:
-        credit_N: Credit of each unit, in [0, 1].
-        seed: Of the bootstrap.
-        resamples: R.
-        files_N: The file of each unit, where files have several.
+    nothing; elsewhere Student's t over files, or the bootstrap.
     """
     if bool(((credit_N == 1) | (credit_N == 0)).all()) or _are_equal(credit_N):
         images, method = float(len(credit_N)), WILSON
@@ -243,15 +238,8 @@ def weighted_difference_interval(
     It is that of as many images of equal weight as would give the variance of the mean. Of two
     numbers of them the smaller one counts: where all images may change alike, and where those
     change that did. Over files that have several it is Student's t; where these all gain alike,
-    Tango's of as many images as there are files of one weight.
-
-    Args:
-        gain_N: The second credit of each unit minus the first, at most its weight.
-        weight_N: Of each unit, of mean 1.
-        files_N: The file of each unit, where files have several.
-
-    Reference:
-        As `class_mean_interval`, for the effective number.
+    Tango's of as many images as there are files of one weight. Weights have a mean of 1, and no
+    gain is above its weight. Reference as of `class_mean_interval`.
     """
     gain_N, weight_N = gain_N.double(), weight_N.double()
     gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
@@ -317,20 +305,17 @@ def measured(
     difference: bool = False,
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
-    """The mean of what each unit contributes, in percent, with its interval.
+    """The mean of what each unit contributes (1 is 100 %), with its interval; see `Measured`.
 
     Args:
         target: First part of each name.
         measure: Second part.
-        credit_N: What each unit contributes; 1 stands for 100 %.
+        credit_N: What each unit contributes.
         seed: Of the bootstrap.
         resamples: R.
         paired: Whether the units are the same for every run, so that runs can be compared by them.
         difference: Whether the credit is a difference of two credits of the unit.
         files_N: The file of each unit, where files have several.
-
-    Yields:
-        What `Measured` lists; `each` and `files` if paired.
     """
     interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())

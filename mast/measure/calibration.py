@@ -25,28 +25,20 @@ LOWEST, HIGHEST = 1e-4, 1e4
 
 
 class Calibration(NamedTuple):
-    """What a temperature does for the probabilities of held-out images.
+    """What a temperature does for the probabilities of held-out images."""
 
-    Attributes:
-        temperature: Fitted to all of them.
-        error_before: `calibration_error` of the scores as they are, in percent.
-        error_after: The same of probabilities by temperatures of which each was fitted to four
-            fifths of the images and applied to the rest.
-        images: V.
-    """
-
-    temperature: float
-    error_before: float
-    error_after: float
-    images: int
+    temperature: float  # fitted to all of them
+    error_before: float  # `calibration_error` of the scores as they are, in percent
+    error_after: float  # the same, each fifth by a temperature of the others
+    images: int  # V
 
 
 def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
     """Fit a temperature, and measure the calibration on images that it was not fitted to.
 
     Args:
-        scores_VC: Of images from which the classifier did not learn.
-        labels_V: Their classes; two images or more.
+        scores_VC: Of two images or more from which the classifier did not learn.
+        labels_V: Their classes.
         seed: Of the fifths.
     """
     images = len(labels_V)
@@ -68,20 +60,12 @@ def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
 
 
 def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
-    """The temperature that minimises the mean negative log-likelihood of the classes.
+    """The temperature that minimises the mean negative log-likelihood of held-out images' classes.
 
     Where every image is right the likelihood grows without end as the temperature falls, though
     few images cannot tell that no image ever will be wrong. Each then counts as
     (V + 1) / (V + C) of an image of its class, the rest spread over the other classes, as in
-    Platt's targets for two.
-
-    Args:
-        scores_VC: Of images from which the classifier did not learn.
-        labels_V: Their classes.
-
-    Returns:
-        The temperature; 1 where all scores of each image are equal, so that none changes anything.
-        Where scores tell less than chance, one at which probabilities are uniform.
+    Platt's targets for two. It is 1 where all scores of each image are equal.
 
     Reference:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2; Platt,
@@ -116,13 +100,8 @@ def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
 def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
     """The expected calibration error in percent, over the bins of `reliability`.
 
-    A bin contributes the distance of its mean probability to its accuracy, by its share of the
-    images. Few images in a bin are never quite as often right as their probability, so that the
-    error of a perfect classifier is above 0.
-
-    Args:
-        probabilities_VC: Of the classes.
-        labels_V: The true classes.
+    Few images in a bin are never quite as often right as their probability, so that the error of
+    a perfect classifier is above 0.
 
     Reference:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, equation 3.
@@ -133,12 +112,8 @@ def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
 
 
 class Bin(NamedTuple):
-    """Images whose likeliest class has about the same probability.
-
-    Attributes:
-        images: How many.
-        probability: The mean of that class's, in percent.
-        right: How many of them are of that class, in percent.
+    """Images whose likeliest class has about the same probability: how many, the mean of that
+    probability, and how many are of that class, both in percent.
     """
 
     images: int
@@ -147,13 +122,7 @@ class Bin(NamedTuple):
 
 
 def reliability(probabilities_VC: Tensor, labels_V: Tensor) -> list[Bin]:
-    """How often images are right by how probable that is: 15 bins of equal width, the empty left
-    out.
-
-    Args:
-        probabilities_VC: Of the classes.
-        labels_V: The true classes.
-    """
+    """How often images are right by how probable that is: of 15 equal bins those with images."""
     confidence_V = probabilities_VC.double().amax(dim=1)
     right_V = correct_within(probabilities_VC, labels_V, k=1).double()
     bin_V = (confidence_V * BINS).ceil().long().clamp(1, BINS) - 1  # (0, 1/15], (1/15, 2/15], …

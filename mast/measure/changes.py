@@ -19,10 +19,8 @@ _log = logging.getLogger("mast")
 class Change:
     """What is done to the views of a set before the encoder sees them.
 
-    Args:
-        name: Identifies it beside the extracted features; equal names, equal changes.
-        apply: From images_BCHW in [0, 1] and the positions of these images in their set, to
-            images of the same shape; a pure function of both.
+    `apply` maps images_BCHW in [0, 1] and their positions in the set to images of the same shape;
+    equal names, equal changes.
     """
 
     name: str
@@ -30,17 +28,14 @@ class Change:
 
 
 def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
-    """Operators for images of so many channels, as `Preset.of_channels` has them.
-
-    What is left out is said.
-    """
-    kept = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
-    if left_out := [name for name in operators if name not in kept]:
+    """Operators for images of so many channels; what is left out is logged."""
+    possible = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
+    if left_out := [name for name in operators if name not in possible]:
         _log.warning(
             "images of %d channels: %s need red, green and blue and are left out%s",
-            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in kept),
+            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in possible),
         )  # fmt: skip
-    return kept
+    return possible
 
 
 def changed_by(
@@ -52,17 +47,17 @@ def changed_by(
     share: float = 1.0,
     **drawn: Any,
 ) -> Change:
-    """An operator applied to every view, or to a share of them.
+    """An operator applied to every view, or to a share of them, the same one for every operator.
 
     Args:
         name: In `OPERATORS`.
         magnitude: From 0 to 1; None for an operator that has none, or for the parameters that
             pretraining draws.
         size: Side of the views in pixels.
-        images: Images of the set; directions and places are drawn for all at once, so that they
-            do not depend on batches, and are the same at every magnitude.
+        images: Images of the set; parameters are drawn for all at once, so that they do not depend
+            on batches, and are the same at every magnitude.
         seed: Of that draw.
-        share: Of the images that are changed, the same ones for every operator.
+        share: Of the images that are changed.
         drawn: Fields of the operator, where other parameters are drawn than in pretraining.
     """
     operator = OPERATORS[name](size, **drawn)

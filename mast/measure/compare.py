@@ -13,7 +13,7 @@ from rich.text import Text
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable, Shown
-from mast.measure.paired import Difference, difference, of_changed_images, of_two_versions
+from mast.measure.paired import Difference, difference, of_changed_images
 from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
 from mast.measure.verdict import QUOTED, Verdict, started_from_weights, verdict
 from mast.models import BASELINE
@@ -25,26 +25,16 @@ OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.process
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of all runs.
+    """One measure of all runs; None where a run lacks it."""
 
-    Args:
-        heading: Protocol, set, target and measure.
-        values: Percent, one a run; None where a run was not measured so.
-        intervals: The ends of each value's own 95 % interval; None where there is none.
-        gains: The first run minus each of the others, paired; None where there is none.
-        chance: What is reached without a look at the images, in percent; None where the results do
-            not say.
-    """
-
-    heading: tuple[str, str, str, str]
-    values: tuple[float | None, ...]
-    intervals: tuple[tuple[float, float] | None, ...]
-    gains: tuple[Difference | None, ...]
-    chance: float | None = None
+    heading: tuple[str, str, str, str]  # protocol, set, target and measure
+    values: tuple[float | None, ...]  # percent, one a run
+    intervals: tuple[tuple[float, float] | None, ...]  # of 95 %
+    gains: tuple[Difference | None, ...]  # the first run minus each of the others, paired
+    chance: float | None = None  # in percent
 
     @property
     def chance_cell(self) -> str:
-        """What is reached by chance, as text; empty where it is not known."""
         return "" if self.chance is None else f"{self.chance:.1f}"
 
     def beside(self) -> list[tuple[str, str]]:
@@ -70,14 +60,8 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Runs side by side.
-
-    Args:
-        runs: Their names.
-        folders: Where their results are.
-        rows: One a measure.
-        verdict: Whether the first is better than what it started as, and than the others.
-        notes: Why some could not be compared, or only with care.
+    """Runs side by side: their names and folders, a row a measure, the verdict on the first, and
+    notes on why some could not be compared, or only with care.
     """
 
     runs: tuple[str, ...]
@@ -87,7 +71,7 @@ class Comparison(Shown):
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> FittedTable:
-        """A table for a rich console: under each measure a line for each run that has it."""
+        """Under each measure a line for each run that has it."""
         title = f"Test sets, percent; gain: {self.runs[0]} minus the other, paired; 95 % intervals"
         table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column in ("measure", "encoder"):
@@ -110,7 +94,6 @@ class Comparison(Shown):
         return table
 
     def shown(self) -> Iterator[str | FittedTable]:
-        """The table, the notes and the verdict."""
         yield self.table()
         yield from self.notes
         yield f"\n{self.verdict}"
@@ -119,17 +102,13 @@ class Comparison(Shown):
 def compare(
     runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
 ) -> Comparison:
-    """Put what was measured of several runs side by side.
+    """Put what was measured of several runs side by side, with the gains of the first.
 
     Args:
-        runs: Run folders with evaluations, or one; gains are the first's. What the first
-            started as comes last, and published weights, where these were measured.
+        runs: Run folders with evaluations, or one. What the first started as comes last, and
+            published weights, where these were measured.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
-
-    Returns:
-        A row for each measure of each protocol, set and target that one of the runs has, what the
-        field reports on the set first; and the verdict on the first run.
     """
     folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
@@ -158,16 +137,17 @@ def compare(
         )
         set_name = next(readable(result.set_name) for result in (first, *others) if result)
         for target, measure in measures:
-            values = tuple(_value(result, target, measure) for result in (first, *others))
+            each = [None if of is None else of.targets.get(target) for of in (first, *others)]
+            values = tuple(None if of is None else of.values.get(measure) for of in each)
             gains = tuple(
                 difference(other, first, (target,), measure, seed, resamples)
                 if first is not None and other is not None and paired
                 else None
                 for other, paired in zip(others, comparable, strict=True)
             )
-            intervals = tuple(_interval(result, target, measure) for result in (first, *others))
+            intervals = tuple(None if of is None else of.interval(measure) for of in each)
             heading = (key[0], set_name, target, measure.replace("_", " "))
-            chances = (_chance(result, target, measure) for result in (first, *others))
+            chances = (of.chance(measure) for of in each if of is not None)
             chance = next((value for value in chances if value is not None), None)
             rows.append(Row(heading, values, intervals, gains, chance))
     notes += _namesakes(results)
@@ -185,10 +165,8 @@ def compare(
 
 
 def _with_start(folders: list[Path]) -> int | None:
-    """Add the folder of what the first run started as, where it was measured and is not there yet.
-
-    Returns:
-        Its place; None where that was not measured.
+    """Add what the first run started as, if it was measured and is not there yet; its place or
+    None.
     """
     start = RunFolder(folders[0]).untrained
     places = [folder.resolve() for folder in folders]
@@ -285,33 +263,9 @@ def _comparable(
     ]
     if differing:
         notes.append(f"{subject}: other settings: {'; '.join(differing)}")
-    measures = {measure for target in first.targets.values() for measure in target.values}
-    otherwise = [name for name in sorted(measures) if of_two_versions(first, other, name)]
-    if otherwise:
-        notes.append(
-            f"{subject}: no interval of the difference in {', '.join(otherwise)}, as an earlier "
-            "version measured one of the two: evaluate both again"
-        )
     return True
 
 
 def _brief(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}…"
-
-
-def _value(result: Result | None, target: str, measure: str) -> float | None:
-    if result is None or target not in result.targets:
-        return None
-    return result.targets[target].values.get(measure)
-
-
-def _chance(result: Result | None, target: str, measure: str) -> float | None:
-    if result is None or target not in result.targets:
-        return None
-    return result.targets[target].chance(measure)
-
-
-def _interval(result: Result | None, target: str, measure: str) -> tuple[float, float] | None:
-    low, high = (_value(result, target, f"{measure}{end}") for end in ENDS)
-    return None if low is None or high is None else (low, high)

@@ -89,8 +89,8 @@ def one_thread() -> Iterator[None]:
     """Compute with one thread of OpenMP and of the libraries of linear algebra.
 
     For what scikit-learn, SciPy and NumPy compute of a few hundred images: a step of t-SNE takes
-    half a millisecond, and two threads, which wait for each other several times in it, gain nothing
-    on a machine that is idle, and took 15 times as long on one that was not.
+    half a millisecond, and two threads gain nothing on an idle machine, and took 15 times as long
+    on a busy one.
     """
     # Of threadpoolctl, which scikit-learn needs; there is no public name for it here.
     from sklearn.utils.parallel import _get_threadpool_controller
@@ -101,12 +101,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's threads for a product on a device: one where it is small, as many as ever if not.
-
-    Args:
-        multiplications: Of the product.
-        device: Where it is computed; threads are those of a CPU.
-    """
+    """PyTorch's threads for a product: one if it is small and on a CPU, as many as ever if not."""
     threads = torch.get_num_threads()
     if device.type == "cpu" and multiplications < SMALL:
         torch.set_num_threads(1)

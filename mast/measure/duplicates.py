@@ -1,18 +1,15 @@
-"""Images that are there twice: exact copies by pixels, near-copies by features and hashes.
+"""Images of a set that are there twice: exact copies by pixels, near-copies by features and hashes.
 
-Within one set, and test images of which there is a copy among those to learn from.
-
-N images of one set or to learn from, U of them with different pixels, M test images, or numbers of
-copies, D dimensions, P pairs or copies, K nearest, R rows and C columns of a block of cosines,
-B bits of a hash.
+N images of a set, U of them with different pixels, D dimensions, P pairs or copies, K nearest, M
+images that are hashed, T ways to turn them, B bits of a hash, R rows and C columns of a block of
+cosines.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -21,17 +18,12 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.display import track
-from mast.measure.frozen import FrozenEncoder
 from mast.measure.neighbours import block_shape, cosines, nearest
-from mast.measure.sets import EvaluationData
+from mast.measure.overlap import NEAR, one_by_one, pixel_digests, standardised
 
 if TYPE_CHECKING:
-    from mast.core.canvases import Canvases
     from mast.data.canvas import CanvasSet
 
-NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
-DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
-NAMED = 5  # pairs
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
@@ -40,27 +32,15 @@ OTHERS = 3  # nearest after these, which do
 FEWEST = 10  # images of which they do
 FLAT = 4  # levels of 256 in an image of one color
 HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
-_AT_ONCE = 256  # canvases
-
-
-# ------------------------------------------------------------------------------------ within a set
 
 
 class Copy(NamedTuple):
-    """An image of a group of copies.
+    """An image of a group of copies."""
 
-    Attributes:
-        group: Its number, from 1, in the order of the set.
-        position: In the set.
-        kind: "first" of its group in the order of the set; "exact" where one of the group's images
-            before it has the same pixels; else "near".
-        cosine: Of its standardised features and those of the first.
-    """
-
-    group: int
+    group: int  # its number, from 1, in the order of the set
     position: int
-    kind: str
-    cosine: float
+    kind: str  # "first" of its group; "exact" where one before has its pixels; else "near"
+    cosine: float  # of its standardised features and those of the first
 
 
 def copies_within(
@@ -72,7 +52,7 @@ def copies_within(
     hashes: bool = False,
     turned: bool = False,
 ) -> list[Copy]:
-    """The images that are there more than once.
+    """The images that are there more than once: those of each group in the order of the set.
 
     All images of a group are copies of its first.
 
@@ -87,9 +67,6 @@ def copies_within(
         hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
             differ.
         turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
-
-    Returns:
-        The images of each group in the order of the set, group by group.
     """
     first_N = _first_of_its_pixels(canvases)
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
@@ -98,7 +75,7 @@ def copies_within(
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_TUB = None
     if hashes:
-        images = (batch.image(at).numpy() for batch, at in _one_by_one(canvases, distinct_U))
+        images = (batch.image(at).numpy() for batch, at in one_by_one(canvases, distinct_U))
         hash_TUB = perceptual_hashes(images, turned).to(x_UD.device)
     joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
@@ -113,26 +90,6 @@ def copies_within(
     cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
     columns = (number_P, at_P, kind_P, cosine_P)
     return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
-
-
-def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Features with every dimension standardised by those of some images.
-
-    The features of many encoders all point into one direction; it is gone afterwards, and so are
-    the dimensions that hardly vary.
-
-    Args:
-        reference_ND: Features that say the mean and the deviation of each dimension.
-        others: More features of the same dimensions.
-
-    Returns:
-        All of them, those of the reference first.
-    """
-    std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
-    alive_D = std_D > DEAD * std_D[std_D > 0].median()
-    return tuple(
-        (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
-    )
 
 
 def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
@@ -172,7 +129,7 @@ def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
     chosen_N = counts[of_N] > 1
     first_N = np.arange(len(sum_N))
     first: dict[bytes, int] = {}
-    for at, digest in zip(np.flatnonzero(chosen_N), _digests(canvases, chosen_N), strict=True):
+    for at, digest in zip(np.flatnonzero(chosen_N), pixel_digests(canvases, chosen_N), strict=True):
         first_N[at] = first.setdefault(digest, int(at))
     return first_N
 
@@ -182,9 +139,6 @@ def around(x_ND: Tensor, margin: float) -> Tensor:
 
     Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
     those that follow by `CLEAR` times the margin; the nearest alone where there are none.
-
-    Args:
-        x_ND: Features of images, at least `FEWEST`.
     """
     cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
     after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
@@ -203,7 +157,7 @@ def grouped(
     """The first image of each image's group, of which all others are near-copies.
 
     In the order of the set, an image that is in no group yet begins one, with all images after it
-    that are its near-copies and in no group. So no group has ends that are unlike.
+    that are its near-copies and in no group. So no group has ends that differ.
 
     Args:
         x_ND: Features of images.
@@ -243,87 +197,3 @@ def grouped(
                 near_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
                 first_N[[at for at in near_P.tolist() if (image, at) not in apart]] = image
     return first_N
-
-
-# ----------------------------------------------------------------------- between test and training
-
-
-def count_copies(data: EvaluationData) -> dict[str, int]:
-    """How many test images have an exact copy in each of the other parts.
-
-    Canvases are compared, so that a copy in another file format that lost nothing is found, too.
-
-    Args:
-        data: The sets.
-
-    Returns:
-        Counts by part, 0 where there are none.
-    """
-    counts = {}
-    for part, canvases in data.named.items():
-        if part != "test":
-            same_set = canvases.fingerprint == data.test.fingerprint
-            counts[part] = len(data.test) if same_set else _shared(data.test, canvases)
-    return counts
-
-
-def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
-    test_M, sum_N = test.checksums(), canvases.checksums()
-    # Different images may have the same checksum: only what it has in common is read and compared.
-    known = set(_digests(canvases, np.isin(sum_N, test_M)))
-    return sum(digest in known for digest in _digests(test, np.isin(test_M, sum_N)))
-
-
-def _digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
-    """Hashes of the pixels of some canvases."""
-    for batch, at in _one_by_one(canvases, np.flatnonzero(chosen_N)):
-        sheets_SHWC = batch.sheets(at).numpy()
-        shape = repr(sheets_SHWC.shape).encode()
-        yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()
-
-
-def _one_by_one(canvases: CanvasSet, position_M: np.ndarray) -> Iterator[tuple[Canvases, int]]:
-    """Batches with some canvases, and where each is in its batch."""
-    for start in range(0, len(position_M), _AT_ONCE):
-        batch = canvases.batch(position_M[start : start + _AT_ONCE])
-        yield from ((batch, at) for at in range(len(batch)))
-
-
-def near_copies(
-    encoder: FrozenEncoder, data: EvaluationData, above: float = NEAR
-) -> dict[str, Any]:
-    """Test images that look to an encoder almost like one that may be learned from.
-
-    Args:
-        encoder: Its features are those that the protocols use.
-        data: The sets; training and validation images may be learned from.
-        above: Least cosine of a test image and the nearest of the others. Each dimension is
-            standardised by what may be learned from, as the features of many encoders all point
-            into one direction.
-
-    Returns:
-        How many test `images` there are, exact copies among them; the cosine `above` which they
-        are counted; and the first `pairs`, the most similar first: test image, part and name of
-        the other, cosine.
-    """
-    pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-    test_MD = encoder.features(data.test, data.size).to(encoder.device)
-    pool_ND, test_MD = standardised(pool_ND, test_MD)
-    cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
-    cosine_M, position_M = cosine_M1[:, 0].cpu(), position_M1[:, 0].cpu()
-    places = [
-        (part, name)
-        for part, canvases in data.named.items()
-        if part != "test"
-        for name in canvases.identifiers
-    ]
-    order = cosine_M.argsort(descending=True, stable=True)[:NAMED].tolist()
-    return {
-        "images": int((cosine_M > above).sum()),
-        "above": above,
-        "pairs": [
-            [data.test.identifiers[at], *places[int(position_M[at])], round(float(cosine_M[at]), 4)]
-            for at in order
-            if cosine_M[at] > above
-        ],
-    }

@@ -31,12 +31,8 @@ EXPECTED = "expected `features` (N, D) and `paths` (N,), or what `mast embed` wr
 class FeatureFile(nn.Module):
     """Features (N, D) of images by their paths; a path may be as short as tells its image.
 
-    Args:
-        path: An .npz with the arrays `features` and `paths`, or a .parquet with such columns; or
-            what `mast embed` wrote.
-
-    Attributes:
-        size: Side of the views in pixels that they were made of; None where the file does not say.
+    It is an .npz with the arrays `features` and `paths`, a .parquet with such columns, or what
+    `mast embed` wrote; `size` is the side of its views in pixels, if it says so.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,9 +42,9 @@ class FeatureFile(nn.Module):
         self.path = path
         read = _read_npz if path.suffix == ".npz" else _read_parquet
         try:
-            values_ND, names, said = read(path)
+            values_ND, names, metadata = read(path)
             features_ND = values_ND.astype(np.float32)
-            self.size = int(said["size"]) if "size" in said else None
+            self.size = int(metadata["size"]) if "size" in metadata else None
         except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
             why = " ".join(str(error).split())[:200]
             raise UserError(f"{path} holds no features: {EXPECTED} ({why})") from error
@@ -58,7 +54,7 @@ class FeatureFile(nn.Module):
         if not bool(self.features_ND.isfinite().all()):
             bad = int((~self.features_ND.isfinite().all(dim=1)).nonzero()[0])
             raise UserError(f"{path} has features that are not finite, first of {names[bad]}")
-        root = str(said["data"]) if "data" in said else ""
+        root = str(metadata["data"]) if "data" in metadata else ""
         keys = [_key(posixpath.join(root, name)) for name in names]
         self._rows = {key: row for row, key in enumerate(keys)}
         if len(self._rows) < len(keys):
@@ -96,7 +92,6 @@ class FeatureFile(nn.Module):
                      if len(end) >= least and end in self._rows), None)  # fmt: skip
 
     def refuse(self) -> NoReturn:
-        """Say that this cannot be had of features alone."""
         raise UserError(
             f"{self.path} holds features, and this must encode images again: name an encoder"
         )
@@ -115,7 +110,6 @@ def _root(name: str) -> str:
 
 
 def _key(path: str) -> str:
-    """A path without what does not tell images apart."""
     parts = posixpath.normpath(as_unicode(path)).split("/")
     return "/".join(part for part in parts if part not in ("", ".", ".."))
 
@@ -125,13 +119,13 @@ def _read_npz(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise ValueError("it is one array")
         name = _named(arrays.files)
-        said: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             key: arrays[key].item() for key in ("data", "size") if key in arrays.files
         }
         names = arrays[name]
         if names.dtype.kind not in "US":
             raise ValueError(f"{name} is of {names.dtype}, not of text")
-        return arrays["features"], names.astype(str).tolist(), said
+        return arrays["features"], names.astype(str).tolist(), metadata
 
 
 def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
@@ -143,7 +137,7 @@ def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]
     name = _named(schema.names)
     table = pyarrow.parquet.read_table(path, columns=[name, "features"])
     known = schema.metadata or {}
-    said = {key: parse_json(known[key.encode()]) for key in ("data", "size")
+    metadata = {key: parse_json(known[key.encode()]) for key in ("data", "size")
             if key.encode() in known}  # fmt: skip
     rows = table["features"].combine_chunks()
     if rows.null_count or table[name].null_count:
@@ -153,7 +147,7 @@ def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]
     if len(set(lengths_N.tolist())) != 1:
         raise ValueError("features are of several lengths")
     names = [str(value) for value in table[name].to_pylist()]
-    return flat_T.reshape(len(names), -1), names, said
+    return flat_T.reshape(len(names), -1), names, metadata
 
 
 def _named(names: Sequence[str]) -> str:

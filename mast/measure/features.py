@@ -81,16 +81,7 @@ def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
 
 
 def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
-    """One batch through the encoder, in mixed precision unless `dtype` is float32.
-
-    Args:
-        encoder: Module in evaluation mode, on the device of the images.
-        images_BCHW: Float in [0, 1].
-        dtype: float32, then without TF32 on a GPU; or bfloat16.
-
-    Returns:
-        representation_BD, float32, on the same device.
-    """
+    """One batch through an encoder in evaluation mode: representation_BD in float32."""
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
     expected = f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D)"

@@ -41,12 +41,7 @@ _log = logging.getLogger("mast")
 
 
 class InSpace(nn.Module):
-    """An encoder whose features are seen in a space: a map behind it, such as a linear one.
-
-    Args:
-        encoder: From images to features (B, F).
-        seen: From these to (B, D).
-    """
+    """An encoder, images to features (B, F), seen in a space: a map of these to (B, D)."""
 
     def __init__(self, encoder: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -54,7 +49,6 @@ class InSpace(nn.Module):
         self.seen = seen
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Features in the space."""
         return self.seen(self.encoder(images_BCHW).float())
 
 
@@ -136,10 +130,7 @@ class FrozenEncoder:
         return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])
 
     def extract(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
-        """As `features`, but neither looked up nor kept: for what is needed once.
-
-        Several processes share the work, and all have the result.
-        """
+        """As `features`, but neither looked up nor kept; all processes share the work."""
         if self.whole is not None:
             return self._seen(self.whole.extract(canvas_set, size, change))
         if isinstance(self.module, FeatureFile):
@@ -163,7 +154,10 @@ class FrozenEncoder:
             return stored_ND
         features_ND = self.extract(canvas_set, size, change)
         if self.compute.rank == 0:
-            self._store(path, features_ND)
+            try:
+                self.store.write(path, features_ND)
+            except UserError as error:  # a full disk costs the next call time, not this one
+                _log.warning("features are not kept for the next call: %s", error)
         return features_ND
 
     def _seen(self, features_NF: Tensor) -> Tensor:
@@ -172,14 +166,6 @@ class FrozenEncoder:
         parts = [self.module.seen(part_RF.to(self.device)).cpu()
                  for part_RF in features_NF.split(ROWS)]  # fmt: skip
         return torch.cat(parts)
-
-    def _store(self, path: Path, features_ND: Tensor) -> None:
-        """Write features into the store; a full disk costs the next call time, not this one."""
-        assert self.store is not None
-        try:
-            self.store.write(path, features_ND)
-        except UserError as error:
-            _log.warning("features are not kept for the next call: %s", error)
 
 
 class Bench:
@@ -218,10 +204,8 @@ class Bench:
         return self._make_representation is not None
 
     def representation(self, name: str) -> FrozenEncoder:
-        """Another representation of the run whose encoder is measured, made at the first call.
-
-        Args:
-            name: "ensemble" (the parts of a method side by side) or "embedding".
+        """Another representation of the run whose encoder is measured: "ensemble" (the parts of a
+        method side by side) or "embedding".
         """
         if self._make_representation is None:
             raise UserError(
@@ -239,17 +223,11 @@ class Bench:
         data: EvaluationData | LearningData | ObjectData,
         **details: Any,
     ) -> Path | None:
-        """Where the state of a training is kept until its result is written.
+        """Where the state of a training is kept until its result is written; None without a
+        workspace.
 
-        Args:
-            encoder: What it starts from.
-            protocol: The protocol with its settings.
-            data: The sets.
-            details: What tells this training from others of the protocol.
-
-        Returns:
-            A file whose name changes with all that the training depends on; None without a
-            workspace.
+        The file's name changes with all that the training depends on: `details` tell it from others
+        of the protocol.
         """
         if self.workspace is None:
             return None
@@ -278,15 +256,8 @@ class Bench:
     ) -> None:
         """Train to the end, from the checkpoint of a killed process if there is one.
 
-        A last checkpoint is kept until the protocol's result is written, so that whatever stops
-        it before then does not cost the training. PyTorch's global generator is seeded for the
-        training and restored afterwards.
-
-        Args:
-            training: What is trained; its checkpoint is that of `unfinished`.
-            title: Of the progress bar.
-            seed: Of what PyTorch draws itself, such as dropout.
-            on_step: Called with every step.
+        A last checkpoint is kept until the protocol's result is written. PyTorch's global generator
+        is seeded for the training and restored afterwards.
         """
         fabric = self.fabric
         if fabric.device.type == "cpu":

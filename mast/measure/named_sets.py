@@ -96,18 +96,7 @@ class NamedSets:
         seed: int = 0,
         model: nn.Module | None = None,
     ) -> EvaluationData | ObjectData:
-        """The sets of the kind that a protocol needs.
-
-        Args:
-            kind: See `Evaluator.needs`.
-            size: Side of the views in pixels.
-            seed: Of what is tested of a folder without parts.
-            model: For which the images are read, as by `open_canvas`.
-
-        Raises:
-            UserError: There is nothing of that name, no train or no test among its parts, or no
-                labels of that kind.
-        """
+        """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
         described = self._with_test()
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed, model)
@@ -118,21 +107,13 @@ class NamedSets:
                 f"{' and '.join(missing)} too"
             )
         if kind is EvaluationData:
-            return self._labelled(described, size, model)
+            sets, metric = self._parts(described.parts, size, model), described.metric
+            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
         return self._objects(described, size)
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
-        """What may be learned from: train and val, or all of a folder without parts.
-
-        Args:
-            size: Side of the views in pixels.
-            model: For which the images are read, as by `open_canvas`.
-
-        Raises:
-            UserError: There is nothing of that name, no train among its parts, or no label in a
-                folder without parts.
-        """
+        """What may be learned from: train and val, or all of a folder without parts."""
         described = self.description()
         if WHOLE in described.parts:
             whole = self._whole(described, size, model)
@@ -151,14 +132,6 @@ class NamedSets:
 
         These are the images of test, or of val where there is no test; or all of a folder without
         parts.
-
-        Args:
-            size: Side of the views in pixels.
-            model: For which the images are read, as by `open_canvas`.
-
-        Raises:
-            UserError: There is nothing of that name, no such part, or no label in a folder without
-                parts.
         """
         described = self._with_test()
         if WHOLE in described.parts:
@@ -195,12 +168,6 @@ class NamedSets:
             spec, root=self.root, download=self.download, max_broken=self.max_broken
         )
         return labelled_images(open_canvas(config, size, 1, model, reading))
-
-    def _labelled(
-        self, described: SetDescription, size: int, model: nn.Module | None
-    ) -> EvaluationData:
-        sets = self._parts(described.parts, size, model)
-        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     def _divided(
         self, described: SetDescription, size: int, seed: int, model: nn.Module | None

@@ -24,12 +24,7 @@ PAIRS = 3  # of different images, for each image
 
 @dataclass(frozen=True)
 class Naming:
-    """A logistic regression over energies: how much of a difference lies in each subspace.
-
-    Args:
-        names: Of the C classes, operators and `NONE`.
-        weight_CE: Its weights.
-    """
+    """A logistic regression over energies: how much of a difference lies in each subspace."""
 
     names: tuple[str, ...]
     weight_CE: Tensor
@@ -43,31 +38,25 @@ class Naming:
         widths: Sequence[int],
         seed: int,
     ) -> Naming:
-        """From the images whose displacements say the subspaces, and from pairs of them.
+        """From images, one changed copy of each by operator, and the widths of the depths.
 
         Subspaces of one half are those in which the energies of the other are taken, since what
         has made a subspace lies in it.
-
-        Args:
-            features_NF: Of unchanged images.
-            changed: Of their copies, by operator.
-            widths: How many of the F numbers each depth has.
-            seed: Of the halves.
         """
         from sklearn.linear_model import LogisticRegression
 
         order_N = torch.randperm(len(features_NF), generator=torch.Generator().manual_seed(seed))
         halves = order_N.tensor_split(2)
         energies, kinds = list[Tensor](), list[str]()
-        for known_K, asked_A in (halves, halves[::-1]):
+        for known_K, held_A in (halves, halves[::-1]):
             some = {name: changed_NF[known_K] for name, changed_NF in changed.items()}
             seen = Energies(Subspaces.of(features_NF[known_K], some, widths, still=0.0), widths)
-            asked_AF = features_NF[asked_A]
-            pairs = [(name, changed_NF[asked_A]) for name, changed_NF in changed.items()]
-            pairs += [(NONE, asked_AF.roll(shift, dims=0)) for shift in range(1, 1 + PAIRS)]
+            held_AF = features_NF[held_A]
+            pairs = [(name, changed_NF[held_A]) for name, changed_NF in changed.items()]
+            pairs += [(NONE, held_AF.roll(shift, dims=0)) for shift in range(1, 1 + PAIRS)]
             for name, other_AF in pairs:
-                energies.append(seen(other_AF - asked_AF))
-                kinds += [name] * len(asked_AF)
+                energies.append(seen(other_AF - held_AF))
+                kinds += [name] * len(held_AF)
         energy_PE = torch.cat(energies)
         std_E, mean_E = torch.std_mean(energy_PE, dim=0)
         std_E = std_E.clamp(min=1e-6)
@@ -82,11 +71,7 @@ class Naming:
         return cls(tuple(fitted.classes_.tolist()), weight_CE, bias_C)
 
     def properties(self, energy_PE: Tensor) -> list[tuple[str, float]]:
-        """The likeliest of the properties that were changed, or `NONE`, and its probability.
-
-        Args:
-            energy_PE: Of the differences.
-        """
+        """The likeliest of the properties that were changed, or `NONE`, and its probability."""
         probability_PC = (energy_PE @ self.weight_CE.T + self.bias_C).softmax(dim=1)
         kinds = [OPERATORS[name].destroys if name in OPERATORS else name for name in self.names]
         known = sorted({*kinds})
@@ -96,12 +81,7 @@ class Naming:
 
 
 class Energies:
-    """How much of a difference of features lies in each operator's subspace, and at each depth.
-
-    Args:
-        subspaces: Of the encoder.
-        widths: How many of the F numbers each depth has.
-    """
+    """How much of a difference of features lies in each operator's subspace, and at each depth."""
 
     def __init__(self, subspaces: Subspaces, widths: Sequence[int]) -> None:
         self._scale_F = subspaces.scale_F

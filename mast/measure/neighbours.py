@@ -23,13 +23,7 @@ ROWS = 1024  # queries at a time, beside which reading the bank costs little
 def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k nearest bank images of each query by cosine, nearest first, in bounded memory.
 
-    Args:
-        bank_ND: Features to search.
-        queries_MD: Features to search for, on the same device.
-        k: How many to keep, at most N.
-
-    Returns:
-        similarity_MK in [-1, 1], position_MK in the bank.
+    Returns similarity_MK in [-1, 1] and position_MK in the bank.
     """
     if not 1 <= k <= len(bank_ND):
         raise UserError(
@@ -43,9 +37,9 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
         best_RK, at_RK = cosine_RC.topk(min(k, cosine_RC.shape[1]), dim=1)
         at_RK += left
         if left:
-            kept = min(k, left)  # of the columns before this block
-            best_RK = torch.cat([similarity_MK[rows, :kept], best_RK], dim=1)
-            at_RK = torch.cat([position_MK[rows, :kept], at_RK], dim=1)
+            before = min(k, left)  # of the columns before this block
+            best_RK = torch.cat([similarity_MK[rows, :before], best_RK], dim=1)
+            at_RK = torch.cat([position_MK[rows, :before], at_RK], dim=1)
             best_RK, order_RK = best_RK.topk(min(k, best_RK.shape[1]), dim=1)
             at_RK = at_RK.gather(1, order_RK)
         similarity_MK[rows, : best_RK.shape[1]] = best_RK
@@ -56,15 +50,9 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
 def cosines(
     bank_ND: Tensor, queries_MD: Tensor, *, above_diagonal: bool = False
 ) -> Iterator[tuple[int, int, Tensor]]:
-    """All cosines, a block at a time.
+    """All cosines, a block at a time: its first row and column, and cosine_RC in [-1, 1].
 
-    Args:
-        bank_ND: Features of the columns.
-        queries_MD: Features of the rows.
-        above_diagonal: Leave out the blocks that lie below the diagonal.
-
-    Yields:
-        The first row and the first column of a block, and the block, cosine_RC in [-1, 1].
+    `above_diagonal` leaves out the blocks that lie below the diagonal.
     """
     rows, columns = block_shape(bank_ND, queries_MD)
     # Unit vectors of the bank would be a copy of it, which takes longer than a few queries.
@@ -99,16 +87,9 @@ def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:
 
 
 def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes: int) -> Tensor:
-    """Sum each neighbour's weight exp(similarity / temperature) into its class.
+    """Sum each neighbour's weight exp(similarity / τ) into its class, nearest neighbours first.
 
-    Args:
-        similarity_MK: Cosine of each neighbour, nearest first.
-        labels_MK: Class of each neighbour.
-        temperature: τ; smaller trusts the nearest more.
-        classes: C.
-
-    Returns:
-        scores_MC: in units of the nearest neighbour's weight, so that no τ overflows.
+    Returns scores_MC in units of the nearest neighbour's weight, so that no τ overflows.
 
     Reference:
         Wu et al., Unsupervised Feature Learning via Non-Parametric Instance Discrimination,
@@ -128,19 +109,7 @@ def knn_accuracy(
     k: int = 20,
     temperature: float = 0.07,
 ) -> float:
-    """Top-1 accuracy of a weighted kNN, light enough to follow a pretraining run with.
-
-    Args:
-        train_features_ND: Features of the bank.
-        train_labels_N: Classes of the bank, int64 from 0.
-        test_features_MD: Features of the queries.
-        test_labels_M: True classes of the queries.
-        k: Neighbours that vote, at most N.
-        temperature: τ of their weights.
-
-    Returns:
-        Accuracy in percent.
-    """
+    """Top-1 accuracy in percent of a weighted kNN, light enough to follow a run with."""
     similarity_MK, position_MK = nearest(train_features_ND, test_features_MD, k)
     classes = 1 + int(max(train_labels_N.max(), test_labels_M.max()))
     scores_MC = votes(similarity_MK, train_labels_N[position_MK], temperature, classes)

@@ -1,4 +1,4 @@
-"""Scores to watch a run by, while it trains."""
+"""Scores to watch a run by, while it trains. N images, D dimensions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.neighbours import knn_accuracy
-from mast.measure.spectrum import effective_rank
 
 if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
@@ -29,14 +28,8 @@ def online_scores(
 ) -> dict[str, float]:
     """Scores to watch a run by; they are measured on its own training images.
 
-    Args:
-        encoder: The encoder, on any device; its mode is restored.
-        canvases: The training images.
-        size: Side of a view in pixels.
-        limit: At most so many images, evenly spaced; every fifth is a query of the kNN, and of
-            tiles and pages those of every fifth file.
-        compute: Processes that share the images, each of which must call this; by default this one
-            does it all.
+    At most `limit` images, evenly spaced, are used; every fifth is a query of the kNN, and of tiles
+    and pages those of every fifth file. Each of the processes of `compute` must call this.
 
     Returns:
         "online/effective_rank", and of five images or more with labels "online/knn" in percent,
@@ -54,15 +47,15 @@ def online_scores(
     accuracies = []
     for target in canvases.targets.values() if len(index_N) > 4 else ():
         labels_N = torch.from_numpy(target[index_N])
-        bank_N, asked_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
-        if not bank_N.any() or not asked_N.any():
+        bank_N, queries_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
+        if not bank_N.any() or not queries_N.any():
             continue
         accuracies.append(
             knn_accuracy(
                 features_NC[bank_N],
                 labels_N[bank_N],
-                features_NC[asked_N],
-                labels_N[asked_N],
+                features_NC[queries_N],
+                labels_N[queries_N],
                 k=min(20, int(bank_N.sum())),
                 temperature=0.07,
             )
@@ -70,3 +63,33 @@ def online_scores(
     if accuracies:
         scores["online/knn"] = float(np.mean(accuracies))
     return scores
+
+
+def effective_rank(features_ND: Tensor) -> float:
+    """The exponential of the entropy of the normalised singular values (RankMe) of features (N, D).
+
+    One dimension collapsed onto gives 1, D equally strong orthogonal dimensions give D; 0 where
+    every feature is zero. As in the reference the features are not centred.
+
+    Reference:
+        Garrido et al., RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised
+        Representations by Their Rank, ICML 2023, eq. 1.
+    """
+    if features_ND.ndim != 2 or features_ND.numel() == 0:
+        raise ValueError(f"expected features of shape (N, D), got {tuple(features_ND.shape)}")
+    if not torch.isfinite(features_ND).all():
+        raise ValueError("expected finite features, got NaN or infinity")
+    x_ND = features_ND.detach().double()
+    x_ND = x_ND / x_ND.abs().amax().clamp(min=torch.finfo(torch.float64).tiny)
+    n, d = x_ND.shape
+    # The smaller Gram matrix in float64 keeps singular values down to 1e-8 of the largest, more
+    # than the float32 features hold, at a fraction of the cost of a decomposition of (N, D).
+    gram = x_ND.T @ x_ND if d <= n else x_ND @ x_ND.T
+    eigenvalues = torch.linalg.eigvalsh(gram)
+    # Below this the square root would turn rounding of the Gram matrix into singular values.
+    rounding = eigenvalues[-1] * torch.finfo(torch.float64).eps * max(n, d)
+    singular = eigenvalues[eigenvalues > rounding].sqrt()
+    if len(singular) == 0:
+        return 0.0
+    share = singular / singular.sum()
+    return float(torch.special.entr(share).sum().exp())

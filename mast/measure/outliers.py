@@ -26,17 +26,8 @@ NO_CLASS = -1
 
 
 def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """How probable a class must be to be counted: as much as it is, on average, where it is given.
-
-    Args:
-        label_N: The given labels, integers below C.
-        probability_NC: Of each class, rows that sum to 1.
-
-    Returns:
-        threshold_C: infinite for a class that is no image's label.
-
-    Reference:
-        Equation 2.
+    """threshold_C: a class must be as probable as it is on average where it is given (equation 2);
+    infinite for a class that is no image's label.
     """
     classes = probability_NC.shape[1]
     count_C = np.bincount(label_N, minlength=classes)
@@ -47,14 +38,8 @@ def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
 
 
 def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """The class that each image confidently belongs to: the most probable above its threshold.
-
-    Returns:
-        class_N: `NO_CLASS` where no class reaches its threshold. Where it is another than the
-        label, the image is counted off the diagonal of the confident joint, as a likely error.
-
-    Reference:
-        Equation 1.
+    """The class that each image confidently belongs to: the most probable above its threshold, or
+    `NO_CLASS` (equation 1). Where it is another than the label, that is a likely error.
     """
     reached_NC = probability_NC >= thresholds(label_N, probability_NC)
     class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
@@ -66,9 +51,6 @@ def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarr
 
     Of likely errors it finds more among the first than the margin to the best other class does
     (`benchmarks/label_errors.py`).
-
-    Returns:
-        confidence_N in [0, 1].
     """
     return np.asarray(probability_NC[np.arange(len(label_N)), label_N], np.float64)
 
@@ -80,18 +62,9 @@ def out_of_fold(
     seed: int,
     groups_N: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Probabilities by the L-BFGS probe on the other folds of a cross-validation.
+    """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
 
-    The penalty is chosen as `linear` does, by the given labels: by cross-validation of fewer than
-    5,000 images, on a tenth of more.
-
-    Args:
-        features_ND: Features, on the device on which the probe is fitted.
-        label_N: The given labels, integers below C; each that occurs does so twice or more.
-        classes: C.
-        seed: Of the folds.
-    Returns:
-        probability_NC in float64.
+    The penalty is chosen as `linear` does, by the given labels, each of which occurs twice or more.
     """
     device = features_ND.device
 
@@ -117,16 +90,9 @@ SAME = 1 - 1e-5  # cosine above which two images are the same one
 
 
 def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
-    """One minus the cosine to the fifth nearest bank image, or to the last of a smaller bank.
+    """One minus the cosine to the fifth nearest bank image, or to the last of a smaller bank, (M,).
 
     An image that is in the bank itself, or has a copy there, is not its own neighbour.
-
-    Args:
-        bank_ND: Features of the images that are known.
-        queries_MD: Features of those that are asked about.
-
-    Returns:
-        distance_M in [0, 2].
 
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.

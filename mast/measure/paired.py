@@ -24,7 +24,7 @@ from mast.measure.bootstrap import (
 )
 from mast.measure.result import Result
 
-OVER_DRAWS = "fewshot"  # the protocol whose units are draws; older files do not say so
+OVER_DRAWS = "fewshot"  # the protocol whose units are draws
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,9 @@ class Difference:
 def difference(
     first: Result, other: Result, targets: Sequence[str], measure: str, seed: int, resamples: int
 ) -> Difference | None:
-    """A second result minus a first one, by a measure or by its mean over several targets.
+    """A second result minus a first one of the same images, by a measure or its mean over targets.
 
-    Args:
-        first: A result.
-        other: A result of the same protocol on the same test images.
-        targets: What was predicted of these images; one or more.
-        measure: Such as "top1".
-        seed: Of the bootstrap.
-        resamples: Test sets that the bootstrap draws.
-
-    Returns:
-        The difference; None where one of the two lacks the measure.
+    None where one of the two lacks the measure.
     """
     pairs = [(first.targets.get(target), other.targets.get(target)) for target in targets]
     values, each, weights, draws, files = [], [], [], [], []
@@ -117,15 +108,3 @@ def of_changed_images(first: Result, other: Result) -> bool:
     sizes = [result.settings.get("extraction", {}).get("size") for result in (first, other)]
     tested = [result.fingerprints.get("test") for result in (first, other)]
     return None not in (*sizes, *tested) and sizes[0] == sizes[1] and tested[0] != tested[1]
-
-
-def of_two_versions(first: Result, other: Result, measure: str) -> bool:
-    """Whether only one of two results is so old that it has draws of a weighted mean."""
-    pairs = [
-        (of, other.targets[name]) for name, of in first.targets.items() if name in other.targets
-    ]
-    return any(
-        measure in old.draws and measure in new.weights
-        for pair in pairs
-        for old, new in (pair, pair[::-1])
-    )

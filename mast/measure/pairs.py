@@ -39,13 +39,7 @@ def weights_of(
     The squared distance of two images is a sum of what lies in each property and of the rest.
     Weights w_k ≥ 0 multiply its terms, and keep the mean distance of two images of a bank, which
     makes them shares of it. The distance of a pair is linear in them, so that a logistic loss, with
-    a penalty for weights other than 1, which ignore nothing, is convex.
-
-    Args:
-        adapted: The encoder.
-        same_2PF: Features of all depths of the images of each pair that is to be near.
-        different_2PF: Likewise, of each pair that is to be far.
-        bank_NF: Of the images that are searched.
+    a penalty for weights other than 1, which ignore nothing, is convex. Features are of all depths.
     """
     from scipy.optimize import LinearConstraint, minimize
 
@@ -88,11 +82,11 @@ def in_words(weights: Weights) -> str:
     """What weights ignore and keep."""
     named = {name: value for name, value in weights.items() if name != REST}
     ignored = [name for name, value in named.items() if value < LESS]
-    kept = [name for name, value in named.items() if value > MORE]
-    said = [f"{verb} {', '.join(names)}"
-            for verb, names in (("ignore", ignored), ("keep", kept)) if names]  # fmt: skip
+    counted = [name for name, value in named.items() if value > MORE]
+    parts = [f"{verb} {', '.join(names)}"
+            for verb, names in (("ignore", ignored), ("keep", counted)) if names]  # fmt: skip
     numbers = ", ".join(f"{name} {value:.2g}" for name, value in weights.items())
-    return f"your pairs {' and '.join(said) or 'change little'} (weights: {numbers})"
+    return f"your pairs {' and '.join(parts) or 'change little'} (weights: {numbers})"
 
 
 def write_weights(
@@ -105,8 +99,8 @@ def write_weights(
 
 def is_weights(path: Path) -> bool:
     """Whether `write_weights` wrote a file."""
-    said = _read(path)
-    return isinstance(said, dict) and {"version", "adapted", "weights"} <= said.keys()
+    written = _read(path)
+    return isinstance(written, dict) and {"version", "adapted", "weights"} <= written.keys()
 
 
 def check_weights(path: str | Path) -> Path:
@@ -120,10 +114,10 @@ def check_weights(path: str | Path) -> Path:
 
 def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     """Weights that were kept."""
-    said: Any = _read(check_weights(path))
-    if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
+    written: Any = _read(check_weights(path))
+    if written["version"] != VERSION or written["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
-    names, weights = {*adapted.subspaces.properties, REST}, said["weights"]
+    names, weights = {*adapted.subspaces.properties, REST}, written["weights"]
     if not isinstance(weights, dict) or weights.keys() != names or not all(
         isinstance(value, int | float) and 0 <= value < float("inf") for value in weights.values()
     ) or not any(weights.values()):  # fmt: skip

@@ -63,6 +63,7 @@ READ: dict[str, Any] = {
 }
 SHIFT = 0.02  # of the share of a class: smaller ones are not named
 NEEDED = {"split": {"share", "seed"}, "near_duplicates": {"images", "above"}}  # where they are
+CHOSEN, TAKEN = TEXT_COLUMNS = ("chosen on validation", "taken for")
 MOST = 1000  # targets, and characters of a name
 NAMED = 3  # targets, in a line
 DEEP = 20  # fields in fields
@@ -71,30 +72,24 @@ LARGEST = 1e100  # no number is as large
 
 @dataclass(frozen=True)
 class TargetResult:
-    """One target's measures.
+    """One target's measures; all but values and choices are written where there are any.
 
     Args:
         values: Measures, in percent, with the ends of their 95 % intervals beside them
             (`top1`, `top1_low`, `top1_high`), at one magnitude (`rotate@0.2`), or of one class
             (`ap/dog`).
         chosen: Hyper-parameters that validation chose, and their validation accuracy.
-        each: What every unit contributed to a measure that is a mean, (N,) with 1 for 100 %; kept
-            in a file of its own.
-        draws: A measure that is no mean, on each of the test sets that the bootstrap drew, (R,)
-            with 1 for 100 %; kept there too.
-        weights: What each image's credit for "top1" weighs in a weighted mean, (N,) of mean 1; kept
-            there too. Older files have draws of it.
-        files: The number of the file of each unit of a measure that is a mean, (N,), where files
-            have several, such as tiles of scenes; kept there too.
+        each: What every unit contributed to a measure that is a mean, (N,) with 1 for 100 %; this
+            and the next three are in a file of their own.
+        draws: A measure that is no mean, on each test set of the bootstrap, (R,) with 1 for 100 %.
+        counts: How many of something there were, such as labelled images.
+        intervals: By what method each interval was found, such as "Wilson".
+        by_chance: What each measure is without a look at the images, in percent.
+        weights: What each image's credit for "top1" weighs in a weighted mean, (N,) of mean 1.
+        files: The number of the file of each unit, (N,), where files have several.
         confusion: Of a classifier, images by their class and then by what they were taken for.
         reliability: Likewise, rows of images, their mean probability and how often they are right,
             the last two in percent.
-        counts: How many of something there were, such as labelled images; written where there are
-            any.
-        intervals: By what method each interval was found, such as "Wilson"; written where there
-            are any. Files without it are older: percentile bootstrap, Student's t in few-shot.
-        by_chance: What each measure is without a look at the images, in percent; written where it
-            is known. Files without it are older.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -115,20 +110,22 @@ class TargetResult:
         for name, taken in self.confusion.items():
             wrong = sorted((pair for pair in taken.items() if pair[0] != name),
                            key=lambda pair: -pair[1])[:NAMED]  # fmt: skip
-            said = ", ".join(f"{other} {count:,}" for other, count in wrong)
+            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong)
             recall = str(_cell(self.values, f"recall/{name}"))
-            rows.append((name, sum(taken.values()), recall, said))
+            rows.append((name, sum(taken.values()), recall, mistakes))
         return rows
 
     def credit(self, measure: str) -> Tensor | None:
-        """What every unit contributed to a measure, of which it is the mean, (N,); None if unknown.
-
-        That may be above 1 where units weigh differently.
-        """
+        """What every unit contributed to a measure, (N,); above 1 where units weigh differently."""
         weight_N = self.weights.get(measure)
         if weight_N is None:
             return self.each.get(measure)
         return weight_N * self.each["top1"] if "top1" in self.each else None
+
+    def interval(self, measure: str) -> tuple[float, float] | None:
+        """The ends of a measure's interval in percent; None where it has none."""
+        low, high = (self.values.get(f"{measure}{end}") for end in ENDS)
+        return None if low is None or high is None else (low, high)
 
     def chance(self, measure: str) -> float | None:
         """What a measure is without a look at the images; None where that is not known."""
@@ -137,7 +134,7 @@ class TargetResult:
         return self.by_chance.get(measure)
 
     def check(self) -> None:
-        """Refuse what cannot have been measured."""
+        """Refuse, by a ValueError, numbers that cannot have been measured."""
         of_all = (self.values, self.chosen, self.counts, self.by_chance)
         for name, value in (pair for numbers in of_all for pair in numbers.items()):
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -149,9 +146,8 @@ class TargetResult:
             if share and not -1e-6 <= value <= 100 + 1e-6:
                 raise ValueError(f"{name} is {value:g} %")
         for name in self.values:
-            low, high = (self.values.get(f"{name}{end}") for end in ENDS)
-            if low is not None and high is not None and low > high:
-                raise ValueError(f"the interval of {name} is from {low:g} to {high:g}")
+            if (ends := self.interval(name)) is not None and ends[0] > ends[1]:
+                raise ValueError(f"the interval of {name} is from {ends[0]:g} to {ends[1]:g}")
         names = [name for name in self.values if "/" not in name]  # others end in a class
         if long := [name for name in names if len(name) > MOST]:
             raise ValueError(f"{long[0][:40]}… has {len(long[0]):,} characters")
@@ -170,13 +166,10 @@ class Result:
         sizes: Number of images, by part.
         images: Hash of which images were tested and of their labels, whatever their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
-        split: How train and test were drawn from one set, as `EvaluationData` has it; empty where
-            they are two sets.
+        split: How train and test were drawn from one set, as `EvaluationData` has it.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
-        duplicates: How many test images have an exact copy in a part, by part; empty where it was
-            not counted (in older files, and for annotated objects).
-        near_duplicates: Those that look like an image to learn from, as `near_copies` found them;
-            empty where nobody asked.
+        duplicates: How many test images have an exact copy in a part, by part.
+        near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
     """
@@ -198,25 +191,20 @@ class Result:
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
-        said = [
+        parts = [
             f"{target} {name.replace('_', ' ')} {_cell(measured.values, name)}"
             for target, measured in self.targets.items()
             for name in [self.metric, *measured.values][self.metric not in measured.values :][:1]
         ]
-        more = ["…"] if len(said) > NAMED else []
-        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*said[:NAMED], *more])})"
+        more = ["…"] if len(parts) > NAMED else []
+        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*parts[:NAMED], *more])})"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
 
     @classmethod
     def collect(cls, measured: Iterable[Measured], **fields: Any) -> Result:
-        """Sort a protocol's `(name, value)` pairs by target, measures apart from choices.
-
-        Args:
-            measured: As a protocol yields them; see `Evaluator.run`.
-            fields: All other fields of the result.
-        """
+        """Sort a protocol's pairs by target; `fields` are all other fields of the result."""
         targets: dict[str, TargetResult] = {}
         for name, value in measured:
             target, measure = name.split("/", maxsplit=1)
@@ -235,35 +223,37 @@ class Result:
         return cls(targets=targets, **fields)
 
     def notes(self) -> list[str]:
-        """What must be said of the test images: how they were drawn, which were learned from."""
+        """What must be notes of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
         files = self.files.get("test")
-        said = []
+        notes = []
         if self.split:
             share = f"{100 * self.split['share']:g} % of each class"
-            said.append(
+            notes.append(
                 f"{tested} of {sum(self.sizes.values())} images were tested, "
                 f"{share if files is None else f'of whole files about {share}'}, drawn by seed "
                 f"{self.split['seed']}; the others were learned from"
             )
         if files is not None:
-            said.append(
+            notes.append(
                 f"the {tested} test images are pieces of {files} files: intervals say what other "
                 "files would have given"
             )
         held = self.settings.get("protocol", {}).get("held_out", {})
-        said += [_beside_fit(of, held) for of in self.targets.values() if of.confusion and held]
-        said += [
+        notes += [
+            _beside_held_out(of, held) for of in self.targets.values() if of.confusion and held
+        ]
+        notes += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
             for part, count in self.duplicates.items()
             if count
         ]
         if self.near_duplicates:
-            said.append(
+            notes.append(
                 f"{self.near_duplicates['images']} of {tested} test images have a near-copy among "
                 f"those to learn from (cosine above {self.near_duplicates['above']:g})"
             )
-        return said
+        return notes
 
     @property
     def of_classifier(self) -> bool:
@@ -282,20 +272,14 @@ class Result:
         return self.set_name.removesuffix("@test") if self.split else self.set_name
 
     def may_share_images(self, other: Result) -> bool:
-        """Whether some images were tested in both, as both are of one set.
-
-        That is so of two seeds by which images of a folder were drawn, and of a folder and a part
-        of it. Copies of images in sets of different content are not looked for.
+        """Whether some images were tested in both, as both are of one set: drawn of a folder by two
+        seeds, or a folder and a part of it. Copies in sets of different content are not looked for.
         """
         if self.drawn_from == other.drawn_from:
             return True
         whole, other_whole = (of.split.get("of", "") if of.split else of.images
                               for of in (self, other))  # fmt: skip
-        if (whole and other_whole) or not (self.split and other.split):
-            return whole == other_whole
-        # Older files do not say of what they drew: it has the same name and as many images.
-        same_name = Path(self.drawn_from).name == Path(other.drawn_from).name
-        return same_name and sum(self.sizes.values()) == sum(other.sizes.values())
+        return bool(whole) and whole == other_whole
 
     @property
     def stem(self) -> str:
@@ -305,14 +289,9 @@ class Result:
     def write(self, folder: str | Path) -> Path:
         """Write it into a run folder, wholly or not at all.
 
-        Args:
-            folder: The run folder; `evaluations/` is made in it.
-
-        Returns:
-            The file, `evaluations/<protocol>-<set>.json`; an older one of the same set or images
-            is replaced; where the name is taken by another set, a hash is added to it.
-            What every image contributed is in `evaluations/each/`, as safetensors of the same
-            name.
+        The file is `evaluations/<protocol>-<set>.json`; an older one of the same set or images is
+        replaced; where the name is taken by another set, a hash is added to it. What every image
+        contributed is in `evaluations/each/`, as safetensors of the same name.
         """
         path = Path(folder) / FOLDER / f"{self.stem}.json"
         if not _replaces(self, path):
@@ -347,16 +326,14 @@ class Result:
 
     @classmethod
     def read(cls, path: str | Path) -> Result:
-        """Read a file that `write` wrote, and beside it what every image contributed, if it is
-        there.
-        """
+        """Read a file that `write` wrote, and what every image contributed, if that is there."""
         path = Path(path)
         try:
             raw = read_json(path)
             expected = raw.pop(DIGEST, None)  # none in files of earlier versions
             if expected not in (None, digest({}, raw)):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
-            told_each = raw.pop(EACH, None)  # likewise
+            each_digest = raw.pop(EACH, None)  # likewise
             measured = raw.pop("targets")
             if len(measured) > MOST:
                 raise ValueError(f"{len(measured):,} targets")
@@ -370,7 +347,7 @@ class Result:
             raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
         if os.path.lexists(_each_file(path)):
             arrays, _ = read_tensors(_each_file(path), "evaluate again")
-            if told_each not in (None, digest(arrays)):
+            if each_digest not in (None, digest(arrays)):
                 raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
             for name, values in arrays.items():
                 target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
@@ -387,7 +364,7 @@ class Result:
 
 
 def results_in(run: str | Path) -> list[Result]:
-    """The results in a run folder, without those of another encoder than the one that is there."""
+    """The results in a run folder, without those of another encoder than the one there."""
     found = []
     for file in sorted((Path(run) / FOLDER).glob("*.json")):
         result = Result.read(file)
@@ -404,7 +381,6 @@ def _tell(file: Path) -> None:  # once, however often it is looked at
 
 
 def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
-    """A target of a file."""
     target = TargetResult(**kinds)
     target.check()
     hints = get_type_hints(TargetResult)
@@ -481,22 +457,15 @@ class Results(Shown, list[Result]):
     """Results as a list, which is shown as tables."""
 
     def shown(self) -> list[FittedTable]:
-        """As `tables`."""
         return tables(self)
 
 
 def tables(results: Sequence[Result]) -> list[FittedTable]:
-    """What was measured, in percent.
+    """What was measured, in percent, as tables for a rich console.
 
-    Args:
-        results: What to show.
-
-    Returns:
-        Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
-        target, the set's own metric in bold, and what that is by chance; for each retrieval the
-        precision in every space; then every other measure, a row each, with its value at each
-        magnitude. Below the last stands what must be said of the test
-        images.
+    First accuracies of whole test sets, a row for each protocol, set and target, the set's own
+    metric in bold, and chance; for each retrieval the precision in every space; then every other
+    measure with its value at each magnitude. Notes on the test images are below the last.
     """
     shown = _measures(results)
     notes = dict.fromkeys(
@@ -507,44 +476,52 @@ def tables(results: Sequence[Result]) -> list[FittedTable]:
     return shown
 
 
+def _table(
+    named: int, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> FittedTable:
+    """A table of which the first columns name a row; the others are numbers, but for text ones."""
+    table = FittedTable(named, title=title)
+    for at, column in enumerate(columns):
+        text = at < named or column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if text else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def _measures(results: Sequence[Result]) -> list[FittedTable]:
-    table = FittedTable(3, title="Accuracy (test set, %, 95 % intervals)")
-    for column in ("protocol", "set", "target"):
-        table.add_column(column)
-    for column in ("top-1", "top-5", "mean per class"):
-        table.add_column(column, justify="right")
-    for column in ("chance", "chosen on validation"):
-        table.add_column(column, justify="right" if column == "chance" else "left")
-    for result in results:
-        for target, measured in result.targets.items():
-            if not set(ACCURACIES) & measured.values.keys():
-                continue
-            table.add_row(
-                result.protocol,
-                _short(result.set_name),
-                target,
-                *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
-                _chance_cell(measured, result.metric),
-                _chosen(measured.chosen),
-            )
-    rows = [
-        (result, target, name, measured)
-        for result in results
+    each = [(result, target, of) for result in results for target, of in result.targets.items()]
+    accuracies = [
+        (
+            result.protocol,
+            _short(result.set_name),
+            target,
+            *(_cell(of.values, name, bold=name == result.metric) for name in ACCURACIES),
+            _chance_cell(of, result.metric),
+            _chosen(of.chosen),
+        )
+        for result, target, of in each
+        if set(ACCURACIES) & of.values.keys()
+    ]
+    columns = ("protocol", "set", "target", "top-1", "top-5", "mean per class", "chance", CHOSEN)
+    shown = (
+        [_table(3, "Accuracy (test set, %, 95 % intervals)", columns, accuracies)]
+        if accuracies
+        else []
+    )
+    shown += [_spaces(result) for result in results if _by_space(result)]
+    others = [
+        (result, target, name, of)
+        for result, target, of in each
         if not _by_space(result)
-        for target, measured in result.targets.items()
-        for name in measured.values
+        for name in of.values
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
-    shown = [table] if table.row_count else []
-    shown += [_spaces(result) for result in results if _by_space(result)]
-    shown += [_other_measures(rows)] if rows else []
-    tested = [
-        (_short(result.set_name), measured)
-        for result in results
-        for measured in result.targets.values()
-        if measured.confusion
-    ]
-    return [*shown, *(table for each in tested for table in _of_classifier(*each))]
+    shown += [_other_measures(others)] if others else []
+    for result, _, of in each:
+        if of.confusion:
+            shown += _of_classifier(_short(result.set_name), of)
+    return shown
 
 
 def _by_space(result: Result) -> list[str]:
@@ -556,32 +533,36 @@ def _by_space(result: Result) -> list[str]:
 def _spaces(result: Result) -> FittedTable:
     """A row for chance and for each space, a column for each target."""
     k = result.settings["protocol"]["k"]
-    table = FittedTable(
-        1,
-        title=f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)",
-    )
-    table.add_column("nearest in")
-    for target in result.targets:
-        table.add_column(target, justify="right")
-    for name in ("chance", *_by_space(result)):
-        cells = (_cell(measured.values, name) for measured in result.targets.values())
-        table.add_row(name.removeprefix(PRECISION).replace("_", " "), *cells)
-    return table
+    title = f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)"
+    rows = [
+        (
+            name.removeprefix(PRECISION).replace("_", " "),
+            *(_cell(of.values, name) for of in result.targets.values()),
+        )
+        for name in ("chance", *_by_space(result))
+    ]
+    return _table(1, title, ("nearest in", *result.targets), rows)
 
 
 def _of_classifier(name: str, measured: TargetResult) -> list[FittedTable]:
     """How often each class is recognised, and how often each probability is right."""
-    by_class = FittedTable(1, title=f"By class ({name}, recall in %, 95 % intervals)")
-    for column in ("class", "images", "recall", "taken for"):
-        by_class.add_column(column, justify="right" if column in ("images", "recall") else "left")
-    for label, images, recall, taken in measured.by_class():
-        by_class.add_row(label, f"{images:,}", recall, taken)
-    by_bin = FittedTable(1, title=f"By probability ({name}, %)")
-    for column in ("mean probability", "right", "images"):
-        by_bin.add_column(column, justify="right")
-    for count, probability, right in measured.reliability:
-        by_bin.add_row(f"{probability:.1f}", f"{right:.1f}", f"{count:,.0f}")
-    return [by_bin, by_class]
+    bins = [
+        (f"{probability:.1f}", f"{right:.1f}", f"{count:,.0f}")
+        for count, probability, right in measured.reliability
+    ]
+    classes = [
+        (label, f"{images:,}", recall, taken)
+        for label, images, recall, taken in measured.by_class()
+    ]
+    return [
+        _table(0, f"By probability ({name}, %)", ("mean probability", "right", "images"), bins),
+        _table(
+            1,
+            f"By class ({name}, recall in %, 95 % intervals)",
+            ("class", "images", "recall", TAKEN),
+            classes,
+        ),
+    ]
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> FittedTable:
@@ -589,15 +570,10 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
     magnitudes = sorted(
         {name.split("@")[1] for *_, of in rows for name in of.values if "@" in name}
     )
-    table = FittedTable(4, title="Other measures (%)")
-    for column in ("protocol", "set", "target", "measure"):
-        table.add_column(column)
     with_chance = any(measured.chance(name) is not None for _, _, name, measured in rows)
     numbers = ("value", *(["chance"] if with_chance else []), *(f"at {m}" for m in magnitudes))
-    for column in numbers:
-        table.add_column(column, justify="right")
-    for result, target, name, measured in rows:
-        table.add_row(
+    cells = [
+        (
             result.protocol,
             _short(result.set_name),
             target,
@@ -606,22 +582,25 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
             *([_chance_cell(measured, name)] if with_chance else []),
             *(_cell(measured.values, f"{name}@{magnitude}") for magnitude in magnitudes),
         )
-    return table
+        for result, target, name, measured in rows
+    ]
+    columns = ("protocol", "set", "target", "measure", *numbers)
+    return _table(4, "Other measures (%)", columns, cells)
 
 
-def _beside_fit(measured: TargetResult, held: dict[str, float]) -> str:
+def _beside_held_out(measured: TargetResult, held: dict[str, float]) -> str:
     """How a test of a classifier compares with what was held out when it was fitted, and why."""
     top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
     then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
     gap = top1 - then
     below = gap - math.hypot(top1 - low, most - then)
     above = gap + math.hypot(high - top1, then - least)
-    said = (
+    text = (
         f"of images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were right; "
         f"the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]"
     )
     if may_be_chance := below <= 0 <= above:
-        said += " and may be chance"
+        text += " and may be chance"
     tested = {name: sum(taken.values()) for name, taken in measured.confusion.items()}
     here = {name: count / sum(tested.values()) for name, count in tested.items()}
     learned = {name: measured.counts.get(name, 0) for name in tested}
@@ -629,19 +608,19 @@ def _beside_fit(measured: TargetResult, held: dict[str, float]) -> str:
     other = max(here, key=lambda name: abs(here[name] - there[name]))
     if any(learned.values()) and abs(here[other] - there[other]) >= SHIFT:
         weighed = sum(there[name] * measured.values[f"recall/{name}"] for name in tested)
-        said += (
+        text += (
             f". Class shares differ, most in {other}: {100 * here[other]:.0f} % here, "
             f"{100 * there[other]:.0f} % of the images learned from; with those shares "
             f"{weighed:.1f} % would be right here"
         )
     if may_be_chance:
-        return said
+        return text
     why = (
         "these images are easier, or it learned from more than it had then"
         if gap > 0
         else "another source, or near-copies among those that it learned from"
     )
-    return f"{said}. What shares do not explain is in the images: {why}"
+    return f"{text}. What shares do not explain is in the images: {why}"
 
 
 def _short(set_name: str) -> str:

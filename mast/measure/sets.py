@@ -59,7 +59,6 @@ class LearningData:
 
     @property
     def named(self) -> dict[str, CanvasSet]:
-        """The sets by the name of their part."""
         return dict(zip(("train", "val"), self.pool, strict=False))
 
     @property
@@ -71,7 +70,6 @@ class LearningData:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of canvases and labels, by part."""
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
@@ -99,17 +97,14 @@ class EvaluationData:
 
     @property
     def learning(self) -> LearningData:
-        """What may be learned from."""
         return LearningData(self.train, self.val, self.size, self.metric)
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
-        """The sets that may be learned from, in the order of the pool's positions."""
         return self.learning.pool
 
     @property
     def named(self) -> dict[str, CanvasSet]:
-        """The sets that were given, by the name of their part."""
         return {**self.learning.named, "test": self.test}
 
     @property
@@ -125,7 +120,6 @@ class EvaluationData:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of canvases and labels, by part."""
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
@@ -145,7 +139,6 @@ class ObjectData:
 
     @property
     def named(self) -> dict[str, Annotated]:
-        """The sets by the name of their part."""
         return {"train": self.train, "test": self.test}
 
     @property
@@ -156,7 +149,6 @@ class ObjectData:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of annotations and files, by part."""
         return {part: annotated.fingerprint() for part, annotated in self.named.items()}
 
 
@@ -197,30 +189,17 @@ def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """One target to predict, with the positions that tuning may use.
+    """One target to predict, with the positions that tuning may use."""
 
-    Args:
-        target: Its name, "class" or a factor's.
-        classes: Names of its classes.
-        pool_labels_N: Labels of the pool.
-        fit_F: Positions in the pool to fit on while tuning.
-        choose_V: Positions in the pool to choose hyper-parameters by; disjoint from `fit_F`.
-        folds: Splits of a cross-validation, for what can afford to fit several times; empty where
-            there are images enough, or a validation set.
-        test_labels_M: Labels of the test set; none where nothing is tested.
-        test_files_M: Numbers of the files of the test images, where some have several.
-        metric: What hyper-parameters are chosen by.
-    """
-
-    target: str
+    target: str  # "class" or a factor's name
     classes: tuple[str, ...]
     pool_labels_N: Tensor
-    fit_F: Tensor
-    choose_V: Tensor
-    test_labels_M: Tensor
-    test_files_M: Tensor | None = None
-    metric: str = "top1"
-    folds: tuple[tuple[Tensor, Tensor], ...] = ()
+    fit_F: Tensor  # positions in the pool to fit on while tuning
+    choose_V: Tensor  # positions to choose hyper-parameters by
+    test_labels_M: Tensor  # empty where nothing is tested
+    test_files_M: Tensor | None = None  # where files have several images
+    metric: str = "top1"  # by which hyper-parameters are chosen
+    folds: tuple[tuple[Tensor, Tensor], ...] = ()  # of a cross-validation, if it may be afforded
 
     @property
     def splits(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -234,15 +213,9 @@ class Task:
 
 
 def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) -> list[Task]:
-    """The targets that every set of the data carries, checked and split.
+    """The targets that every set of the data carries, checked and split by the seed.
 
-    Args:
-        data: The labelled sets.
-        seed: Of the images held out for tuning where `data.val` is None.
-        tuned: Whether something will be chosen, for which there must be images to choose by.
-
-    Returns:
-        One task a target, in the order of the training set.
+    `tuned` says whether something will be chosen, for which there must be images to choose by.
     """
     shared = [
         target
@@ -300,21 +273,13 @@ def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bo
 
 @dataclass(frozen=True)
 class PresenceTask:
-    """Classes of which an image may show several, or none; 1 present, 0 absent, -1 unknown.
-
-    Args:
-        target: Its name.
-        classes: Names of its L classes.
-        pool_labels_NL: Labels of the pool, int8.
-        pool_groups_N: Numbers of the files of its images, where some have several.
-        test_labels_ML: Labels of the test set, int8.
-    """
+    """Classes of which an image may show several, or none: 1 present, 0 absent, -1 unknown."""
 
     target: str
     classes: tuple[str, ...]
-    pool_labels_NL: Tensor
-    pool_groups_N: np.ndarray | None
-    test_labels_ML: Tensor
+    pool_labels_NL: Tensor  # int8
+    pool_groups_N: np.ndarray | None  # files of the images, where some have several
+    test_labels_ML: Tensor  # int8
     test_files_M: Tensor | None = None
 
 
@@ -357,16 +322,9 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split positions by class: `share` of each class, at least one image, is held out.
 
-    A class with a single image, or with a single group of images, keeps it for fitting.
-
-    Args:
-        labels_N: Classes.
-        seed: Of the draw.
-        share: Of each class, in (0, 1).
-        groups_N: Images of one number and class, such as the tiles of a scene, stay together.
-
-    Returns:
-        Positions to fit on and positions held out, both ascending.
+    A class with a single image, or with a single group of images, keeps it for fitting. Images of
+    one number in `groups_N` and one class, such as the tiles of a scene, stay together. Returns
+    positions to fit on and positions held out, both ascending.
     """
     generator = np.random.default_rng(seed)
     held = np.zeros(len(labels_N), bool)
@@ -395,14 +353,8 @@ def cross_validation(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Splits of positions in which every image is held out once, each class spread over all.
 
-    A class with a single image, or with a single group of images, keeps it for fitting.
-
-    Args:
-        labels_N: Classes.
-        seed: Of the draw.
-        count: Of splits; those without an image to hold out are left out.
-    Returns:
-        Of each split the positions to fit on and those held out, ascending.
+    A class with a single image, or with a single group of images, keeps it for fitting. Splits
+    without an image to hold out are left out. Returns of each what `hold_out` does.
     """
     generator = np.random.default_rng(seed)
     fold_N = np.full(len(labels_N), -1)

@@ -1,7 +1,5 @@
 """Ranges of settings, checked when they are made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +11,7 @@ class Ranged:
     """A dataclass of settings with ranges; a tuple keeps to them with each of its values.
 
     Attributes:
-        at_least: The smallest value of a field.
+        at_least: The smallest value of a field; 0 if not said.
         at_most: The largest one, where it is less than that of all numbers (`check_numbers`).
         above: What a field's value must exceed.
         may_be_empty: Tuples that need no value.
@@ -25,7 +23,8 @@ class Ranged:
     may_be_empty: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_numbers({name: value for name, value in vars(self).items() if name != "seed"})
+        fields = vars(self)
+        check_numbers({name: value for name, value in fields.items() if name != "seed"})
         for kind in type(self).__mro__:
             for name, bound in vars(kind).get("at_least", {}).items():
                 self._require(name, lambda value, bound=bound: value >= bound, f"{bound:g} or more")
@@ -33,9 +32,10 @@ class Ranged:
                 self._require(name, lambda value, bound=bound: value <= bound, f"{bound:g} or less")
             for name, bound in vars(kind).get("above", {}).items():
                 self._require(name, lambda value, bound=bound: value > bound, f"above {bound:g}")
-        for name, value in vars(self).items():
+        for name, value in fields.items():
             if value == () and name not in self.may_be_empty:
                 raise UserError(f"{name} must have one value or more, got none")
+            self._require(name, lambda of: not isinstance(of, int | float) or of >= 0, "0 or more")
 
     def _require(self, name: str, holds: Any, expected: str) -> None:
         value = getattr(self, name)

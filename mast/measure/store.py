@@ -23,12 +23,9 @@ VERSION = 2  # of how views and features are made; a new one ignores all older f
 
 
 def fingerprint(module: nn.Module, described: Any) -> str:
-    """Hash of an encoder: of every weight and buffer, and of what its code depends on besides.
+    """Hash of an encoder: of every weight and buffer, and of what rebuilds it, as JSON has it.
 
-    Args:
-        module: The encoder.
-        described: What rebuilds it, as JSON has it; two encoders with the same weights and another
-            forward pass must differ here.
+    Two encoders with the same weights and another forward pass must differ in the latter.
     """
     state = module.state_dict()  # a module may keep something else than tensors in it
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -36,15 +33,10 @@ def fingerprint(module: nn.Module, described: Any) -> str:
 
 
 def weights_are_in(file: Path, encoder: Mapping[str, Any]) -> bool | None:
-    """Whether a result is of the encoder in a file.
+    """Whether a result is of the encoder in an `encoder.safetensors`, by what it says of its
+    encoder.
 
-    Args:
-        file: An `encoder.safetensors`.
-        encoder: What the result says of its encoder: its fingerprint, and what rebuilds it.
-
-    Returns:
-        None where the file or the result do not say, or where the result is of a space, which is
-        in no such file.
+    None where either does not say, or where the result is of a space, which is in no such file.
     """
     described = {key: each for key, each in encoder.items() if key not in ("source", "fingerprint")}
     if "fingerprint" not in encoder or "space" in encoder or not file.is_file():
@@ -67,24 +59,15 @@ def _fingerprint_in(file: Path, described: str, *_: int) -> str | None:
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """The features of one encoder, one file for each set and way to see it.
-
-    Args:
-        folder: Where they are stored; it may be deleted at any time.
-        encoder: The encoder's `fingerprint`.
+    """The features of one encoder in a folder, which may be deleted; one file for each set and
+    size.
     """
 
     folder: Path
     encoder: str
 
     def path(self, **dependencies: Any) -> Path:
-        """The file of a set.
-
-        Args:
-            dependencies: All that the features depend on besides the encoder: the set's
-                fingerprint, the size of the views, the precision, the kind of device, what is done
-                to the views.
-        """
+        """The file of a set, by all that its features depend on besides the encoder."""
         parts = {"version": VERSION, "encoder": self.encoder, **dependencies}
         key = json.dumps(parts, sort_keys=True)
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
@@ -98,12 +81,12 @@ class FeatureStore:
         except UserError as error:
             _log.warning("%s", error)
             return None
-        said, features_ND = read_metadata(header), tensors.get("features")
-        if DIGEST not in said or features_ND is None:  # files of earlier versions
+        metadata, features_ND = read_metadata(header), tensors.get("features")
+        if DIGEST not in metadata or features_ND is None:  # files of earlier versions
             return None
         right = features_ND.dtype is torch.float32 and features_ND.ndim == 2
         right = right and bool(features_ND.isfinite().all())
-        if not right or said.get("key", path.stem) != path.stem:
+        if not right or metadata.get("key", path.stem) != path.stem:
             _log.warning("%s is not what its name says: the features are extracted again", path)
             return None
         return features_ND

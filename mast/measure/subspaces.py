@@ -111,14 +111,9 @@ class Subspaces:
     ) -> Subspaces:
         """Subspaces from features of images, and of one changed copy of each by each operator.
 
-        Every depth is centred and scaled to the same variance in all. Operators that move nothing
-        are left out.
-
-        Args:
-            features_NF: Of unchanged images.
-            changed: Of their copies, by operator.
-            widths: How many of the F numbers each depth has.
-            still: The share of the variance below which an operator moves nothing.
+        Every depth, of which `widths` has the sizes, is centred and scaled to the same variance in
+        all. Operators that move features by less than the share `still` of the variance are left
+        out.
         """
         mean_F = features_NF.mean(dim=0)
         variances = (features_NF - mean_F).square().mean(dim=0).split(list(widths))
@@ -144,9 +139,7 @@ class Subspaces:
     def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
         """The space in which operators are ignored: whitened by the sum of their second moments.
 
-        Args:
-            operators: Their names; none only centres and scales.
-            ridge: Added to the sum, as a share of its mean eigenvalue.
+        `ridge` is added to the sum, as a share of its mean eigenvalue.
         """
         self._check(operators)
         nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
@@ -167,11 +160,6 @@ class Subspaces:
         """The space of what operators change: the axes that they move most, others being ignored.
 
         Operators that destroy a property that one of these destroys, too, are not ignored.
-
-        Args:
-            operators: Whose changes images are compared by.
-            ignored: What is to be ignored besides.
-            axes: How many are kept.
         """
         if both := [name for name in operators if name in ignored]:
             raise UserError(
@@ -203,8 +191,7 @@ class Subspaces:
     def weighted(self, weights: Weights) -> Space:
         """The space whose squared distance is the weighted sum of its parts.
 
-        Args:
-            weights: Of `properties` and of `REST`, 0 or more; 0 ignores one, 1 leaves it.
+        Weights are of `properties` and of `REST`, 0 or more; 0 ignores one, 1 leaves it.
         """
         parts = self.parts
         scale = max(weights.values())
@@ -223,15 +210,8 @@ class Parts:
     operators are ignored.
 
     Whitened by W = Σ W_k + floor I, an operator has the share W^-½ W_k W^-½ of every direction, and
-    the shares of all, and of the floor, add up to the identity.
-
-    Args:
-        subspaces: Of the encoder.
-
-    Attributes:
-        axes_MF: Along which some operator moves images.
-        left_M: What of each is left if all operators are ignored.
-        rows: Of each property rows_RM, in these axes, whose squared product is its part.
+    the shares of all, and of the floor, add up to the identity. `left_M` is what is left along each
+    of `axes_MF`; `rows`, in these axes, are those whose squared product is a property's part.
     """
 
     def __init__(self, subspaces: Subspaces) -> None:

@@ -4,7 +4,7 @@ M images, C classes.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
 from mast.measure.accuracy import accuracies, correct_within
 from mast.measure.bootstrap import Measured, ends, mean_interval
-from mast.measure.calibration import calibration_error, reliability
+from mast.measure.calibration import BINS, calibration_error, reliability
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.result import Result
@@ -26,6 +26,7 @@ from mast.models import Classifier
 
 RESAMPLES = 1000
 HELD = {"top1", "top1_low", "top1_high"}  # what `mast fit` says of images that it held out
+CHOSEN = {"penalty": "penalty", "encoder_lr": "learning rate of the encoder"}
 _log = logging.getLogger("mast")
 
 
@@ -39,13 +40,7 @@ def test_classifier(
 ) -> Result:
     """Measure a classifier on labelled images; of classes that it does not know none are.
 
-    Args:
-        classifier: It is moved to the device.
-        name: What it is called, in the place of a protocol.
-        canvases: The images.
-        metric: What the field reports on the set.
-        compute: How it is run.
-        seed: Of the bootstrap.
+    `name` takes the place of a protocol, `metric` is what the field reports on the set.
     """
     about = classifier.about
     canvases, target, label_M = _labelled(classifier, canvases)
@@ -126,8 +121,8 @@ def _confusion(
         dim=1, return_counts=True
     )
     table: dict[str, dict[str, int]] = {}
-    for true, said, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-        table.setdefault(classes[true], {})[classes[said]] = count
+    for true, predicted, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        table.setdefault(classes[true], {})[classes[predicted]] = count
     return table
 
 
@@ -156,3 +151,47 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     if (label_N < 0).any():
         canvases = canvases.part(np.flatnonzero(label_N >= 0), canvases.name)
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])
+
+
+# -------------------------------------------------------- what `mast fit` says of it, in words
+
+
+def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
+    """Which images, such as "all 680 images of photos"; `called` renames a set."""
+    images = about["images"]
+    sizes, name = images["sizes"], called(images["set"])
+    count = f"{sum(sizes.values()):,}"
+    if images["whole"]:
+        return f"all {count} images of {name}"
+    parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
+    return f"{count} images of {name} ({parts})"
+
+
+def what_is_told(about: Mapping[str, Any], classes: int) -> str:
+    """What it tells, such as "17 classes", or "6 classes (target color)" by another target."""
+    target = about["target"]
+    return f"{classes} classes" + ("" if target == "class" else f" (target {target})")
+
+
+def how_often_right(about: Mapping[str, Any]) -> str:
+    """How often it is right, with the interval, and on which images."""
+    held = about["validation"]
+    chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
+    return (
+        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}] on "
+        f"{held['images']:,} held-out images ({held['held_out']})"
+        + (f", on which the {chosen} was chosen, too" if chosen else "")
+    )
+
+
+def how_far_off(about: Mapping[str, Any]) -> str:
+    """How far its probabilities are off, with the temperature and without, and which is worse."""
+    errors = about["calibration"]
+    after, before = (f"{errors[f'error_{when}']:.1f}" for when in ("after", "before"))
+    worse = float(after) > float(before)
+    return (
+        f"off by {after} points on average with the temperature {errors['temperature']:.3g}, by "
+        f"{before} without"
+        + (": the temperature did not help on these images" if worse else "")
+        + f" (expected calibration error on the held-out images, {BINS} bins)"
+    )

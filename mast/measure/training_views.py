@@ -27,12 +27,8 @@ CROP_AND_FLIP = Preset(("random_resized_crop", "horizontal_flip"), (View(),))
 
 
 class LabelledBatch(NamedTuple):
-    """This process's part of a step.
-
-    Attributes:
-        images_BCHW: Views in [0, 1], on the device, of the type that was asked for.
-        positions_B: Positions of their images in the pool, likewise on the device.
-        total: G, the images of all processes: local sums divided by it add up to the mean.
+    """This process's part of a step: views in [0, 1] and the positions of their images in the pool,
+    on the device; and `total`, the images of all processes, by which local sums are divided.
     """
 
     images_BCHW: Tensor
@@ -52,10 +48,10 @@ class TrainingViews:
         size: Side of the views in pixels.
         batch_size: Images of a step, over all processes.
         seed: Of order and augmentation.
-        preset: Its first view, whatever that view's own size; by default crop and flip.
+        preset: Its first view is drawn.
         compose: How many operators beside crop and flip are chosen for an image; None: all.
         whole: Whether to leave out what does not fill a batch, unless it is the only one.
-        dtype: Of the views: the type in which the network takes images.
+        dtype: In which the network takes images.
     """
 
     def __init__(
@@ -85,16 +81,7 @@ class TrainingViews:
         self.steps_per_epoch = math.floor(count) if whole else math.ceil(count)
 
     def epoch(self, fabric: Fabric, epoch: int, start: int) -> Iterator[LabelledBatch]:
-        """This process's batches of an epoch.
-
-        Args:
-            fabric: Says which process this is, and on which device the pixels are drawn.
-            epoch: From 0.
-            start: First step to yield.
-
-        Yields:
-            A batch a step.
-        """
+        """This process's batches of an epoch (from 0), from the step `start` on."""
         order = np.random.default_rng((self.seed, epoch)).permutation(self.positions_N)
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)

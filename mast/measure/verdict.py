@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mast.core.files import as_word
 from mast.core.run import RunFolder
-from mast.measure.paired import difference, of_changed_images, of_two_versions
+from mast.measure.paired import difference, of_changed_images
 from mast.measure.result import ACCURACIES, Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
@@ -43,27 +43,18 @@ class Gain(NamedTuple):
 
 
 class OnSet(NamedTuple):
-    """By how much a run is ahead on one set.
+    """By how much a run is ahead on one set."""
 
-    Attributes:
-        name: Of the set, and what is not usual about its accuracy.
-        images: How many were tested; 0 where the file does not say.
-        gain: In points.
-        row: Protocol and measure that head its row in a table.
-        left_out: Results that share images with it and are not quoted.
-        tested: Hash of its test images and labels.
-    """
-
-    name: str
-    images: int
-    gain: Gain
-    row: str = ""
-    left_out: tuple[str, ...] = ()
-    tested: str = ""
+    name: str  # of the set, and what is not usual about its accuracy
+    images: int  # how many were tested; 0 if not known
+    gain: Gain  # in points
+    row: str = ""  # protocol and measure that head its row in a table
+    left_out: tuple[str, ...] = ()  # results that share images with it
+    tested: str = ""  # hash of its test images and labels
 
 
 @dataclass(frozen=True)
-class Beside:
+class EncoderComparison:
     """A run beside another encoder.
 
     Args:
@@ -86,8 +77,7 @@ class Beside:
     def gain(self) -> Gain | None:
         """By how much the run is ahead: the mean over sets; None without any.
 
-        The interval of a mean is that of independent differences, recovered from the interval of
-        each.
+        The interval of a mean is that of independent differences, recovered from each one's.
 
         Reference:
             Zou and Donner, Construction of confidence limits about effect measures: a general
@@ -109,12 +99,8 @@ class Beside:
             return "".join(names)
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
-    def clause(self, before: Beside | None = None) -> str:
-        """How the run compares, as part of a sentence.
-
-        Args:
-            before: What the sentence has said already, whose measure and sets are not named again.
-        """
+    def clause(self, before: EncoderComparison | None = None) -> str:
+        """How the run compares, as part of a sentence, without what it said of `before` already."""
         gain = self.gain
         if gain is None:
             return f"not compared with {self.other}, {self.why_not}"
@@ -141,21 +127,20 @@ class Verdict:
 
     Args:
         name: Of the run.
-        beside: The run beside other encoders, first beside what it started as.
-        command: What measures that, where it is missing; None where it is not, or for an encoder
-            that no run trained.
+        comparisons: The run beside other encoders, first beside what it started as.
+        command: What measures that, where a run lacks it.
         published: Likewise, what measures weights that can be downloaded.
     """
 
     name: str
-    beside: tuple[Beside, ...] = ()
+    comparisons: tuple[EncoderComparison, ...] = ()
     command: str | None = None
     published: str | None = None
 
     @property
-    def start(self) -> Beside | None:
+    def start(self) -> EncoderComparison | None:
         """The run beside what it started as, where that was measured."""
-        return next((beside for beside in self.beside if beside.is_start), None)
+        return next((beside for beside in self.comparisons if beside.is_start), None)
 
     @property
     def is_better(self) -> bool | None:
@@ -163,7 +148,7 @@ class Verdict:
 
         It is not where published weights are.
         """
-        published = (beside.gain for beside in self.beside if beside.is_published)
+        published = (beside.gain for beside in self.comparisons if beside.is_published)
         if any(gain is not None and gain.is_better is False for gain in published):
             return False
         gain = None if self.start is None else self.start.gain
@@ -178,11 +163,11 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer."""
-        if not self.beside:
+        if not self.comparisons:
             if self.command is None:
                 return f"Nothing was measured beside {self.name}."
             return "What pretraining added is not known: nothing was measured beside the run."
-        first, *others = sorted(self.beside, key=lambda beside: beside.gain is None)
+        first, *others = sorted(self.comparisons, key=lambda beside: beside.gain is None)
         clauses = [first.clause(), *(each.clause(first) for each in others)]
         text = "; ".join(clauses)
         return f"{text[:1].upper()}{text[1:]}."
@@ -190,7 +175,7 @@ class Verdict:
     @property
     def basis(self) -> str:
         """What the intervals cover, and every set where there are several; empty without any."""
-        known = [beside for beside in self.beside if beside.sets]
+        known = [beside for beside in self.comparisons if beside.sets]
         if not known:
             return ""
         images = {on_set.tested: on_set.images for beside in known for on_set in beside.sets}
@@ -236,26 +221,19 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by what was measured of it and of others.
+    """Judge a run by what was measured of it and of others, by what these are called.
 
-    Args:
-        run: The folder with the results; that of a run has a configuration.
-        name: What it is called.
-        of_run: Its results.
-        of_start: Those of what it started as; None where that was not measured.
-        of_others: Those of other encoders, by what they are called.
-        seed: Of the bootstrap.
-        resamples: Test sets that the bootstrap draws.
+    `of_start` is what it started as; None where that was not measured.
     """
     beside = []
     for other, results in of_others.items():
         name_of = next((each.published for each in results.values() if each.published), None)
         called = other if name_of is None else f"the published {name_of}"
-        measured = _beside(called, of_run, results, seed, resamples)
+        measured = _compared(called, of_run, results, seed, resamples)
         beside.append(replace(measured, is_published=name_of is not None))
     if of_start is not None:
         words = "weights it started from" if started_from_weights(run) else "untrained encoder"
-        started = _beside(f"the {words}", of_run, of_start, seed, resamples)
+        started = _compared(f"the {words}", of_run, of_start, seed, resamples)
         beside.insert(0, replace(started, is_start=True))
     known = any(each.is_start and each.sets for each in beside)
     trained = run.config.is_file()
@@ -284,32 +262,30 @@ def _command(encoder: str, of_run: Results, *options: str) -> str:
     return shlex.join(words)
 
 
-def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples: int) -> Beside:
+def _compared(
+    other: str, of_run: Results, of_other: Results, seed: int, resamples: int
+) -> EncoderComparison:
     for protocol, measure in QUOTED.items():
         sets = sorted(
             _on_sets(protocol, of_run, of_other, seed, resamples),
             key=lambda on_set: (-on_set.images, on_set.name),
         )
         if sets:
-            return Beside(other, measure, tuple(sets))
+            return EncoderComparison(other, measure, tuple(sets))
     for (protocol, _), ours in of_run.items():
         for (other_protocol, _), theirs in of_other.items():
             if not protocol == other_protocol in QUOTED:
                 continue
             if _only_seeds_differ(ours, theirs):
-                return Beside(other, why_not=(
+                return EncoderComparison(other, why_not=(
                     f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
                     f"of the run {_drawn(ours)}"
                 ))  # fmt: skip
             if ours.images == theirs.images and of_changed_images(ours, theirs):
-                return Beside(other, why_not=(
+                return EncoderComparison(other, why_not=(
                     "as the test images were changed between the two: evaluate both again"
                 ))  # fmt: skip
-            if of_two_versions(ours, theirs, ours.metric):
-                return Beside(other, why_not=(
-                    "as an earlier version measured one of the two: evaluate both again"
-                ))  # fmt: skip
-    return Beside(other)
+    return EncoderComparison(other)
 
 
 def _only_seeds_differ(ours: Result, theirs: Result) -> bool:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from mast.measure.accuracy import correct_within
-from mast.measure.bootstrap import Measured, measured
+from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.models import relative
-from mast.protocols.probe import Learned, Probe
+from mast.protocols.evaluator import features_of
+from mast.protocols.probe import Probe
 
 
 @final
@@ -67,23 +68,25 @@ class EmbeddingProbe(Probe):
         """
         embedding = encoder.bench.representation("embedding")
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
-        pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = embedding.features(data.test, data.size).to(encoder.device)
-        asked = tasks(data, self.seed)
-        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
+        pool_ND, test_MD = features_of(embedding, data)
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             labels_M = task.test_labels_M.to(encoder.device)
             correct_M = correct_within(scores_MC, labels_M, k=1) == 1
             if not operators or not correct_M.any():
                 continue
-            mask_DK = subspaces(embedding)
             files_M = task.test_files_M
             files_M = None if files_M is None else files_M[correct_M.cpu()]
             credit_KM = torch.stack(
                 [
-                    true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
-                    for mask_D in mask_DK.unbind(dim=1)
+                    learned.scores(test_MD[correct_M] * mask_D)
+                    .softmax(dim=1)
+                    .gather(1, labels_M[correct_M, None])
+                    .squeeze(1)
+                    .cpu()
+                    for mask_D in subspaces(embedding).unbind(dim=1)
                 ]
             )
             for kind, value_KM in (
@@ -92,9 +95,9 @@ class EmbeddingProbe(Probe):
             ):
                 for operator, value_M in zip(operators, value_KM, strict=True):
                     # Another run is right about other images.
-                    yield from measured(
-                        task.target, f"{kind}_{operator}", value_M, self.seed, self.resamples,
-                        paired=False, difference=kind == "advantage", files_N=files_M,
+                    yield from self.measured(
+                        task, f"{kind}_{operator}", value_M, paired=False,
+                        difference=kind == "advantage", files_N=files_M,
                     )  # fmt: skip
 
 
@@ -104,9 +107,3 @@ def subspaces(embedding: FrozenEncoder) -> Tensor:
     with torch.no_grad():
         mask_DK: Tensor = module.masks()
     return relative(mask_DK)
-
-
-def true_class(learned: Learned, masked_MD: Tensor, labels_M: Tensor) -> Tensor:
-    """The probability that a probe gives the true class of masked embeddings, (M,)."""
-    probability_MC = learned.scores(masked_MD).softmax(dim=1)
-    return probability_MC.gather(1, labels_M[:, None]).squeeze(1).cpu()

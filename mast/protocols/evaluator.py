@@ -1,15 +1,20 @@
-"""What a protocol is."""
+"""What a protocol is, and what protocols share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from mast.measure.bootstrap import MOST_RESAMPLES, Measured
+from torch import Tensor
+
+from mast.augment import OPERATORS
+from mast.core.errors import unknown
+from mast.measure.accuracy import accuracies
+from mast.measure.bootstrap import MOST_RESAMPLES, Measured, measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, ObjectData
+from mast.measure.sets import EvaluationData, ObjectData, Task
 from mast.measure.settings import Ranged
 
 Data = TypeVar("Data", EvaluationData, ObjectData)
@@ -28,7 +33,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
     """
 
     needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
-    at_least: ClassVar[Mapping[str, float]] = {"seed": 0, "resamples": 1}
+    at_least: ClassVar[Mapping[str, float]] = {"resamples": 1}
     at_most: ClassVar[Mapping[str, float]] = {"seed": 2**63 - 1, "resamples": MOST_RESAMPLES}
 
     seed: int = 0
@@ -39,7 +44,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         return asdict(self)
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        """Make sure, before any protocol runs, that the encoder has what this one needs."""
+        """Refuse, before any protocol runs, an encoder without what this one needs."""
 
     @abstractmethod
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:
@@ -50,8 +55,32 @@ class Evaluator(Ranged, ABC, Generic[Data]):
             data: The labelled sets; the test set is to be scored once, after all choices.
 
         Yields:
-            `<target>/<measure>` with its value; `<target>/each/<measure>` with what every test
-            image (or draw) contributed to it, where it is a mean; `<target>/interval/<measure>`
-            with the method of its interval; `<target>/chosen/<setting>` for every hyper-parameter
-            that was tuned.
+            What `Measured` lists; and `<target>/chosen/<setting>` for every hyper-parameter that
+            was tuned.
         """
+
+    def accuracies(self, task: Task, scores_MC: Tensor, **more: Any) -> Iterator[Measured]:
+        """What test scores of a task are worth; see `mast.measure.accuracy.accuracies`."""
+        more = {"target": task.target, "files_N": task.test_files_M, **more}
+        return accuracies(
+            scores_NC=scores_MC, labels_N=task.test_labels_M,
+            seed=self.seed, resamples=self.resamples, **more,
+        )  # fmt: skip
+
+    def measured(self, task: Task, name: str, credit_M: Tensor, **more: Any) -> Iterator[Measured]:
+        """A mean over test images of a task; see `mast.measure.bootstrap.measured`."""
+        more = {"files_N": task.test_files_M, **more}
+        return measured(task.target, name, credit_M, self.seed, self.resamples, **more)
+
+
+def features_of(encoder: FrozenEncoder, data: EvaluationData) -> tuple[Tensor, Tensor]:
+    """Features of the pool and of the test set, pool_ND and test_MD, on the encoder's device."""
+    pool_ND = encoder.pool_features(data.pool, data.size)
+    return pool_ND.to(encoder.device), encoder.features(data.test, data.size).to(encoder.device)
+
+
+def check_operators(names: Iterable[str]) -> None:
+    """Refuse operators that there are not."""
+    for name in names:
+        if name not in OPERATORS:
+            raise unknown("operator", name, OPERATORS)

@@ -5,7 +5,7 @@ N images in the pool, M test images, D dimensions, C classes, K labelled images 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -19,6 +19,7 @@ from mast.measure.accuracy import accuracy, chance_level
 from mast.measure.bootstrap import Measured, ends, student_interval
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
+from mast.protocols.evaluator import features_of
 from mast.protocols.probe import Probe
 
 
@@ -48,19 +49,8 @@ class FewShot(Probe):
         section 4.1 and its code, for the episodes.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {
-        "shots": 1,
-        "repeats": 1,
-        "ways": 2,
-        "support": 1,
-        "queries": 1,
-        "episodes": 0,
-    }
-    at_most: ClassVar[Mapping[str, float]] = {
-        "repeats": 10_000,
-        "queries": 10_000,
-        "episodes": 1_000_000,
-    }
+    at_least: ClassVar = {"shots": 1, "repeats": 1, "ways": 2, "support": 1, "queries": 1}
+    at_most: ClassVar = {"repeats": 10_000, "queries": 10_000, "episodes": 1_000_000}
 
     shots: tuple[int, ...] = (5, 10)
     repeats: int = 10
@@ -71,8 +61,7 @@ class FewShot(Probe):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; `<K>_a_class` and `<ways>_way_<K>_shot`, each with an interval."""
-        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        pool_ND, test_MD = features_of(encoder, data)
         for task in tasks(data, self.seed):
             for shots in self.shots:
                 yield from self._a_class(task, shots, pool_ND, test_MD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 from mast.core.fields import build
-from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.accuracy import accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, LearningData, Task, tasks
@@ -57,8 +57,8 @@ class FineTune(Evaluator[EvaluationData]):
         of Kornblith et al., Do Better ImageNet Models Transfer Better?, CVPR 2019, section 4.2.
     """
 
-    above: ClassVar[Mapping[str, float]] = {"encoder_lrs": 0}
-    may_be_empty: ClassVar[tuple[str, ...]] = ("encoder_lrs",)
+    above: ClassVar = {"encoder_lrs": 0}
+    may_be_empty: ClassVar = ("encoder_lrs",)
 
     recipe: Literal["sgd", "a3"] = "sgd"
     changes: dict[str, Any] | None = None
@@ -76,21 +76,14 @@ class FineTune(Evaluator[EvaluationData]):
         return build(Recipe, changed, f"setting of recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
-        """See `Evaluator.settings`; with the whole recipe."""
+        """With the whole recipe."""
         return {**super().settings(), "resolved": asdict(self.resolved())}
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         for task in tasks(data, self.seed, tuned=bool(self.encoder_lrs)):
             recipe, held_VC = self.choose(encoder, data, task)
             scores_MC = self.learn(encoder, data, task, recipe).scores(data.test)
-            yield from accuracies(
-                task.target,
-                scores_MC,
-                task.test_labels_M,
-                self.seed,
-                self.resamples,
-                files_N=task.test_files_M,
-            )
+            yield from self.accuracies(task, scores_MC)
             if held_VC is not None:
                 labels_V = task.pool_labels_N[task.choose_V]
                 yield f"{task.target}/chosen/encoder_lr", recipe.encoder_lr

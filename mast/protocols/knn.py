@@ -5,18 +5,18 @@ N images in the bank, M queries, D dimensions, K neighbours kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 from torch import Tensor
 
-from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.accuracy import accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.neighbours import nearest, votes
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.protocols.evaluator import Evaluator
+from mast.protocols.evaluator import Evaluator, features_of
 
 
 @final
@@ -31,15 +31,14 @@ class Knn(Evaluator[EvaluationData]):
         temperatures: Values of τ to choose from.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {"neighbours": 1}
-    above: ClassVar[Mapping[str, float]] = {"temperatures": 0}
+    at_least: ClassVar = {"neighbours": 1}
+    above: ClassVar = {"temperatures": 0}
 
     neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        pool_ND, test_MD = features_of(encoder, data)
         for task in tasks(data, self.seed):
             classes = len(task.classes)
             labels_N = task.pool_labels_N.to(encoder.device)
@@ -49,15 +48,7 @@ class Knn(Evaluator[EvaluationData]):
             )
             similarity_MK, position_MK = nearest(pool_ND, test_MD, k)
             scores_MC = votes(similarity_MK, labels_N[position_MK], temperature, classes)
-            yield from accuracies(
-                task.target,
-                scores_MC,
-                task.test_labels_M,
-                self.seed,
-                self.resamples,
-                guesses=k,
-                files_N=task.test_files_M,
-            )
+            yield from self.accuracies(task, scores_MC, guesses=k)
             yield f"{task.target}/chosen/k", k
             yield f"{task.target}/chosen/temperature", temperature
             yield f"{task.target}/chosen/validation", validation

@@ -21,33 +21,18 @@ Kind = Literal["linear", "finetune"]
 
 
 class Learned(NamedTuple):
-    """A classifier of the whole pool, and what one like it says of images that it has not seen.
+    """A classifier of the whole pool, and what one like it says of images that it has not seen."""
 
-    Attributes:
-        encoder: From images to (B, D): the one that was given, or fine-tuned.
-        head: From there to scores (B, C).
-        scores_VC: Of images that were held out, each by a classifier that did not learn from it.
-        labels_V: Their classes.
-        chosen: Hyper-parameters that were chosen by them.
-        settings: All settings of the protocol.
-    """
-
-    encoder: nn.Module
-    head: nn.Linear
-    scores_VC: Tensor
-    labels_V: Tensor
-    chosen: dict[str, float]
-    settings: dict[str, Any]
+    encoder: nn.Module  # from images to (B, D): as it was, or fine-tuned
+    head: nn.Linear  # from there to scores (B, C)
+    scores_VC: Tensor  # of held-out images, by a classifier that did not learn from them
+    labels_V: Tensor  # their classes
+    chosen: dict[str, float]  # hyper-parameters that were chosen by them
+    settings: dict[str, Any]  # of the protocol
 
 
 def one_task(data: LearningData, target: str | None, seed: int) -> Task:
-    """The target that a classifier is to tell.
-
-    Args:
-        data: Labelled sets.
-        target: Its name; may be left out where there is one.
-        seed: Of the images that are held out.
-    """
+    """The target that a classifier is to tell; its name may be left out where there is one."""
     if data.train.multilabels and not data.train.targets:
         raise UserError(
             f"{data.train.name} has labels of several classes an image, and a classifier tells "
@@ -77,16 +62,7 @@ def learn(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Learned:
-    """Learn a classifier by a protocol, from all images of the pool.
-
-    Args:
-        kind: "linear" or "finetune".
-        encoder: It stays as it is.
-        data: The sets.
-        task: Of `one_task`.
-        seed: Of everything the protocol draws.
-        settings: Of the protocol, that differ from its defaults.
-    """
+    """Learn a classifier by "linear" or "finetune", with its settings, from the whole pool."""
     protocol = make_evaluator(kind, EvaluationSettings(seed, {kind: settings}))
     if isinstance(protocol, FineTune):
         return _fine_tuned(protocol, encoder, data, task)

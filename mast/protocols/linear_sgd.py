@@ -6,7 +6,8 @@ one pass of the encoder. B images a batch, D dimensions, C classes, N images in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
-from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.accuracy import accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.features import represent
 from mast.measure.frozen import FrozenEncoder
@@ -48,14 +49,9 @@ class LinearSgd(Evaluator[EvaluationData]):
         the shape of it; the numbers are those of the MAST paper's linear evaluation.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {
-        "epochs": 1,
-        "batch_size": 1,
-        "momentum": 0,
-        "weight_decay": 0,
-    }
-    at_most: ClassVar[Mapping[str, float]] = {"epochs": 100_000, "momentum": 1}
-    above: ClassVar[Mapping[str, float]] = {"learning_rates": 0}
+    at_least: ClassVar = {"epochs": 1, "batch_size": 1}
+    at_most: ClassVar = {"epochs": 100_000, "momentum": 1}
+    above: ClassVar = {"learning_rates": 0}
 
     learning_rates: tuple[float, ...] = (0.02,)
     epochs: int = 100
@@ -70,14 +66,7 @@ class LinearSgd(Evaluator[EvaluationData]):
         heads = self._train(encoder, data, targets, [(rate,) for rate, _ in chosen], tuning=False)
         for task, (head,), (rate, validation) in zip(targets, heads, chosen, strict=True):
             scores_MC = head(test_MD)
-            yield from accuracies(
-                task.target,
-                scores_MC,
-                task.test_labels_M,
-                self.seed,
-                self.resamples,
-                files_N=task.test_files_M,
-            )
+            yield from self.accuracies(task, scores_MC)
             if validation is not None:
                 yield f"{task.target}/chosen/learning_rate", rate
                 yield f"{task.target}/chosen/validation", validation
@@ -109,13 +98,10 @@ class LinearSgd(Evaluator[EvaluationData]):
         rates: list[tuple[float, ...]],
         tuning: bool,
     ) -> list[list[nn.Linear]]:
-        """The heads of each task, one a learning rate, all trained on the same views.
+        """The heads of each task, one a learning rate, all trained on the same views, on the CPU.
 
         While tuning, a head learns from the images of its task's `fit_F`, which may differ between
         tasks, and from the whole pool otherwise.
-
-        Returns:
-            Heads on the CPU that need no gradient.
         """
         bench, pool = encoder.bench, sum(map(len, data.pool))
         learns_NT = torch.full((pool, len(targets)), not tuning)
@@ -134,9 +120,11 @@ class LinearSgd(Evaluator[EvaluationData]):
         )
         dim = encoder.features(data.test, data.size).shape[1]
         heads = [
-            [zero_head(dim, len(task.classes)) for _ in task_rates]
+            [nn.Linear(dim, len(task.classes)) for _ in task_rates]
             for task, task_rates in zip(targets, rates, strict=True)
         ]
+        for parameter in itertools.chain(*(head.parameters() for row in heads for head in row)):
+            nn.init.zeros_(parameter)  # the problem is convex
         groups = [
             {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}
             for task_heads, task_rates in zip(heads, rates, strict=True)
@@ -187,11 +175,3 @@ class Heads(nn.Module):
     def forward(self, x_BD: Tensor) -> list[list[Tensor]]:
         """Scores (B, C) of each head of each task."""
         return [[head(x_BD) for head in task_heads] for task_heads in self.task_heads]
-
-
-def zero_head(dim: int, classes: int) -> nn.Linear:
-    """A linear head of zeros; the problem is convex, so it needs no random start."""
-    head = nn.Linear(dim, classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head

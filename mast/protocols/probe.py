@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import logging
 from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.logistic import PENALTIES, Choice, Classifier, Target, Whitened, choose, fit
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.protocols.evaluator import Evaluator
+from mast.protocols.evaluator import Evaluator, features_of
 
 _log = logging.getLogger("mast")
 
@@ -55,12 +54,8 @@ class Probe(Evaluator[EvaluationData], ABC):
         Transfer Better?, CVPR 2019, section A.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {
-        "penalties": 1e-9,
-        "patience": 1,
-        "max_iterations": 1,
-    }
-    at_most: ClassVar[Mapping[str, float]] = {"max_iterations": 100_000}
+    at_least: ClassVar = {"penalties": 1e-9, "patience": 1, "max_iterations": 1}
+    at_most: ClassVar = {"max_iterations": 100_000}
 
     penalties: tuple[float, ...] = PENALTIES
     patience: int = 8
@@ -68,8 +63,7 @@ class Probe(Evaluator[EvaluationData], ABC):
 
     def probe(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """Accuracies on every target, and what validation chose."""
-        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = encoder.features(data.test, data.size)
+        pool_ND, test_MD = features_of(encoder, data)
         targets = tasks(data, self.seed)
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             yield from self.report(task, learned, learned.scores(test_MD))
@@ -78,10 +72,7 @@ class Probe(Evaluator[EvaluationData], ABC):
         self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
     ) -> Iterator[Measured]:
         """Accuracies of the test set (see `accuracies`), and what validation chose."""
-        yield from accuracies(
-            task.target, scores_MC, task.test_labels_M, self.seed, self.resamples, copies,
-            files_N=task.test_files_M,
-        )  # fmt: skip
+        yield from self.accuracies(task, scores_MC, copies=copies)
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 
@@ -97,13 +88,7 @@ class Probe(Evaluator[EvaluationData], ABC):
     def choose(
         self, pool_ND: Tensor, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
     ) -> Choice:
-        """The penalty that does best on validation, and its accuracy there.
-
-        Args:
-            pool_ND: Features of the pool.
-            task: Its labels.
-            splits: Positions in the pool to fit on and to choose by.
-        """
+        """The penalty that does best on validation, by splits of positions in the pool."""
         learned_F = torch.cat([fit_F for fit_F, _ in splits]).unique().to(pool_ND.device)
         return self._choose(Whitened.of(pool_ND, learned_F), task, splits)
 

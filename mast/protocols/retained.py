@@ -5,21 +5,21 @@ N images in the pool, M test images, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS, operators_for
+from mast.augment import operators_for
 from mast.core.display import track
-from mast.core.errors import unknown
 from mast.measure.accuracy import chance_level, correct_within
-from mast.measure.bootstrap import Measured, measured
+from mast.measure.bootstrap import Measured
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
+from mast.protocols.evaluator import check_operators, features_of
 from mast.protocols.probe import Probe
 
 
@@ -41,17 +41,15 @@ class Retained(Probe):
         share: Of the images that are changed, in (0, 1].
     """
 
-    above: ClassVar[Mapping[str, float]] = {"share": 0}
-    at_most: ClassVar[Mapping[str, float]] = {"share": 1}
+    above: ClassVar = {"share": 0}
+    at_most: ClassVar = {"share": 1}
 
     operators: tuple[str, ...] = operators_for(3)
     share: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.operators:
-            if name not in OPERATORS:
-                raise unknown("operator", name, OPERATORS)
+        check_operators(self.operators)
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -62,11 +60,10 @@ class Retained(Probe):
             `change_<operator>`, how far that is from the accuracy on unchanged images, both with
             intervals over images.
         """
-        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        pool_ND, test_MD = features_of(encoder, data)
         penalties, before = [], []
-        asked = tasks(data, self.seed)
-        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
@@ -75,30 +72,24 @@ class Retained(Probe):
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
-            classifiers = self.fit_all(pool_ND, asked, penalties)
-            for task, before_M, classifier in zip(asked, before, classifiers, strict=True):
+            classifiers = self.fit_all(pool_ND, targets, penalties)
+            for task, before_M, classifier in zip(targets, before, classifiers, strict=True):
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
-                yield from measured(
-                    task.target, f"with_{name}", after_M, self.seed, self.resamples,
-                    files_N=task.test_files_M,
-                )  # fmt: skip
+                yield from self.measured(task, f"with_{name}", after_M)
                 by_chance = chance_level(task.test_labels_M, "top1")
                 yield f"{task.target}/by_chance/with_{name}", by_chance
-                yield from measured(
-                    task.target, f"change_{name}", after_M - before_M, self.seed, self.resamples,
-                    difference=True, files_N=task.test_files_M,
-                )  # fmt: skip
+                yield from self.measured(
+                    task, f"change_{name}", after_M - before_M, difference=True
+                )
 
     def _changed(
         self, name: str, encoder: FrozenEncoder, data: EvaluationData
     ) -> tuple[Tensor, Tensor]:
         """Features of the pool and of the test set, a share of them changed."""
-        changes = [
-            changed_by(name, None, data.size, len(part), self.seed * 1000 + at, self.share)
-            for at, part in enumerate((*data.pool, data.test))
-        ]
         *pool, test_MD = (
-            encoder.extract(part, data.size, change)
-            for part, change in zip((*data.pool, data.test), changes, strict=True)
-        )
+            encoder.extract(part, data.size, changed_by(
+                name, None, data.size, len(part), self.seed * 1000 + at, self.share
+            ))
+            for at, part in enumerate((*data.pool, data.test))
+        )  # fmt: skip
         return torch.cat(pool).to(encoder.device), test_MD.to(encoder.device)

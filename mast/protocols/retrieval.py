@@ -12,16 +12,16 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS, PROPERTIES
-from mast.core.errors import UserError, unknown
+from mast.augment import PROPERTIES
+from mast.core.errors import UserError
 from mast.measure.agreement import chance, retrieve
-from mast.measure.bootstrap import Measured, measured
+from mast.measure.bootstrap import Measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import PRECISION, TOLD
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.models import SearchSpace, exempt_blocks, space_of_heads
-from mast.protocols.evaluator import Evaluator
+from mast.protocols.evaluator import Evaluator, check_operators
 
 
 @final
@@ -43,17 +43,15 @@ class Retrieval(Evaluator[EvaluationData]):
             images through encoder and embedding; `null` for those that the run was trained with.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {"k": 1}
-    may_be_empty: ClassVar[tuple[str, ...]] = ("operators",)
+    at_least: ClassVar = {"k": 1}
+    may_be_empty: ClassVar = ("operators",)
 
     k: int = 10
     operators: tuple[str, ...] | None = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.operators or ():
-            if name not in OPERATORS:
-                raise unknown("operator", name, OPERATORS)
+        check_operators(self.operators or ())
 
     def prepare(self, encoder: FrozenEncoder) -> None:
         self._changing(_modules(encoder))
@@ -91,7 +89,6 @@ class Retrieval(Evaluator[EvaluationData]):
             yield from self._compare(answers, spaces, queries, gallery, f"_after_{operator}")
 
     def _changing(self, modules: Mapping[str, FrozenEncoder]) -> Sequence[str]:
-        """The operators that change the queries."""
         if self.operators is not None:
             return self.operators
         if "embedding" not in modules:
@@ -111,14 +108,13 @@ class Retrieval(Evaluator[EvaluationData]):
         gallery: Mapping[str, Tensor],
         after: str = "",
     ) -> Iterator[Measured]:
-        """Both measures of every target in every space."""
         labels_TM = torch.stack([task.test_labels_M for task in answers])
         files_M = answers[0].test_files_M
-        for space, (name, seen) in spaces.items():
+        for space, (module, seen) in spaces.items():
             retrieved = retrieve(
-                seen(queries[name]),
-                seen(gallery[name]),
-                labels_TM.to(gallery[name].device),
+                seen(queries[module]),
+                seen(gallery[module]),
+                labels_TM.to(gallery[module].device),
                 self.k,
                 files_M,
             )
@@ -126,10 +122,9 @@ class Retrieval(Evaluator[EvaluationData]):
                 asks_M = chance(task.test_labels_M, files_M) > 0
                 asking_M = None if files_M is None else files_M[asks_M]
                 for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
-                    yield from measured(
-                        task.target, f"{measure}{space}{after}", value_TM[at].cpu()[asks_M],
-                        self.seed, self.resamples, files_N=asking_M,
-                    )  # fmt: skip
+                    value_M = value_TM[at].cpu()[asks_M]
+                    name = f"{measure}{space}{after}"
+                    yield from self.measured(task, name, value_M, files_N=asking_M)
 
 
 def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:

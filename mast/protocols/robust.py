@@ -5,7 +5,7 @@ M test images, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -14,12 +14,12 @@ from torch import Tensor
 
 from mast.augment import OPERATORS, operators_for
 from mast.core.display import track
-from mast.core.errors import unknown
 from mast.measure.accuracy import chance_level, correct_within
-from mast.measure.bootstrap import Measured, measured
+from mast.measure.bootstrap import Measured
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, tasks, tested_files
+from mast.measure.sets import EvaluationData, Task, tasks
+from mast.protocols.evaluator import check_operators, features_of
 from mast.protocols.probe import Probe
 
 
@@ -39,17 +39,14 @@ class Robust(Probe):
         magnitudes: From 0 to 1.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {"magnitudes": 0}
-    at_most: ClassVar[Mapping[str, float]] = {"magnitudes": 1}
+    at_most: ClassVar = {"magnitudes": 1}
 
     operators: tuple[str, ...] = operators_for(3)
     magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.operators:
-            if name not in OPERATORS:
-                raise unknown("operator", name, OPERATORS)
+        check_operators(self.operators)
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -59,37 +56,31 @@ class Robust(Probe):
             `<operator>`, its mean over magnitudes; `changed`, the mean over operators; the means
             with their intervals over images.
         """
-        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        asked = tasks(data, self.seed)
-        probes = list(zip(asked, self.learn(pool_ND, asked), strict=True))
-        test_MD = encoder.features(data.test, data.size)
+        pool_ND, test_MD = features_of(encoder, data)
+        targets = tasks(data, self.seed)
+        probes = list(zip(targets, self.learn(pool_ND, targets), strict=True))
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
-        sampled = (self.seed, self.resamples)
-        files_M = tested_files(data)
-        by_chance = {task.target: chance_level(task.test_labels_M, "top1") for task, _ in probes}
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators", even=False):
-            magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
             credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
-            for magnitude in magnitudes:
+            for magnitude in self.magnitudes if OPERATORS[name].graded else (None,):
                 change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
                 changed_MD = encoder.extract(data.test, data.size, change)
                 for task, learned in probes:
-                    credit_M = correct_within(
-                        learned.scores(changed_MD).cpu(), task.test_labels_M, k=1
-                    )
+                    scores_MC = learned.scores(changed_MD).cpu()
+                    credit_M = correct_within(scores_MC, task.test_labels_M, k=1)
                     credit_of[task.target].append(credit_M)
                     if magnitude is not None:
                         percent = 100 * float(credit_M.double().mean())
                         yield f"{task.target}/{name}@{magnitude:g}", percent
-            for target, of_magnitudes in credit_of.items():
-                mean_M = torch.stack(of_magnitudes).mean(dim=0)
-                credit[target].append(mean_M)
-                yield from measured(target, name, mean_M, *sampled, files_N=files_M)
-                yield f"{target}/by_chance/{name}", by_chance[target]
-        for target, of_operators in credit.items():
-            mean_M = torch.stack(of_operators).mean(dim=0)
-            yield from measured(target, "changed", mean_M, *sampled, files_N=files_M)
-            yield f"{target}/by_chance/changed", by_chance[target]
+            for task, _ in probes:
+                credit[task.target].append(torch.stack(credit_of[task.target]).mean(dim=0))
+                yield from self._mean(task, name, credit[task.target][-1])
+        for task, _ in probes:
+            yield from self._mean(task, "changed", torch.stack(credit[task.target]).mean(dim=0))
+
+    def _mean(self, task: Task, name: str, credit_M: Tensor) -> Iterator[Measured]:
+        yield from self.measured(task, name, credit_M)
+        yield f"{task.target}/by_chance/{name}", chance_level(task.test_labels_M, "top1")

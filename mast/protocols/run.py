@@ -14,8 +14,8 @@ from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.core.run import provenance
 from mast.data import crop_fraction
-from mast.measure.duplicates import count_copies, near_copies
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.overlap import count_copies, near_copies
 from mast.measure.result import Result
 from mast.measure.sets import HELD_OUT, EvaluationData, ObjectData
 from mast.protocols import EVALUATORS, Evaluator
@@ -25,13 +25,8 @@ _log = logging.getLogger("mast")
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What differs from the protocols' defaults, for all of them and for each.
-
-    How the encoder is run is no setting of a protocol: a `FrozenEncoder` has its `Compute`.
-
-    Args:
-        seed: Of everything a protocol draws.
-        protocols: Fields to change by protocol, such as `{"knn": {"temperatures": [0.1]}}`.
+    """What differs from the protocols' defaults: the seed, and fields to change by protocol, such
+    as `{"knn": {"temperatures": [0.1]}}`.
     """
 
     seed: int = 0
@@ -46,7 +41,7 @@ def evaluate_encoder(
     on_result: Callable[[Result], object] | None = None,
     near_duplicates: bool = False,
 ) -> list[Result]:
-    """Measure an encoder on labelled sets; its features are extracted once.
+    """Measure an encoder on labelled sets, one result a protocol; its features are extracted once.
 
     Args:
         encoder: A `FrozenEncoder`, or a module that takes images_BCHW in [0, 1] and returns
@@ -57,9 +52,6 @@ def evaluate_encoder(
         on_result: Called with each result as soon as it is ready; the saved state of the protocol's
             unfinished work is removed afterwards.
         near_duplicates: Count the test images that look to the encoder like one to learn from.
-
-    Returns:
-        One result a protocol, in their order.
     """
     settings = settings or EvaluationSettings()
     # All are made before the first runs: a typo must not cost an hour.
@@ -163,21 +155,12 @@ def _overlap(
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
-    """Make a protocol with its settings.
-
-    Args:
-        name: In `EVALUATORS`.
-        settings: Its `protocols[name]` replaces the protocol's defaults.
-
-    Returns:
-        The protocol.
-    """
+    """Make a protocol, of whose defaults `settings.protocols[name]` replaces some."""
     changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
     return build(protocol_class(name), changes, f"setting of {name}")
 
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:
-    """The class of a protocol, or a `UserError` with the nearest valid name."""
     if name not in EVALUATORS:
         raise unknown("protocol", name, EVALUATORS)
     return EVALUATORS[name].kind

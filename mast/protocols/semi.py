@@ -5,7 +5,7 @@ N images in the pool, F of them labelled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, final
@@ -17,7 +17,6 @@ from torch import Tensor
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.files import read_text
-from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import readable
@@ -51,15 +50,10 @@ class Semi(Evaluator[EvaluationData]):
         SimCLR, ICML 2020, section 4.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {
-        "epochs": 1,
-        "batch_size": 2,
-        "encoder_lrs": 0,
-        "weight_decay": 0,
-    }
-    at_most: ClassVar[Mapping[str, float]] = {"epochs": 100_000, "shares": 1}
-    above: ClassVar[Mapping[str, float]] = {"shares": 0, "head_lrs": 0}
-    may_be_empty: ClassVar[tuple[str, ...]] = ("lists",)
+    at_least: ClassVar = {"epochs": 1, "batch_size": 2}
+    at_most: ClassVar = {"epochs": 100_000, "shares": 1}
+    above: ClassVar = {"shares": 0, "head_lrs": 0}
+    may_be_empty: ClassVar = ("lists",)
 
     shares: tuple[float, ...] = (0.01, 0.1)
     encoder_lrs: tuple[float, ...] = (0.03, 0.01)
@@ -71,14 +65,8 @@ class Semi(Evaluator[EvaluationData]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes: dict[str, tuple[object, ...]] = {
-            "encoder_lrs": self.encoder_lrs,
-            "head_lrs": self.head_lrs,
-        }
-        if self.lists:
-            sizes["lists"] = self.lists
-        for name, values in sizes.items():
-            if len(values) != len(self.shares):
+        for name in ("encoder_lrs", "head_lrs", *(["lists"] if self.lists else [])):
+            if len(values := getattr(self, name)) != len(self.shares):
                 raise UserError(
                     f"semi has {len(self.shares)} shares and {len(values)} {name}; give as many"
                 )
@@ -105,20 +93,12 @@ class Semi(Evaluator[EvaluationData]):
                 title = f"semi, {target}"
                 tuned = tune(encoder, data, task, labelled_F, recipe, self.seed, title)
                 scores_MC = tuned.scores(data.test)
-                yield from accuracies(
-                    target,
-                    scores_MC,
-                    task.test_labels_M,
-                    self.seed,
-                    self.resamples,
-                    files_N=task.test_files_M,
-                )
+                yield from self.accuracies(task, scores_MC, target=target)
                 yield f"{target}/counts/labelled", len(labelled_F)
 
     def _write_names(
         self, encoder: FrozenEncoder, data: EvaluationData, target: str, names: list[str]
     ) -> None:
-        """Write down which images were drawn."""
         workspace = encoder.bench.workspace
         if workspace is None or encoder.compute.rank != 0:
             return
@@ -128,15 +108,7 @@ class Semi(Evaluator[EvaluationData]):
 
 
 def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:
-    """Positions of a share of each class, at least one image of it, ascending.
-
-    A larger share of the same seed holds the smaller one.
-
-    Args:
-        labels_N: Classes.
-        share: In (0, 1].
-        seed: Of the draw.
-    """
+    """Positions of a share of each class, at least one image; a larger share has the smaller."""
     generator = np.random.default_rng(seed)
     labels = labels_N.numpy()
     drawn = []
@@ -147,12 +119,7 @@ def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:
 
 
 def positions_listed(file: Path, names: list[str]) -> Tensor:
-    """Positions of the images that a file names, ascending.
-
-    Args:
-        file: One name a line, with or without folders.
-        names: Of all images.
-    """
+    """Positions of the images that a file names, one a line, with or without folders; ascending."""
     if not file.is_file():
         raise UserError(f"no list {file} of labelled images")
     listed = [line.strip() for line in read_text(file).splitlines() if line.strip()]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
@@ -22,24 +22,62 @@ from mast.core.launch import cores
 from mast.measure.bootstrap import Measured, draws, resampled
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.neighbours import directions
-from mast.measure.ranking import average_precision
 from mast.measure.sets import EvaluationData, PresenceTask, presence_tasks
 from mast.protocols.evaluator import Evaluator
 
+RECALLS = torch.linspace(0, 1, 11, dtype=torch.float64)
 FEWEST_FILES = 10  # with several images each, below which a bootstrap says too little
 _log = logging.getLogger("mast")
 
 
-class Ranked(NamedTuple):
-    """One class after its SVM has seen the test images.
+class AveragePrecision(NamedTuple):
+    """Both definitions, each (R,) in [0, 1].
 
     Attributes:
-        name: Of the class.
-        score_M: Of the test images.
-        known_M: bool, those whose label is known.
-        present_M: bool, those that show the class.
-        cost: What cross-validation chose; None where there were too few images for it.
-        converged: Whether every fit converged.
+        eleven_point: VOC2007: the mean, over recalls of 0, .1, …, 1, of the best precision at that
+            recall or a higher one.
+        area: VOC2010 and later: the area under the curve of these best precisions.
+    """
+
+    eleven_point: Tensor
+    area: Tensor
+
+
+def average_precision(
+    score_N: Tensor, present_N: Tensor, count_RN: Tensor | None = None
+) -> AveragePrecision:
+    """Average precision of one class; images of equal score enter the curve together.
+
+    `count_RN` says how often each image occurs in each test set. NaN for one without the class.
+
+    Reference:
+        Everingham et al., The Pascal Visual Object Classes (VOC) Challenge, IJCV 2010, section 4.2,
+        and the development kits of 2007 and 2010.
+    """
+    if count_RN is None:
+        count_RN = torch.ones(1, len(score_N))
+    order_N = score_N.argsort(descending=True, stable=True)
+    sorted_N = score_N[order_N]
+    last_N = torch.ones(len(score_N), dtype=torch.bool)
+    last_N[:-1] = sorted_N[:-1] != sorted_N[1:]  # its equals before it are no point of the curve
+    count_RN = count_RN[:, order_N].double()
+    found_RN = (count_RN * present_N[order_N]).cumsum(dim=1)
+    ranked_RN = count_RN.cumsum(dim=1)
+    precision_RN = (found_RN / ranked_RN.clamp(min=1)) * last_N
+    best_RN = precision_RN.flip(1).cummax(dim=1).values.flip(1)
+    recall_RN = found_RN / found_RN[:, -1:]  # 0 / 0 where the class is not shown
+    gained_RN = recall_RN.diff(dim=1, prepend=torch.zeros_like(recall_RN[:, :1]))
+    area_R = (gained_RN * best_RN).sum(dim=1)
+    # The first place with at least that recall; rounding must not push it one further.
+    at_R11 = torch.searchsorted(recall_RN, RECALLS.expand(len(recall_RN), -1) - 1e-9)
+    eleven_R = best_RN.gather(1, at_R11.clamp(max=len(score_N) - 1)).mean(dim=1)
+    return AveragePrecision(torch.where(area_R.isnan(), area_R, eleven_R), area_R)
+
+
+class Ranked(NamedTuple):
+    """One class after its SVM has seen the test images: scores, whose label is known, who shows it.
+
+    `cost` is None where there were too few images to choose it.
     """
 
     name: str
@@ -75,9 +113,9 @@ class Svm(Evaluator[EvaluationData]):
         2019, section 6.1; its code, and VISSL's `svm_trainer.py`.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {"folds": 2, "max_iterations": 1}
-    at_most: ClassVar[Mapping[str, float]] = {"max_iterations": 1_000_000}
-    above: ClassVar[Mapping[str, float]] = {"costs": 0, "positive_weight": 0, "default_cost": 0}
+    at_least: ClassVar = {"folds": 2, "max_iterations": 1}
+    at_most: ClassVar = {"max_iterations": 1_000_000}
+    above: ClassVar = {"costs": 0, "positive_weight": 0, "default_cost": 0}
 
     costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)
     folds: int = 3
@@ -134,7 +172,8 @@ class Svm(Evaluator[EvaluationData]):
         self, task: PresenceTask, label: int, pool_ND: np.ndarray, test_MD: np.ndarray
     ) -> Ranked:
         """Choose the cost of one class, fit the pool, score the test images."""
-        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+        from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
+        from sklearn.svm import LinearSVC
 
         label_N = task.pool_labels_NL[:, label].numpy()
         known_N = label_N >= 0
@@ -142,17 +181,22 @@ class Svm(Evaluator[EvaluationData]):
         groups_N = task.pool_groups_N
         group_F = np.arange(len(y_F)) if groups_N is None else groups_N[known_N]
         folds = min([self.folds, *(len(np.unique(group_F[y_F == kind])) for kind in (1, -1))])
-        cost, converged = None, True
+        svm = LinearSVC(
+            C=self.default_cost,
+            class_weight={1: self.positive_weight, -1: 1.0},
+            dual=True,
+            max_iter=self.max_iterations,
+            random_state=self.seed,
+        )
+        cost = None
         if folds > 1:
-            splits = list(
-                StratifiedKFold(folds).split(x_FD, y_F)
-                if groups_N is None
-                else StratifiedGroupKFold(folds).split(x_FD, y_F, group_F)
-            )
-            tried = [self._cross_validate(x_FD, y_F, cost, splits) for cost in self.costs]
-            best = int(np.argmax([precision for precision, _ in tried]))
-            cost, converged = self.costs[best], tried[best][1]
-        svm = self._svm(self.default_cost if cost is None else cost).fit(x_FD, y_F)
+            kind = StratifiedKFold if groups_N is None else StratifiedGroupKFold
+            splits = list(kind(folds).split(x_FD, y_F, None if groups_N is None else group_F))
+            search = GridSearchCV(svm, {"C": self.costs}, scoring="average_precision", cv=splits)
+            svm = search.fit(x_FD, y_F).best_estimator_
+            cost = search.best_params_["C"]
+        else:
+            svm.fit(x_FD, y_F)
         label_M = task.test_labels_ML[:, label]
         return Ranked(
             name=task.classes[label],
@@ -160,42 +204,8 @@ class Svm(Evaluator[EvaluationData]):
             known_M=label_M >= 0,
             present_M=label_M == 1,
             cost=cost,
-            converged=converged and self._converged(svm),
+            converged=bool(np.max(svm.n_iter_) < self.max_iterations),
         )
-
-    def _cross_validate(
-        self,
-        x_FD: np.ndarray,
-        y_F: np.ndarray,
-        cost: float,
-        splits: Sequence[tuple[np.ndarray, np.ndarray]],
-    ) -> tuple[float, bool]:
-        """Mean average precision over the folds, and whether all fits converged."""
-        from sklearn.metrics import average_precision_score
-
-        precisions, converged = [], True
-        for fit, held_out in splits:
-            svm = self._svm(cost).fit(x_FD[fit], y_F[fit])
-            converged = converged and self._converged(svm)
-            scores = svm.decision_function(x_FD[held_out])
-            precisions.append(average_precision_score(y_F[held_out] == 1, scores))
-        return float(np.mean(precisions)), converged
-
-    def _svm(self, cost: float) -> Any:
-        from sklearn.svm import LinearSVC
-
-        return LinearSVC(
-            C=cost,
-            class_weight={1: self.positive_weight, -1: 1.0},
-            loss="squared_hinge",
-            penalty="l2",
-            dual=True,
-            max_iter=self.max_iterations,
-            random_state=self.seed,
-        )
-
-    def _converged(self, svm: Any) -> bool:
-        return bool(np.max(svm.n_iter_) < self.max_iterations)
 
     def _precisions(
         self, ranked: list[Ranked], file_M: Tensor

@@ -28,31 +28,16 @@ def parts_of(data: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """A set that encoders can be measured on.
-
-    Attributes:
-        sets: Its parts.
-        identity: Of its test images and their labels.
-        size: Side of the views in pixels; None where results of any size do, and what is missing
-            is measured at that of pretraining.
-        fingerprints: Of the content of its parts, by the size at which they were opened; where
-            there is none for the size of a result, what it learned from is not compared.
-    """
+    """A set that encoders can be measured on."""
 
     sets: NamedSets
-    identity: str
-    size: int | None = None
+    identity: str  # of its test images and their labels
+    size: int | None = None  # of the views; None: results of any size do
     fingerprints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledSet:
-    """A set with labelled images to learn from and to test on, for a run.
-
-    Args:
-        data: Its name.
-        folder: Of the run.
-        max_broken: Share of a part's images that may be broken.
-    """
+    """A set with labelled images to learn from and to test on, for a run."""
     parts, size = parts_of(data), read(folder.config).size
     if parts:
         test = DataConfig(parts["test"], max_broken=max_broken)
@@ -65,13 +50,8 @@ def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledS
 def labelled_parts(
     sets: NamedSets, size: int, seed: int, model: nn.Module | None = None
 ) -> LabelledSet:
-    """Sets as `mast evaluate` takes them, for an encoder.
-
-    Args:
-        sets: Their names.
-        size: Side of the views in pixels.
-        seed: Of what is tested of a folder without parts.
-        model: For which the images are read.
+    """Sets as `mast evaluate` takes them, for an encoder; the seed draws what is tested of a
+    folder.
     """
     opened = sets.open(EvaluationData, size, seed, model)
     assert isinstance(opened, EvaluationData)
@@ -86,14 +66,9 @@ def unmeasured(
     protocols: Sequence[str],
     operators: Sequence[str] = (),
 ) -> list[str]:
-    """Those of some protocols that were not run on a set's test images.
+    """Those of some protocols that were not run on a set's test images, with a seed.
 
-    Args:
-        folder: Of the run, or of the results of another encoder.
-        target_set: The set.
-        seed: Of the protocols.
-        protocols: Names.
-        operators: What `retained` asks about, beside those of a run's views.
+    `operators` are what `retained` asks about, beside those of a run's views.
     """
     needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
@@ -101,8 +76,8 @@ def unmeasured(
         settings = result.settings.get("protocol", {})
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
-        asked = settings.get("operators")
-        if usual_share and (asked is None or needed <= set(asked)):
+        tried = settings.get("operators")
+        if usual_share and (tried is None or needed <= set(tried)):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
@@ -136,12 +111,7 @@ def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator
 def scores_of(
     folder: RunFolder, accept: Callable[[Result], bool] = lambda _: True
 ) -> Iterator[Score]:
-    """The scores of a run.
-
-    Args:
-        folder: Of the run.
-        accept: Which results to take; all by default.
-    """
+    """The scores of a run, of all results or those accepted."""
     results = results_in(folder.path)
     sets = {result.set_name for result in results}
     names = Counter(map(readable, sets))

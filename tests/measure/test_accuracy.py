@@ -26,7 +26,6 @@ from mast.measure.bootstrap import (
     difference_interval,
     effective_images,
     mean_interval,
-    measured,
     percentiles,
     resampled,
     resampled_means,
@@ -39,12 +38,6 @@ from mast.measure.bootstrap import (
 
 def numbers(stream: Iterable[Measured]) -> dict[str, float]:
     return {name: value for name, value in stream if isinstance(value, float)}
-
-
-def test_hits_without_ties() -> None:
-    scores = torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
-    assert correct_within(scores, torch.tensor([2, 0]), k=1).tolist() == [0, 1]
-    assert correct_within(scores, torch.tensor([2, 0]), k=2).tolist() == [1, 1]
 
 
 def test_ties_count_their_expectation() -> None:
@@ -73,18 +66,6 @@ def test_chance_is_what_a_constant_guess_reaches() -> None:
         assert found[f"class/by_chance/{measure}"] == chance_level(labels, measure)
 
 
-def test_bootstrap_interval() -> None:
-    credit = (torch.arange(1000) % 5 > 0).float()
-    means = resampled_means(credit, seed=3)
-    assert torch.equal(means, resampled_means(credit, seed=3))
-    assert not torch.equal(means, resampled_means(credit, seed=4))
-    low, high = percentiles(means)
-    spread = 1.96 * (0.8 * 0.2 / 1000) ** 0.5
-    assert low == pytest.approx(0.8 - spread, abs=0.004)
-    assert high == pytest.approx(0.8 + spread, abs=0.004)
-    assert percentiles(resampled_means(torch.ones(9), seed=0)) == (1, 1)
-
-
 def test_proportions_of_images_have_score_intervals() -> None:
     right = torch.ones(100)
     assert mean_interval(right, seed=0) == (*wilson(100, 100), WILSON)  # no bootstrap: 100 to 100 %
@@ -100,21 +81,6 @@ def test_other_means_have_the_interval_of_the_bootstrap() -> None:
     assert mean_interval(shares, 3) == (*percentiles(resampled_means(shares, 3)), BOOTSTRAP)
     gains = shares - 0.5
     assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
-
-
-def test_the_method_of_each_interval_is_said() -> None:
-    scores, labels = torch.rand(40, 12), torch.arange(40) % 12
-    said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
-    assert [said[f"class/interval/{measure}"] for measure in ("top1", "top5")] == [WILSON] * 2
-    assert said["class/interval/mean_per_class"] == WILSON_OF_CLASSES
-    scores[0] = 0
-    said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
-    assert said["class/interval/top1"] == BOOTSTRAP
-    gains = torch.tensor([1.0, 0, 0, 0])  # none is lost, but it is no proportion
-    said = dict(measured("class", "change", gains, 0, 20, difference=True))
-    low, high = tango(1, 0, 4)
-    assert said["class/interval/change"] == TANGO
-    assert (said["class/change_low"], said["class/change_high"]) == (100 * low, 100 * high)
 
 
 def test_copies_are_drawn_with_their_image() -> None:
@@ -221,15 +187,6 @@ def test_other_means_and_differences_over_files_have_students_t() -> None:
     assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
 
 
-def test_classes_of_one_file_are_not_known_better_than_their_files() -> None:
-    """Half of 50 scenes, each a class of its own, are right: as 50 images, but for Student's t."""
-    files_N = torch.arange(50).repeat_interleave(36)
-    low, high, _ = class_mean_interval((files_N % 2).double(), files_N, files_N)
-    once = class_mean_interval((torch.arange(50) % 2).double(), torch.arange(50))
-    assert low < once.low < once.high < high
-    assert high - low < 1.5 * (once.high - once.low)
-
-
 @pytest.mark.parametrize(("alike", "least"), [(0.0, 92), (0.5, 92), (1.0, 90)])
 def test_coverage_over_pieces_of_files(alike: float, least: float) -> None:
     """Intervals that take tiles for independent hold the truth in 20 to 40 % of all draws."""
@@ -247,15 +204,6 @@ def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
     assert no_spread.keys() == {"class/draws/map_area"}
 
 
-@pytest.mark.parametrize("draws", [2, 5, 10])
-def test_draws_of_nothing_are_clear_in_one_case_of_twenty(draws: int) -> None:
-    """The bootstrap called 50, 17 and 10 % clear."""
-    gain_SD = 0.01 * torch.randn(4000, draws, generator=torch.Generator().manual_seed(0))
-    found = [student_interval(gain_D, least=-1) for gain_D in gain_SD]
-    clear = sum(interval.low > 0 or interval.high < 0 for interval in found if interval)
-    assert clear / 4000 == pytest.approx(0.05, abs=0.01)
-
-
 def test_an_interval_over_draws_is_that_of_scipy() -> None:
     value_D = torch.tensor([0.71, 0.68, 0.75, 0.7, 0.69], dtype=torch.float64)
     expected = scipy.stats.ttest_1samp(value_D.numpy(), 0).confidence_interval(0.95)
@@ -270,10 +218,3 @@ def test_an_interval_over_draws_is_that_of_scipy() -> None:
     assert student_interval(-near, least=-1).low == -1
     for none in (value_D[:1], torch.ones(10)):
         assert student_interval(none, least=0) is None
-
-
-def test_top5_needs_scores_of_five_classes() -> None:
-    labels = torch.arange(30) % 12
-    for guesses, expected in ((4, False), (5, True)):
-        stream = accuracies("class", torch.rand(30, 12), labels, 0, 20, guesses=guesses)
-        assert ("class/top5" in numbers(stream)) is expected

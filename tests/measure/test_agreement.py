@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from mast.measure import agreement
 from mast.measure.agreement import Retrieved, chance, retrieve
 
 
@@ -71,12 +70,6 @@ def test_chance_by_hand() -> None:
     assert chance(torch.tensor([0, 0, 0, 1, 1, 2])).tolist() == [2 / 5] * 3 + [1 / 5] * 2 + [0]
 
 
-def test_more_neighbours_than_images_are_clipped() -> None:
-    features_ND = at_angles(0, 10, 30, 70)
-    every, clipped = (one_target(features_ND, 0, 1, 0, 1, k=k).precision for k in (3, 10))
-    assert clipped.tolist() == every.tolist() == pytest.approx([1 / 3] * 4)
-
-
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**16), places=st.integers(0, 2), classes=st.integers(1, 4))
 def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, classes: int) -> None:
@@ -115,12 +108,3 @@ def test_neither_scale_nor_order_nor_chunks_matter(seed: int, exponent: int) -> 
     for value, after, moved_value in zip(found, scaled, moved, strict=True):
         torch.testing.assert_close(after, value, equal_nan=True)
         torch.testing.assert_close(moved_value, value[:, order_N], equal_nan=True)
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    features_ND = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
-    labels_TN = (torch.arange(30) % 3).expand(2, -1)
-    whole = retrieve(features_ND, features_ND, labels_TN, 4)
-    monkeypatch.setattr(agreement, "CHUNK_ELEMENTS", 70)
-    parts = retrieve(features_ND, features_ND, labels_TN, 4)
-    assert all(map(torch.allclose, whole, parts))

@@ -62,17 +62,6 @@ def test_fewer_lists_find_less_and_all_of_them_everything(index: ApproximateInde
     assert (position_MK == at_MK).float().mean() > 0.99  # but for equal cosines
 
 
-def test_cosines_are_those_of_the_images_that_are_found(index: ApproximateIndex) -> None:
-    others_MD = 7 * clusters(50, seed=1)
-    similarity_MK, position_MK = index.nearest(others_MD, 5)
-    cosine_MK = F.cosine_similarity(others_MD[:, None], BANK[position_MK], dim=2)
-    torch.testing.assert_close(similarity_MK, cosine_MK)
-    assert (similarity_MK.diff(dim=1) <= 0).all()
-    itself_MK, at_MK = index.nearest(BANK[:50], 1)
-    assert torch.equal(at_MK[:, 0], torch.arange(50))
-    assert itself_MK.max() <= 1
-
-
 def test_the_recall_counts_the_others_alone(index: ApproximateIndex) -> None:
     """Every image finds itself: where a list holds nothing else, nothing is found."""
     apart = torch.eye(4).repeat_interleave(2, dim=0) + 0.01 * torch.rand(8, 4)
@@ -89,25 +78,6 @@ def test_as_many_are_found_as_are_asked_for(index: ApproximateIndex) -> None:
     position_MK = narrow.nearest(clusters(5, seed=1), 1500)[1]
     assert position_MK.min() >= 0
     assert all(len(row.unique()) == 1500 for row in position_MK)
-
-
-def test_an_index_that_gains_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """In many dimensions random vectors have no neighbourhoods: nearly all lists are searched."""
-    random = torch.randn(1000, 256, generator=torch.Generator().manual_seed(0))
-    index = open_index(random, None, {})
-    assert index.lists.probes >= len(index.lists.centre_LD) / 2
-    assert index.recall(10) > 0.9
-    searched = f"{index.lists.probes} of 25 lists; leave approximate out"
-    assert f"nothing here: to find 95 % of the nearest it searches {searched}" in caplog.text
-
-
-@pytest.mark.parametrize("bank_ND", [torch.ones(90, 3), torch.zeros(90, 3), torch.eye(2)])
-def test_a_bank_that_says_little_is_searched(bank_ND: Tensor) -> None:
-    index = build(bank_ND)
-    similarity_MK, position_MK = index.nearest(bank_ND[:2], 2)
-    torch.testing.assert_close(similarity_MK, nearest(bank_ND, bank_ND[:2], 2)[0])
-    assert position_MK.min() >= 0
-    assert index.recall(1) == 1
 
 
 def test_the_same_features_give_the_same_index(index: ApproximateIndex) -> None:
@@ -217,10 +187,3 @@ def test_what_the_recall_is_not_measured_for_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=message):
             check_depth(k, images)
-
-
-def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    """faiss would warn of few images and of empty lists, past Python."""
-    for bank_ND in (BANK[:90], torch.ones(90, 3)):
-        build(bank_ND)
-    assert capfd.readouterr() == ("", "")

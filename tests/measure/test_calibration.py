@@ -43,16 +43,6 @@ def test_scores_that_tell_nothing_have_uniform_probabilities() -> None:
     torch.testing.assert_close(probabilities, torch.full((3, 3), 1 / 3), atol=1e-4, rtol=0)
 
 
-def test_the_error_by_hand() -> None:
-    """Two bins: three images at 0.9, of which two are right; one at 0.6, which is right."""
-    likeliest = torch.tensor([0.9, 0.9, 0.9, 0.6])
-    probabilities = torch.stack([likeliest, 1 - likeliest], dim=1)
-    labels = torch.tensor([0, 0, 1, 0])
-    expected = 100 * (3 / 4 * abs(0.9 - 2 / 3) + 1 / 4 * abs(0.6 - 1))
-    assert calibration_error(probabilities, labels) == pytest.approx(expected)
-    assert calibration_error(torch.eye(2)[labels], labels) == 0
-
-
 def test_the_error_is_that_of_a_loop_over_bins() -> None:
     generator = torch.Generator().manual_seed(1)
     probabilities = torch.randn(500, 5, generator=generator).double().softmax(dim=1)
@@ -78,14 +68,3 @@ def test_too_sure_a_classifier_is_mended_on_images_that_were_not_fitted() -> Non
     assert found.error_after < 4
     assert scaled.error_before > 20
     assert scaled.images == 3000
-
-
-def test_no_image_is_mended_by_a_temperature_that_saw_it() -> None:
-    """With two images each has the temperature of the other."""
-    scores, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-    by_others = torch.stack(
-        [scores[at] / fit_temperature(scores[[1 - at]], labels[[1 - at]]) for at in (0, 1)]
-    )
-    expected = calibration_error(by_others.softmax(dim=1), labels)
-    found = [calibrate(scores, labels, seed).error_after for seed in range(3)]
-    assert found == pytest.approx([expected] * 3)

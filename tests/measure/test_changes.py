@@ -2,25 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
 
 from mast.augment import OPERATORS
 from mast.measure.changes import changed_by
-
-
-@pytest.mark.parametrize("name", [name for name, kind in OPERATORS.items() if kind.graded])
-def test_a_larger_magnitude_changes_more(name: str) -> None:
-    generator = torch.Generator().manual_seed(0)
-    coarse = torch.rand(4, 3, 2, 2, generator=generator)  # so that a longer way leads further off
-    images = nn.functional.interpolate(coarse, size=224, mode="bilinear")
-    images = (images + 0.2 * torch.rand(images.shape, generator=generator)).clamp(max=1)
-    positions = torch.arange(4)
-    changes = [
-        (changed_by(name, m, 224, 4, seed=0).apply(images, positions) - images).abs().mean().item()
-        for m in (0.0, 0.5, 1.0)
-    ]
-    assert changes[0] <= changes[1] <= changes[2]
-    assert changes[0] < changes[2]
 
 
 @pytest.mark.parametrize("name", OPERATORS)

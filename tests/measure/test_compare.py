@@ -82,21 +82,6 @@ def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
     assert clear == [True, False]
 
 
-def test_one_result_that_knows_the_files_is_enough(tmp_path: Path, hits: Tensor) -> None:
-    better = hits.clone()
-    better[(~hits).nonzero()[:10]] = True
-    files = {"top1": torch.arange(500) // 50}
-    found = []
-    for known in ({"a"}, {"b"}, {"a", "b"}):
-        for run, credit in (("a", hits), ("b", better)):
-            each, values = {"top1": credit.float()}, {"top1": 100 * float(credit.double().mean())}
-            target = TargetResult(values, each=each, files=files if run in known else {})
-            write(tmp_path / run, credit, targets={"class": target})
-        (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
-        found.append(row.gains)
-    assert found[0] == found[1] == found[2]
-
-
 def test_images_that_are_partly_right_are_resampled_together(tmp_path: Path, hits: Tensor) -> None:
     share = 0.5 + 0.4 * hits.double()  # of the copies of each image
     write(tmp_path / "a", share)
@@ -164,21 +149,6 @@ def test_a_mean_per_class_is_paired_by_the_weights_of_images(tmp_path: Path, hit
     low, high = tango(10, 0, 200)
     assert (gain.low, gain.high) == pytest.approx((100 * low, 100 * high), abs=0.5)
     assert gain.is_clear
-
-
-def test_a_mean_per_class_of_an_earlier_version_is_not_mixed_with_this_one(
-    tmp_path: Path, hits: Tensor
-) -> None:
-    for run, old in (("a", True), ("b", False), ("c", True)):
-        of_classes(tmp_path / run, hits, old)
-    compared = compare([tmp_path / run for run in "abc"])
-    mixed, alike = compared.rows[0].gains
-    assert (mixed.value, mixed.low) == (0, None)
-    assert (alike.value, alike.low) == (0, None)  # nothing differs in any draw
-    (note,) = [note for note in compared.notes if "evaluate both again" in note]
-    assert "a and b: no interval of the difference in mean_per_class" in note
-    clauses = [beside.clause() for beside in compared.verdict.beside]
-    assert "an earlier version measured one of the two: evaluate both again" in clauses[0]
 
 
 def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:

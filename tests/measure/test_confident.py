@@ -34,13 +34,6 @@ def test_by_hand() -> None:
     assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
 
 
-def test_of_several_classes_above_their_thresholds_the_most_probable_counts() -> None:
-    labels = np.array([0, 1, 0])
-    probabilities = np.array([[0.2, 0.8], [0.7, 0.3], [0.45, 0.55]])
-    assert thresholds(labels, probabilities).tolist() == pytest.approx([0.325, 0.3])
-    assert confident_classes(labels, probabilities).tolist() == [1, 0, 1]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_neither_the_order_of_images_nor_that_of_classes_matters(

@@ -17,15 +17,9 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.cache import InMemory
 from mast.measure.compare import compare
-from mast.measure.duplicates import (
-    copies_within,
-    count_copies,
-    grouped,
-    near_copies,
-    perceptual_hashes,
-    standardised,
-)
+from mast.measure.duplicates import copies_within, grouped, perceptual_hashes
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.overlap import count_copies, near_copies, standardised
 from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.protocols.run import evaluate_encoder
@@ -110,20 +104,6 @@ def test_copies_are_said_wherever_the_score_is(
     assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
 
 
-def test_older_files_and_sets_without_copies_say_nothing(
-    encoder: Colors, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (result,) = evaluate_encoder(encoder, data, ["knn"], QUICK)
-    assert result.duplicates == {"train": 0, "val": 0}
-    assert (result.near_duplicates, caplog.text) == ({}, "")
-    assert tables([result])[-1].caption is None
-    older = replace(result, duplicates={})
-    assert "duplicates" not in older.write(tmp_path).read_text()
-    assert Result.read(tmp_path / "evaluations" / "knn-tiny-2.json").duplicates == {}
-    assert older == result
-    assert compare(tmp_path).notes == ()
-
-
 class Stretched(nn.Module):
     """Mean colours, on a large constant and beside a dimension that is always zero."""
 
@@ -196,14 +176,6 @@ def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch
         assert found[0].cosine == 1
         rejected = copies_within(canvases, x, above, not_copies=[(4, 0)])
         assert [copy[:3] for copy in rejected][:2] == [(1, 2, "first"), (1, 4, "near")]
-
-
-def test_a_dimension_of_large_scale_does_not_decide_alone() -> None:
-    canvases = tiny_set(6).subset(range(12))
-    x = torch.randn(12, 20, generator=torch.Generator().manual_seed(0))
-    x[7] = x[2] + 0.01
-    x[:, 0] *= 1e6
-    assert [copy[1:3] for copy in copies_within(canvases, x)] == [(2, "first"), (7, "near")]
 
 
 def test_exact_copies_need_no_features() -> None:

@@ -10,7 +10,7 @@ from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.measure.compute import Compute
-from mast.measure.features import crop_fraction, extract, represent
+from mast.measure.features import extract, represent
 
 
 @pytest.mark.parametrize("batch_size", [7, 9, 256])
@@ -59,13 +59,6 @@ def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) ->
     assert encoder.training
 
 
-def test_mixed_precision_returns_float32(make_set: Callable[..., CanvasSet]) -> None:
-    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))
-    half = extract(encoder, make_set(3), 16, Compute(dtype=torch.bfloat16))
-    assert half.dtype is torch.float32
-    torch.testing.assert_close(half, extract(encoder, make_set(3), 16), atol=0.02, rtol=0.02)
-
-
 @pytest.mark.parametrize("bad", [torch.nan, -torch.inf, 1e25])
 def test_non_finite_features(make_set: Callable[..., CanvasSet], bad: float) -> None:
     class Diverged(nn.Module):
@@ -100,16 +93,6 @@ def test_what_are_no_numbers_to_compare_is_refused(
 
     with pytest.raises(UserError, match=rf"\(9, D\), of floats and .*, got {kind}"):
         extract(Constant(), make_set(3), 16)
-
-
-def test_empty_set(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
-    with pytest.raises(UserError, match="has no images"):
-        extract(encoder, make_set(0), 16)
-
-
-@pytest.mark.parametrize(("size", "expected"), [(32, 1.0), (96, 1.0), (97, 0.875), (224, 0.875)])
-def test_crop_fraction(size: int, expected: float) -> None:
-    assert crop_fraction(size) == expected
 
 
 def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:

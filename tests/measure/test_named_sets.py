@@ -109,14 +109,6 @@ def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> 
         NamedSets(test=photos / "test").learning(32)
 
 
-def test_a_single_image_a_class_cannot_be_tested(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
-    with pytest.raises(UserError, match="has two images, so none can be tested"):
-        divided(tmp_path)
-
-
 def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
     parts = NamedSets(photos).learning(32)
     assert list(parts.named) == ["train", "val"]

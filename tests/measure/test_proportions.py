@@ -4,11 +4,9 @@ import itertools
 import math
 
 import pytest
-import torch
-from interval_coverage import paired, single
 from scipy.stats import binom, binomtest, multinomial
 
-from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON, tango, wilson
+from mast.measure.bootstrap import tango, wilson
 
 
 @pytest.mark.parametrize(
@@ -80,18 +78,6 @@ def test_coverage_of_a_paired_difference(gained: float, lost: float) -> None:
             low, high = tango(more, fewer, n)
             covered += chance * (low <= gained - lost <= high)
     assert covered > 0.93
-
-
-def test_the_simulation_of_coverage() -> None:
-    generator = torch.Generator().manual_seed(0)
-    covered = single(0.99, 100, 20_000, 200, generator)
-    exact = binom.pmf(range(98, 101), 100, 0.99).sum()  # those whose interval has 99 % in it
-    assert covered[WILSON] == pytest.approx(100 * exact, abs=0.8)
-    some_wrong = 100 * (1 - 0.99**100)
-    assert covered[BOOTSTRAP] == pytest.approx(some_wrong, abs=2)
-    covered = paired(0.99, 0.995, 50, 1000, 100, generator)
-    assert covered[BOOTSTRAP] < 40
-    assert covered[TANGO] > 99
 
 
 @pytest.mark.parametrize(("right", "n"), [(-1, 5), (6, 5), (0, 0)])

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mast.measure.ranking import average_precision
+from mast.protocols.svm import average_precision
 
 
 def test_both_definitions_by_hand() -> None:
@@ -33,15 +33,6 @@ def test_equal_scores_enter_together_whatever_their_order() -> None:
         precision = average_precision(score, torch.tensor(present).bool())
         # Two of four at recall 2/3, then three of five.
         assert float(precision.area) == pytest.approx(3 / 5)
-
-
-def test_perfect_and_absent() -> None:
-    score = torch.arange(7.0)
-    perfect = average_precision(score, score > 3)
-    assert (float(perfect.area), float(perfect.eleven_point)) == (1, 1)
-    absent = average_precision(score, score > 9)
-    assert absent.area.isnan()
-    assert absent.eleven_point.isnan()
 
 
 @given(

@@ -53,14 +53,6 @@ def test_a_failed_write_leaves_the_old_file(
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}', "[" * 9999])
-def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "knn-x.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"not the result of an evaluation|is not JSON"):
-        Result.read(path)
-
-
 @pytest.mark.parametrize("value", ["NaN", "-500", "1e300", "Infinity", "true", '"90"', "[1]"])
 def test_what_cannot_have_been_measured_is_refused(tmp_path: Path, value: str) -> None:
     path = tmp_path / "knn-x.json"
@@ -102,31 +94,6 @@ def test_measures_that_are_no_accuracies_have_a_table_of_their_own() -> None:
     assert others["at 0.2"] == ["–", "–", "–", "70.0"]
 
 
-def test_a_file_says_by_which_method_its_intervals_were_found(tmp_path: Path) -> None:
-    pairs = [("class/top1", 50.0), ("class/interval/top1", "Wilson")]
-    result = Result.collect(
-        pairs, protocol="knn", set_name="a", settings={}, fingerprints={}, sizes={}
-    )
-    assert result.targets["class"] == TargetResult({"top1": 50}, intervals={"top1": "Wilson"})
-    assert Result.read(result.write(tmp_path)) == result
-
-
-def test_counts_are_no_choices(tmp_path: Path) -> None:
-    pairs = [("class/top1", 50.0), ("class/counts/labelled", 12), ("class/chosen/rate", 0.1)]
-    result = Result.collect(
-        pairs, protocol="semi", set_name="a", settings={}, fingerprints={}, sizes={}
-    )
-    assert result.targets["class"] == TargetResult(
-        {"top1": 50}, {"rate": 0.1}, counts={"labelled": 12}
-    )
-    assert Result.read(result.write(tmp_path)) == result
-    plain = replace(result, targets={"class": TargetResult({"top1": 50.0})})
-    text = plain.write(tmp_path).read_text()
-    assert "counts" not in text  # files of what counts nothing are as they were
-    assert "intervals" not in text
-    assert Result.read(tmp_path / "evaluations" / "semi-a.json") == plain
-
-
 SPLIT = {"by": "class", "share": 0.2, "seed": 0}
 WHOLE = {**SPLIT, "of": "all"}
 
@@ -140,7 +107,6 @@ WHOLE = {**SPLIT, "of": "all"}
         (("b/a@test", "x", WHOLE), ("c/a@test", "y", {**WHOLE, "of": "others"}), False),
         (("a/test@test", "x", WHOLE), ("b/test", "all", {}), True),  # a part, and the whole
         (("a/test@test", "x", SPLIT), ("a/test", "all", {}), True),
-        (("b/a@test", "x", SPLIT), ("a@test", "y", WHOLE), True),  # an older file
         (("b/a@test", "x", SPLIT), ("a2@test", "y", WHOLE), False),
         (("a/test", "", {}), ("b/test", "x", {}), False),
     ],
@@ -156,14 +122,6 @@ def test_which_results_may_share_images(
     )
     assert one.may_share_images(other) is may
     assert other.may_share_images(one) is may
-
-
-def test_a_table_says_what_validation_chose() -> None:
-    target = TargetResult({"top1": 80.0}, {"k": 50.0, "encoder_lr": 0.01, "validation": 47.06})
-    (table,) = tables([Result("knn", "a/test", {"class": target}, {}, {}, {"test": 5})])
-    (cell,) = table.columns[-1].cells
-    assert table.columns[-1].header == "chosen on validation"
-    assert cell == "k 50, encoder lr 0.01 (47.1 %)"
 
 
 def whole() -> dict[str, Any]:

@@ -61,15 +61,6 @@ def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
     assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
 
 
-def test_hold_out_is_stratified_and_seeded() -> None:
-    labels = np.repeat([0, 1, 2, 3], [100, 40, 3, 1])
-    fitted, held = hold_out(labels, seed=0)
-    assert np.bincount(labels[held], minlength=4).tolist() == [10, 4, 1, 0]
-    assert sorted([*fitted, *held]) == list(range(144))
-    assert np.array_equal(held, hold_out(labels, seed=0)[1])
-    assert not np.array_equal(held, hold_out(labels, seed=1)[1])
-
-
 def test_positions_with_and_without_validation(make_set: MakeSet) -> None:
     train, val, test = make_set(20), make_set(4, seed=1), make_set(5, seed=2)
     task = tasks(EvaluationData(train, val, test, 16), seed=0)[0]
@@ -162,15 +153,3 @@ def test_images_of_one_file_stay_together() -> None:
         assert set(labels[held]) == {0, 1}
     splits = cross_validation(labels, seed=0, groups_N=groups)
     assert sorted(np.concatenate([held for _, held in splits])) == list(range(len(labels) - 5))
-
-
-def test_each_image_is_its_own_group_where_none_are_given() -> None:
-    labels = np.repeat([0, 1], 20)
-    for one, other in zip(
-        cross_validation(labels, seed=0),
-        cross_validation(labels, seed=0, groups_N=np.arange(40)),
-        strict=True,
-    ):
-        assert np.array_equal(one[1], other[1])
-    alone = hold_out(labels, seed=0, groups_N=np.arange(40))
-    assert np.array_equal(alone[1], hold_out(labels, seed=0)[1])

@@ -65,16 +65,6 @@ def test_everything_that_matters_has_a_file_of_its_own(
     assert encoder.calls == 7
 
 
-def test_features_of_another_number_of_images_are_taken_again(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path
-) -> None:
-    store = FeatureStore(tmp_path, "colours")
-    expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
-    (file,) = tmp_path.iterdir()
-    store.write(file, expected[:-1])
-    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-
-
 def test_features_under_the_name_of_others_are_taken_again(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

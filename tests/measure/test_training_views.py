@@ -3,7 +3,6 @@
 B images of a batch.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +12,12 @@ import pytest
 import torch
 from tiny import stacked
 from tiny_evaluation import tiny_set
-from torch import nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View
 from mast.core.seeds import stream
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData
 from mast.measure.training_views import LabelledBatch, TrainingViews
-from mast.protocols.run import EvaluationSettings, make_evaluator
 
 SIZE = 24
 
@@ -83,26 +77,6 @@ NETWORKS: dict[str, tuple[dict[str, Any], torch.dtype]] = {
     # Mixed pixels are rounded once, by Fabric.
     "finetune, mixup": ({"changes": {"epochs": 1, "mixup": 1.0}}, torch.float32),
 }
-
-
-@pytest.mark.parametrize("case", NETWORKS)
-def test_protocols_draw_in_the_type_that_the_network_takes(
-    case: str, encoder: nn.Module, data: EvaluationData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[torch.dtype] = []
-
-    def watched(views: TrainingViews, *place: Any) -> Iterator[LabelledBatch]:
-        for batch in epoch(views, *place):
-            drawn.append(batch.images_BCHW.dtype)
-            yield batch
-
-    epoch = TrainingViews.epoch
-    monkeypatch.setattr(TrainingViews, "epoch", watched)
-    name, (settings, expected) = case.partition(",")[0], NETWORKS[case]
-    frozen = FrozenEncoder(encoder, Compute(dtype=torch.bfloat16))
-    protocol = make_evaluator(name, EvaluationSettings(protocols={name: settings}))
-    assert dict(protocol.run(frozen, data))
-    assert set(drawn) == {expected}
 
 
 @pytest.mark.parametrize("compose", [None, 0, 2, 99])

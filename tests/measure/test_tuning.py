@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from tiny_evaluation import working_in
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.loop import Training
-from mast.core.optim import to_zero
 from mast.core.stopping import Interrupted
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
@@ -38,23 +36,6 @@ def test_losses_by_hand() -> None:
     sigmoid = scores.sigmoid()
     expected = -(sigmoid[0, 0].log() + sigmoid[0, 1].log()) / 2
     assert float(classification_loss(scores, half, "binary")) == pytest.approx(float(expected))
-
-
-def test_images_are_mixed_with_any_other() -> None:
-    partners = set()
-    for step in range(40):
-        _, target = mix(torch.rand(6, 3, 8, 8), torch.eye(6), Recipe(mixup=1.0), (0, step))
-        partners |= {tuple(row.nonzero().squeeze(1).tolist()) for row in target}
-    assert len([pair for pair in partners if len(pair) == 2]) == 15  # all pairs of six
-
-
-def test_every_step_has_a_rate() -> None:
-    for steps in (1, 3):
-        rate = to_zero(steps)
-        rates = [rate((step + 1) / steps) for step in range(steps)]
-        assert all(0 < low < 1 for low in rates)
-        assert rates == sorted(rates, reverse=True)
-    assert rate(1 / 3) == pytest.approx((1 + np.cos(np.pi / 6)) / 2)
 
 
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
@@ -151,15 +132,6 @@ def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
         scores(working_in(tmp_path, encoder), data)
     assert stopped.value.code == 143
     assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
-
-
-def test_other_images_are_another_training(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path
-) -> None:
-    task = tasks(data, 0)[0]
-    for positions in (task.fit_F[:20], task.fit_F[20:40]):
-        tune(working_in(tmp_path, encoder), data, task, positions, QUICK, 0, "trial")
-    assert len(list((tmp_path / "unfinished").iterdir())) == 2
 
 
 def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: EvaluationData) -> None:

@@ -4,7 +4,6 @@ import functools
 import importlib.util
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,22 +84,6 @@ def test_the_truth_scores_all_points_on_coco(tmp_path: Path) -> None:
         values = truth(source, masks=True, ignored=ignored)
         assert values == {f"{kind}/{measure}": pytest.approx(100.0) for kind in ("objects", "masks")
                           for measure in ("ap", "ap50", "ap75", "ap_small")}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("polygons", "drawn"),
-    [
-        ([[1, 1, 3, 1, 3, 3, 1, 3]], 4),
-        ([[1, 1, 3, 2]], 0),
-        ([[1, 1, 3, 2], [1, 1, 3, 1, 3, 3, 1, 3]], 4),
-        ([[1, 1, 3, 1, 3, 3, 1, 3], [1, 1, 3, 2]], 4),
-        ([[1, 1]], 0),
-    ],
-)
-def test_what_has_fewer_than_three_corners_covers_no_pixel(
-    polygons: list[list[float]], drawn: int
-) -> None:
-    assert int(rasterise(polygons, 6, 8).sum()) == drawn
 
 
 @pytest.mark.parametrize("counts", ["abc", "", "0o", "0P1" * 100, "\x7f" * 50, "\u20ac"])
@@ -259,19 +242,6 @@ def test_the_rate_is_detectron2s() -> None:
         assert protocol.rate((iteration + 1) / 24_000) == pytest.approx(expected)
 
 
-def test_norms_alone_have_no_weight_decay(resnet: Encoder, object_data: ObjectData) -> None:
-    protocol = quick()
-    detector = build_detector(resnet, 2, protocol._network)
-    weights, norms = protocol._optimizer(detector).param_groups
-    assert (weights["weight_decay"], norms["weight_decay"]) == (1e-4, 0.0)
-    assert weights["peak_lr"] == norms["peak_lr"] == 0.01
-    counted = sum(len(group["params"]) for group in (weights, norms))
-    assert counted == len(list(detector.parameters()))
-    assert len(norms["params"]) == sum(
-        2 for m in detector.modules() if isinstance(m, nn.BatchNorm2d)
-    )
-
-
 def test_an_interrupted_training_ends_as_if_it_was_not(
     resnet: Encoder, object_data: ObjectData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,36 +309,6 @@ def test_mixed_precision_leaves_boxes_exact(
     assert kinds == {torch.float32}
 
 
-@pytest.mark.parametrize("architecture", ["c4", "fpn"])
-def test_mixed_precision_computes_boxes_in_float32(architecture: str, resnet: Encoder) -> None:
-    config = quick("segmentation" if architecture == "fpn" else "detection")._network
-    torch.manual_seed(0)
-    detector = build_detector(resnet, 3, replace(config, min_sizes=(1000,), max_size=1024))
-    detector.rpn._pre_nms_top_n = {"training": 50, "testing": 50}
-    seen: dict[str, list[torch.Tensor]] = {}
-    parts = {"anchors": detector.rpn.anchor_generator, "regions": detector.rpn}
-    for name, part in parts.items():
-        part.register_forward_hook(
-            lambda part, given, boxes, name=name: seen.setdefault(name, []).append(
-                (boxes if name == "anchors" else boxes[0])[0]
-            )
-        )
-    boxes_N4 = torch.tensor([[985.0, 11, 1019, 43], [3, 5, 211, 700]])
-    target = {"boxes": boxes_N4, "labels": torch.ones(2).long()}
-    target |= {"masks": torch.ones(2, 1024, 1024, dtype=torch.uint8)} if config.masks else {}
-    for mixed in (False, True):
-        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            losses = detector.train()([torch.rand(3, 1024, 1024)], [target])
-            with torch.no_grad():
-                (found,) = detector.eval()([torch.rand(3, 1024, 1024)])
-        assert all(loss.isfinite() for loss in losses.values())
-        assert found["boxes"].dtype == torch.float32
-    assert torch.equal(seen["anchors"][2], seen["anchors"][0])
-    assert all(regions.dtype == torch.float32 for regions in seen["regions"])
-    rounded = seen["regions"][2].bfloat16().float()
-    assert not torch.equal(seen["regions"][2], rounded), "they are of that type in name alone"
-
-
 # ----------------------------------------------------------------------------------------- errors
 
 
@@ -391,11 +331,6 @@ def test_other_encoders_are_refused(name: str, object_data: ObjectData) -> None:
         UserError, match=r"a ResNet of torchvision or timm.* got (Vision|MobileNet)"
     ):
         next(quick().run(FrozenEncoder(Encoder(EncoderConfig(name), 32)), object_data))
-
-
-def test_a_module_that_is_no_encoder_is_refused(object_data: ObjectData) -> None:
-    with pytest.raises(UserError, match="got Linear"):
-        next(quick().run(FrozenEncoder(nn.Linear(2, 2)), object_data))
 
 
 def test_segmentation_needs_masks(resnet: Encoder, tmp_path: Path) -> None:
@@ -428,16 +363,6 @@ def test_settings_are_checked(
 ) -> None:
     with pytest.raises(UserError, match=message):
         next(quick(**changes).run(FrozenEncoder(resnet), object_data))
-
-
-def test_other_refusals(resnet: Encoder, object_data: ObjectData, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="masks need architecture 'fpn'"):
-        next(quick("segmentation", architecture="c4").run(FrozenEncoder(resnet), object_data))
-    with pytest.raises(UserError, match="2 processes cannot share a batch of 3 images evenly"):
-        quick(batch_size=3)._check(processes=2)
-    other = open_source(f"coco:{write_coco(tmp_path)}@train2017")
-    with pytest.raises(UserError, match="must annotate the same categories; got 2 and 3"):
-        next(quick().run(FrozenEncoder(resnet), replace(object_data, test=other)))
 
 
 def test_broken_images(

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.measure.sets import EvaluationData, tasks
-from mast.protocols.fewshot import draw_a_class, interval
+from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 QUICK = {"repeats": 3, "episodes": 20, "queries": 4, "max_iterations": 50, "shots": [5]}
@@ -84,27 +83,6 @@ def test_episodes_are_scored_on_other_files(encoder: nn.Module, data: Evaluation
     assert measure(encoder, data, support=[1])["3_way_1_shot"] > 40
     with pytest.raises(UserError, match="more than 2 files of test images"):
         measure(encoder, data, support=[2])
-
-
-def test_draws_hold_so_many_of_every_class(data: EvaluationData) -> None:
-    task = tasks(data, seed=0)[0]
-    labels = task.pool_labels_N[task.fit_F].numpy()
-    first = draw_a_class(labels, 4, np.random.default_rng(0), task)
-    assert np.bincount(labels[first]).tolist() == [4, 4, 4]
-    assert (np.diff(first) > 0).all()
-    assert not np.array_equal(first, draw_a_class(labels, 4, np.random.default_rng(1), task))
-    with pytest.raises(UserError, match="fewer than 21"):
-        draw_a_class(labels, 21, np.random.default_rng(0), task)
-
-
-def test_the_interval_is_of_the_mean() -> None:
-    values = dict(interval("class", "x", [40.0, 60.0, 50.0, 50.0]))
-    margin = 3.182446 * np.sqrt(200 / 3) / 2  # Student's t with three degrees of freedom
-    each = values.pop("class/each/x")
-    assert isinstance(each, Tensor)
-    assert each.tolist() == pytest.approx([0.4, 0.6, 0.5, 0.5])
-    assert values.pop("class/interval/x") == "Student's t"
-    assert list(values.values()) == pytest.approx([50, 50 - margin, 50 + margin])
 
 
 def test_too_few_test_images_for_an_episode(encoder: nn.Module, data: EvaluationData) -> None:

@@ -15,13 +15,6 @@ from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 
-def test_one_learning_rate_is_not_tuned(encoder: nn.Module, data: EvaluationData) -> None:
-    settings = EvaluationSettings(protocols={"linear_sgd": {"epochs": 1}})
-    (result,) = evaluate_encoder(encoder, data, ["linear_sgd"], settings)
-    assert result.targets["class"].chosen == {}
-    assert result.settings["protocol"]["learning_rates"] == (0.02,)
-
-
 def test_sgd_stops_on_a_loss_that_is_not_finite(encoder: nn.Module, data: EvaluationData) -> None:
     settings = EvaluationSettings(protocols={"linear_sgd": {"learning_rates": (1e9,)}})
     with pytest.raises(UserError, match=r"stopped at step \d+: loss is not finite"):

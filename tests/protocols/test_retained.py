@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import TargetResult
 from mast.measure.sets import EvaluationData
@@ -54,10 +53,3 @@ def test_half_of_the_images_are_changed_the_same_ones_each_time(data: Evaluation
     assert torch.equal(changed_MD, retained._changed("invert", encoder, data)[1])
     everywhere = replace(retained, share=1.0)._changed("invert", encoder, data)[1]
     assert everywhere == pytest.approx(1 - plain_MD, abs=1e-2)
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(UserError, match=r"unknown operator 'inverts'. Did you mean 'invert'"):
-        Retained(operators=("inverts",))
-    with pytest.raises(UserError, match="share must be above 0, got 0"):
-        Retained(share=0.0)

@@ -3,9 +3,7 @@
 import pytest
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
 from mast.measure.sets import EvaluationData
-from mast.protocols import Robust
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 QUICK = {"max_iterations": 50, "magnitudes": [0.5, 1.0], "resamples": 50}
@@ -40,8 +38,3 @@ def test_what_an_encoder_ignores_costs_nothing(data: EvaluationData) -> None:
     operators = [values[name] for name in ("horizontal_flip", "invert", "gaussian_blur")]
     assert values["changed"] == pytest.approx(sum(operators) / 3)
     assert values["changed_low"] <= values["changed"] <= values["changed_high"]
-
-
-def test_an_unknown_operator() -> None:
-    with pytest.raises(UserError, match="color_jitter"):
-        Robust(operators=("color_jiter",))

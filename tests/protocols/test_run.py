@@ -27,15 +27,6 @@ def test_unknown_names() -> None:
         make_evaluator("knn", wrong)
 
 
-def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) -> None:
-    wrong = EvaluationSettings(protocols={"kn": {}})
-    with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
-        evaluate_encoder(encoder, data, ["knn"], wrong)
-    wrong = EvaluationSettings(protocols={"semi": {"shares": 0.1}})  # which does not run
-    with pytest.raises(UserError, match="setting of semi: expected shares to be a list"):
-        evaluate_encoder(encoder, data, ["knn"], wrong)
-
-
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
@@ -137,12 +128,6 @@ def test_data_of_the_other_kind_is_refused(
         evaluate_encoder(encoder, other, [name])
 
 
-def test_features_are_shared(encoder: nn.Module, data: EvaluationData) -> None:
-    results = evaluate_encoder(encoder, data, ["knn", "linear"], QUICK)
-    assert [result.protocol for result in results] == ["knn", "linear"]
-    assert encoder.calls == 3  # one batch a set
-
-
 def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
     class Watched(nn.Module):
         """Remembers the sizes of its batches, and the type in which its layer computes."""
@@ -168,8 +153,3 @@ def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationDat
         assert [size for size, _ in module.batches] == sizes
     # The settings of an evaluation have no second say.
     assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
-
-
-def test_one_protocol_needs_no_list(encoder: nn.Module, data: EvaluationData) -> None:
-    (by_name,) = evaluate_encoder(encoder, data, "knn", QUICK)
-    assert [by_name] == evaluate_encoder(encoder, data, ["knn"], QUICK)

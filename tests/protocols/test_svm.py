@@ -13,9 +13,9 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.ranking import average_precision
 from mast.measure.sets import EvaluationData
 from mast.protocols import Svm
+from mast.protocols.svm import average_precision
 
 COSTS = (0.01, 0.1, 1)
 

@@ -33,7 +33,6 @@ MEASURES = {
 
 
 def require_tools() -> None:
-    """Make sure that COCO's tools are installed."""
     missing = [name for name in TOOLS if find_spec(name) is None]
     if missing:
         raise UserError(
@@ -67,12 +66,9 @@ class AveragePrecision:
         self.indices: list[int] = []
 
     def add(self, index: int, detections: Target) -> None:
-        """Take what was found in one image.
+        """Take what was found in the image at a position of the set.
 
-        Args:
-            index: Its position in the set.
-            detections: "boxes" (N, 4), "labels" (N,) from 1, "scores" (N,), and "masks" (N, H, W)
-                bool if masks are compared.
+        "boxes" (N, 4), "labels" (N,) from 1, "scores" (N,), and "masks" (N, H, W) bool if compared.
         """
         detections = {key: value.cpu() for key, value in detections.items()}
         self.metric.update([detections], [annotated_target(self.source, index, self.masks)])

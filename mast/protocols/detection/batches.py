@@ -50,14 +50,7 @@ class TrainingObjects:
     The images come in one shuffled order after another, across which batches may reach, and
     half of them are mirrored. Crowds are not trained on, difficult objects are, as in detectron2;
     images without an object are left out. The images of the next steps are decoded in a background
-    thread.
-
-    Args:
-        source: Annotated images.
-        batch_size: G.
-        seed: Of order and flips.
-        masks: Whether to rasterise masks.
-        flip: Whether to mirror.
+    thread. `batch_size` is G, over all processes.
     """
 
     def __init__(
@@ -80,15 +73,9 @@ class TrainingObjects:
             require_masks(source)
 
     def batches(self, fabric: Fabric, start: int, stop: int) -> Iterator[ObjectBatch]:
-        """This process's batches of the steps from `start` until before `stop`.
+        """This process's batches of the steps from `start` until before `stop`, on the device.
 
-        Args:
-            fabric: Says which process this is; several must share a batch evenly.
-            start: First step to yield.
-            stop: The step behind the last.
-
-        Yields:
-            A batch a step, on the device.
+        An image that cannot be decoded is logged and replaced by another.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
         for batch in Prefetcher(steps):
@@ -155,14 +142,7 @@ def read_image(source: Annotated, index: int) -> Tensor:
 
 
 def as_target(source: Annotated, index: int, objects: Objects, masks: bool) -> Target:
-    """What is to be found in an image.
-
-    Args:
-        source: Annotated images.
-        index: Which of them.
-        objects: All that is annotated in it, or some.
-        masks: Whether to rasterise masks, which all objects then have.
-    """
+    """What is to be found in an image, of all its objects or some."""
     target = {
         "boxes": torch.from_numpy(objects.boxes_N4),
         "labels": torch.from_numpy(objects.labels_N) + 1,
@@ -206,7 +186,6 @@ def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
 
 
 def require_masks(source: Annotated) -> None:
-    """Make sure that every object has a mask."""
     lacking = [
         source.identifier(index)
         for index in range(len(source))

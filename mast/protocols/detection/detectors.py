@@ -34,42 +34,22 @@ RATIOS = (0.5, 1.0, 2.0)  # height to width of the anchors
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """What a network looks like, whatever its body.
-
-    Attributes:
-        architecture: "c4" or "fpn".
-        masks: Whether it finds masks too; with "fpn" alone.
-        train_batchnorm: Whether every BatchNorm learns, new layers of the pyramid and the heads
-            have one too, and "c4" the extra one; otherwise the body's are frozen as they are.
-        min_sizes: Short sides in pixels, one of which is drawn for each image in training.
-        max_size: What the long side may reach at most.
-        anchors: Sides of the anchors in pixels of the resized image; with "fpn" one of each of its
-            five maps.
-        regions: Regions of an image that the heads are trained on.
-        pyramid: Channels of the maps of "fpn", and of the head that draws masks.
-    """
+    """What a network looks like, whatever its body; sizes are in pixels of the resized image."""
 
     architecture: Architecture
-    masks: bool
-    train_batchnorm: bool
-    min_sizes: tuple[int, ...]
-    max_size: int
-    anchors: tuple[int, ...]
-    regions: int
-    pyramid: int
+    masks: bool  # with "fpn" alone
+    train_batchnorm: bool  # of the body, new layers and heads; else the body's is frozen
+    min_sizes: tuple[int, ...]  # short sides, one of which is drawn for each image in training
+    max_size: int  # of the long side
+    anchors: tuple[int, ...]  # sides; with "fpn" one of each of its five maps
+    regions: int  # of an image that the heads are trained on
+    pyramid: int  # channels of the maps and of the head that draws masks
 
 
 def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) -> nn.Module:
-    """A detector whose body starts as a copy of the encoder; everything else starts at random.
-
-    Args:
-        encoder: An `Encoder` over a ResNet.
-        categories: Kinds of objects; the background comes on top, as class 0.
-        config: What it looks like.
-
-    Returns:
-        torchvision's FasterRCNN or MaskRCNN on the CPU. In training it takes images and targets
-        and returns its losses, otherwise it takes images and returns what it finds.
+    """torchvision's FasterRCNN or MaskRCNN on the CPU, whose body starts as a copy of an `Encoder`
+    over a ResNet and everything else at random. The background comes on top of the categories, as
+    class 0.
     """
     _check(config)
     resnet = _resnet(encoder)
@@ -199,12 +179,12 @@ def keep_boxes_in_float32(detector: Any) -> None:
     """
     detector.rpn.anchor_generator.register_forward_pre_hook(_with_float32_maps)
     for head in (detector.rpn.head, detector.roi_heads.box_predictor):
-        head.register_forward_hook(lambda head, given, output: _in_float32(output))
+        head.register_forward_hook(lambda head, inputs, output: _in_float32(output))
 
 
-def _with_float32_maps(generator: nn.Module, given: tuple[Any, list[Tensor]]) -> tuple[Any, Any]:
-    """What an anchor generator is given, with maps of the same sides but without numbers."""
-    images, maps = given
+def _with_float32_maps(generator: nn.Module, inputs: tuple[Any, list[Tensor]]) -> tuple[Any, Any]:
+    """The inputs of an anchor generator, with maps of the same sides but without numbers."""
+    images, maps = inputs
     sides = [map_BCHW.shape[-2:] for map_BCHW in maps]
     return images, [maps[0].new_empty((0, 0, *HW), dtype=torch.float32) for HW in sides]
 

@@ -7,7 +7,7 @@ original stays as it was.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
@@ -82,14 +82,9 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     """
 
     needs: ClassVar = ObjectData
-    at_least: ClassVar[Mapping[str, float]] = {
+    at_least: ClassVar = {
         "iterations": 1,
         "batch_size": 1,
-        "warmup": 0,
-        "momentum": 0,
-        "weight_decay": 0,
-        "milestones": 0,
-        "rpn_weight": 0,
         "min_sizes": 1,
         "test_min_size": 1,
         "max_size": 1,
@@ -97,7 +92,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         "regions": 1,
         "pyramid": 1,
     }
-    at_most: ClassVar[Mapping[str, float]] = {
+    at_most: ClassVar = {
         "iterations": 100_000_000,
         "milestones": 1,
         "momentum": 1,
@@ -108,8 +103,8 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         "regions": 100_000,
         "pyramid": 100_000,
     }
-    above: ClassVar[Mapping[str, float]] = {"lr": 0, "clip": 0}
-    may_be_empty: ClassVar[tuple[str, ...]] = ("milestones",)
+    above: ClassVar = {"lr": 0, "clip": 0}
+    may_be_empty: ClassVar = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]
 
@@ -155,12 +150,8 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         data: ObjectData,
         on_step: Callable[[StepResult], object] | None = None,
     ) -> nn.Module:
-        """A detector over a copy of the encoder, trained on `data.train`.
-
-        Args:
-            encoder: Its module is an `Encoder` over a ResNet.
-            data: The annotated images.
-            on_step: Called with every step.
+        """A detector over a copy of the encoder, an `Encoder` over a ResNet, trained on
+        `data.train`.
         """
         bench, processes = encoder.bench, encoder.compute.processes
         self._check(processes)
@@ -271,13 +262,54 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
 
 
 @final
-class DetectorLoss(nn.Module):
-    """What a detector is trained on.
+@dataclass(frozen=True, kw_only=True)
+class Detection(ObjectProtocol):
+    """Boxes by Faster R-CNN; the defaults are the recipe of VOC07+12 with R50-C4.
 
-    Args:
-        detector: torchvision's, in training mode.
-        rpn_weight: Of the two losses of the proposals.
+    On COCO, give the settings of `Segmentation` that differ, and architecture "fpn".
+
+    Reference:
+        He et al., Momentum Contrast, CVPR 2020, section 4.2, and its `detection/configs`; learning
+        rate and weight of the proposals' loss are VICReg's (ICLR 2022, appendix).
     """
+
+    masks: ClassVar[bool] = False
+    name: ClassVar[str] = "detection"
+
+    architecture: Architecture = "c4"
+    iterations: int = 24_000
+    lr: float = 0.1
+    milestones: tuple[float, ...] = (18 / 24, 22 / 24)
+    warmup: int = 100
+    rpn_weight: float = 0.2
+    min_sizes: tuple[int, ...] = tuple(range(480, 801, 32))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Segmentation(ObjectProtocol):
+    """Boxes and masks by Mask R-CNN with a pyramid; the defaults are COCO's 1x with R50-FPN.
+
+    Reference:
+        He et al., Momentum Contrast, CVPR 2020, section 4.2, and detectron2's Base-RCNN-FPN; the
+        learning rate is VICReg's (ICLR 2022, appendix).
+    """
+
+    masks: ClassVar[bool] = True
+    name: ClassVar[str] = "segmentation"
+
+    architecture: Architecture = "fpn"
+    iterations: int = 90_000
+    lr: float = 0.04
+    milestones: tuple[float, ...] = (60 / 90, 80 / 90)
+    warmup: int = 1000
+    rpn_weight: float = 1.0
+    min_sizes: tuple[int, ...] = tuple(range(640, 801, 32))
+
+
+@final
+class DetectorLoss(nn.Module):
+    """What a detector is trained on: torchvision's losses, those of the proposals weighted."""
 
     def __init__(self, detector: nn.Module, rpn_weight: float) -> None:
         super().__init__()
