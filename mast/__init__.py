@@ -49,41 +49,29 @@ if TYPE_CHECKING:
 
     __version__: str
 
+_COMMANDS = (
+    "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export", "fit",
+    "neighbours", "outliers", "plan", "predict", "pretrain", "report", "reproduce", "study",
+)  # fmt: skip
 PUBLIC = {
+    **{name: f"mast.commands.{name}" for name in _COMMANDS},
     "NamedSets": "mast.measure.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
     "adapt": "mast.runs.adapt",
-    "advise": "mast.commands.advise",
-    "analyze": "mast.commands.analyze",
-    "compare": "mast.commands.compare",
     "configure": "mast.recipes",
-    "demo": "mast.commands.demo",
     "draw": "mast.commands.analyze",
-    "duplicates": "mast.commands.duplicates",
-    "embed": "mast.commands.embed",
-    "evaluate": "mast.commands.evaluate",
-    "export": "mast.commands.export",
-    "fit": "mast.commands.fit",
     "load_adapted": "mast.measure.adapted",
     "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
-    "neighbours": "mast.commands.neighbours",
     "open_images": "mast.measure.features",
-    "outliers": "mast.commands.outliers",
-    "plan": "mast.commands.plan",
-    "predict": "mast.commands.predict",
-    "pretrain": "mast.commands.pretrain",
-    "report": "mast.commands.report",
     "show_config": "mast.commands.show",
     "show_operators": "mast.commands.show",
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
-    "reproduce": "mast.commands.reproduce",
-    "study": "mast.commands.study",
 }
 
 

@@ -8,6 +8,7 @@ from experiments.does_it_help import mean_of_tasks
 from experiments.small import ROWS
 from mast import PUBLIC
 from mast.analyses import Grid
+from mast.commands.common import TEXTS
 from mast.studies.seeds import cell
 from mast.studies.tables.printed import as_markdown
 from written.invariances import brief
@@ -27,7 +28,11 @@ def home(readme: str) -> str:
 def reference() -> str:
     """What `import mast` offers, from the docstrings."""
     entries = "\n\n".join(f"::: {module}.{name}" for name, module in PUBLIC.items())
-    return f"# Reference\n\nWhat `import mast` offers.\n\n{entries}\n"
+    shared = "\n".join(f"- `{name}`: {text}" for name, text in TEXTS.items())
+    return (
+        f"# Reference\n\nWhat `import mast` offers.\n\n{entries}\n\n## Shared options\n\n"
+        f"Where a function says nothing of one of these, it is:\n\n{shared}\n"
+    )
 
 
 def pretraining() -> str:

@@ -20,18 +20,18 @@ from mast.core.stopping import Interrupted, interruptible, is_first_here, is_lau
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 
 
-class _NobodyReadsError(Exception):
-    """What is printed goes to a pipe that nobody reads any more."""
+class _ClosedPipeError(Exception):
+    """The reader of what is printed is gone."""
 
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Print to stdout, and see at once that nobody reads it: other pipes may break as well."""
+    """Print to stdout, and notice at once if its reader is gone: other pipes may break as well."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError as error:
-        raise _NobodyReadsError from error
+        raise _ClosedPipeError from error
 
 
 def run(arguments: Sequence[str] | None) -> int:
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str] | None) -> int:
         return _stop("interrupted; the same command goes on with what was saved", 130)
     except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
         return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
-    except _NobodyReadsError:  # such as `mast show config | head`
+    except _ClosedPipeError:  # such as `mast show config | head`
         _drop_output()
         return BROKEN_PIPE
     except Exception as error:
@@ -137,11 +137,7 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
 
 
 def _check_surroundings() -> None:
-    """Refuse what libraries end with while they are imported.
-
-    Raises:
-        UserError: The current folder is gone, or NumPy cannot read the date that is set.
-    """
+    """Refuse surroundings in which libraries cannot be imported."""
     try:
         os.getcwd()
     except OSError as error:
@@ -155,14 +151,14 @@ def _check_surroundings() -> None:
         ) from error
 
 
-def _threads_given(words: Sequence[str], arguments: Mapping[str, Any]) -> bool:
-    """Whether the user says how many threads are used, here or in the file of a configuration."""
+def _say_if_busy(words: Sequence[str], arguments: Mapping[str, Any]) -> None:
+    """Say that one thread is faster, where the cores of a machine without a GPU are shared.
+
+    Nothing is said where the words, or the file of a configuration, give a number of threads.
+    """
     in_file = getattr(arguments.get("config"), "threads", None)
-    return in_file is not None or any(word.startswith("--threads") for word in words)
-
-
-def _say_if_busy() -> None:
-    """Say that one thread is faster, where the cores of a machine without a GPU are shared."""
+    if in_file is not None or any(word.startswith("--threads") for word in words):
+        return
     import torch
 
     from mast.core.display import say
@@ -195,8 +191,8 @@ def _call(name: str, words: list[str]) -> None:
         return
     with interruptible():
         with doing(name):
-            if verb.computes and not _threads_given(words, arguments):
-                _say_if_busy()
+            if verb.computes:
+                _say_if_busy(words, arguments)
             result = verb.load()(**arguments)
         with _printing():
             verb.show(result)

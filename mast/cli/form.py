@@ -72,20 +72,13 @@ class _Help(argparse.Action):
 
 @dataclass
 class Form:
-    """What a command takes.
+    """What a command takes."""
 
-    Attributes:
-        program: Its name, such as "mast pretrain".
-        usage: The first line of its help.
-        description: What it does.
-        epilog: What stands below the options; None: nothing.
-        arguments: Of each argument its names, and how argparse takes it.
-    """
-
-    program: str
-    usage: str
+    program: str  # its name, such as "mast pretrain"
+    usage: str  # the first line of its help
     description: str
-    epilog: str | None = None
+    epilog: str | None = None  # below the options
+    # Of each argument its names, and how argparse takes it.
     arguments: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
 
     def add(self, *names: str, **how: Any) -> None:

@@ -43,12 +43,19 @@ class _Options:
     """The options of a verb: what each is called, its type, and the form that they make."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
+        from mast.config import PretrainConfig
         from mast.core.fields import in_text
 
         self.function = verb.load()
+        parameters = inspect.signature(self.function).parameters
+        words_of = (
+            name.upper() if parameters[name].default is inspect.Parameter.empty
+            else f"[{name.upper()}]"
+            for name in verb.words
+        )  # fmt: skip
         self.form = Form(
             program,
-            usage=" ".join([program, *self._positional(verb), "[options]"]),
+            usage=" ".join([program, *words_of, "[options]"]),
             description=_summary(self.function),
             epilog=None if verb.rows is None else _rows(*verb.rows),
         )
@@ -59,9 +66,8 @@ class _Options:
         self._names: list[str] = []
         helps = _documented(self.function)
         hints = {name: in_text(hint) for name, hint in get_type_hints(self.function).items()}
-        parameters = inspect.signature(self.function).parameters
         for name, parameter in parameters.items():
-            if _is_configuration(hints[name]):
+            if hints[name] is PretrainConfig:
                 self.configured = name
             elif group := _dataclass_in(hints[name]):
                 self.groups[name] = group
@@ -77,12 +83,6 @@ class _Options:
             self._add(
                 "threads", int | None, None, "CPU threads; PyTorch's choice if not given", verb
             )
-
-    def _positional(self, verb: Verb) -> list[str]:
-        """What is given without a name, as the usage shows it."""
-        parameters = inspect.signature(self.function).parameters
-        needed = {name: parameters[name].default is inspect.Parameter.empty for name in verb.words}
-        return [name.upper() if needed[name] else f"[{name.upper()}]" for name in verb.words]
 
     def _add(
         self, name: str, hint: Any, default: Any, text: str, verb: Verb, rare: bool = False
@@ -142,7 +142,7 @@ class _Options:
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
         """The function's arguments from words."""
-        from mast.core.fields import convert
+        from mast.core.fields import build, convert
 
         namespace, unknown_words = self.form.parser().parse_known_intermixed_args(words)
         if unknown_words:
@@ -156,7 +156,10 @@ class _Options:
             threads = convert(values.pop("threads"), int, "threads")
             check_threads(threads)
             torch.set_num_threads(threads)
-        arguments = {name: self._grouped(group, values) for name, group in self.groups.items()}
+        arguments = {}
+        for name, group in self.groups.items():
+            parts = {part: values.pop(part) for part in get_type_hints(group) if part in values}
+            arguments[name] = build(group, parts, "option")
         parameters = inspect.signature(self.function).parameters
         for name in [name for name in values if name in parameters]:
             arguments[name] = convert(_json_list(values.pop(name)), self.hints[name], name)
@@ -170,13 +173,6 @@ class _Options:
             }
             arguments[self.configured] = change(self.base, fields)
         return arguments
-
-    def _grouped(self, group: type, values: dict[str, Any]) -> Any:
-        """A dataclass of options from what was given of them, which is taken out."""
-        from mast.core.fields import build
-
-        names = [name for name in values if name in get_type_hints(group)]
-        return build(group, {name: values.pop(name) for name in names}, "option")
 
     def _unknown(self, word: str) -> UserError:
         from mast.config import RENAMED
@@ -200,18 +196,9 @@ def form_of(name: str) -> Form:
 
 
 def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
-    """What a command line gives to the function of a command.
-
-    Args:
-        name: Of the command, such as "pretrain" or "show views".
-        words: What follows it.
-
-    Raises:
-        UserError: An unknown option, or a value of the wrong type.
-    """
-    verb = named(name)
+    """The arguments of a command's function, such as that of "show views", from words."""
     words = _normal(words)
-    return _Options(f"mast {name}", verb, words).arguments(words)
+    return _Options(f"mast {name}", named(name), words).arguments(words)
 
 
 def _json_list(value: Any) -> Any:
@@ -292,9 +279,3 @@ def _dataclass_in(hint: Any) -> type | None:
 
     members = (hint, *getattr(hint, "__args__", ()))
     return next((m for m in members if isinstance(m, type) and is_dataclass(m)), None)
-
-
-def _is_configuration(hint: Any) -> bool:
-    from mast.config import PretrainConfig
-
-    return hint is PretrainConfig

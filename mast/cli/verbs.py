@@ -11,26 +11,15 @@ from mast.core.files import as_word
 
 
 class Verb(NamedTuple):
-    """One command.
+    """One command."""
 
-    Attributes:
-        summary: What it does, in a line.
-        function: Its module and function.
-        words: Parameters that are given without a name, in their order; the last may take several.
-        show: Prints the result.
-        rows: A heading, and the registry whose rows the help lists below it.
-        following: The words of the command that may come next, from its arguments and its result;
-            None where none does.
-        computes: Whether it does so much that the number of threads matters.
-    """
-
-    summary: str
-    function: str
-    words: tuple[str, ...]
-    show: Callable[[Any], None]
-    rows: tuple[str, str] | None = None
-    following: "Following | None" = None
-    computes: bool = True
+    summary: str  # what it does, in a line
+    function: str  # its module and its name
+    words: tuple[str, ...]  # parameters that need no name, in order; the last may take several
+    show: Callable[[Any], None]  # prints the result
+    rows: tuple[str, str] | None = None  # a heading, and the registry that the help lists below it
+    following: "Following | None" = None  # the command that may come next
+    computes: bool = True  # whether it does so much that the number of threads matters
 
     def load(self) -> Callable[..., Any]:
         """Its function, whose module is imported now."""
@@ -39,6 +28,7 @@ class Verb(NamedTuple):
         return function
 
 
+# From a command's arguments and result to the words of the next; None where there is none.
 Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 
 # --------------------------------------------------------------------------------------- output
@@ -70,12 +60,8 @@ def _insights(insights: Any) -> None:
 
 
 def _finished(result: Any) -> None:
+    """Print the results, and end in an error if any run failed, as then these are not all."""
     _shown(result)
-    _refuse_failures(result)
-
-
-def _refuse_failures(result: Any) -> None:
-    """End in an error if any run failed, as the results that are printed are not all."""
     if problems := result.problems:
         for problem in problems:
             _print_plain(problem)

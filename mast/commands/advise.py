@@ -26,15 +26,12 @@ VIEWS = "mast5"  # whose operators are measured where nobody says which
 
 @dataclass(frozen=True, repr=False)
 class AdviceResult(Shown):
-    """Which augmentations the tasks of a set can afford; see `mast.analyses.advice`.
+    """Which augmentations the tasks of a set can afford, in words and as rows.
 
-    Attributes:
-        text: In words.
-        columns: Headings of the rows.
-        rows: One a task and operator: task, operator, change of the accuracy where the operator
-            acts in percentage points, the ends of its 95 % interval, what follows, and, for a run
-            with masks, what the operator's subspace keeps of the true class's probability beside
-            the mean of all subspaces (NaN where it has none).
+    A row is a task and an operator: task, operator, change of the accuracy where the operator acts
+    in percentage points, the ends of its 95 % interval, what follows, and, for a run with masks,
+    what the operator's subspace keeps of the true class's probability beside the mean of all
+    subspaces (NaN where it has none).
     """
 
     text: str

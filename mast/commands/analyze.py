@@ -32,19 +32,12 @@ MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelle
 
 
 class Insight(NamedTuple):
-    """The outcome of an analysis.
-
-    Attributes:
-        name: Of the analysis.
-        title: Its heading.
-        text: What to see in the figure, or why there is none.
-        file: The arrays, beside a .png and a .svg of the same name; None where there are none.
-    """
+    """The outcome of an analysis."""
 
     name: str
     title: str
-    text: str
-    file: Path | None
+    text: str  # what to see in the figure, or why there is none
+    file: Path | None  # the arrays, beside a .png and a .svg of the same name
 
     def shown(self) -> Iterator[str | Text]:
         """What the terminal shows of it."""

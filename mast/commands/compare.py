@@ -25,10 +25,7 @@ def compare(
         resamples: Test sets that the bootstrap draws, the same ones for all runs.
 
     Returns:
-        Rows, notes, and the `verdict`; see `mast.measure.compare`.
-
-    Raises:
-        UserError: No run, or one without evaluations; a seed or a number that cannot be.
+        Rows, notes, and the `verdict`.
     """
     if not 0 <= seed < 2**63 or not 1 <= resamples <= MOST_RESAMPLES:
         raise UserError(

@@ -48,22 +48,14 @@ Precision = dict[str, dict[str, float]]  # in percent, by task and space
 
 @dataclass(frozen=True, repr=False)
 class DemoResult(Shown):
-    """What the demonstration measured.
+    """What the demonstration measured."""
 
-    Attributes:
-        adapted: The folder of the adapted encoder, which `--ignore` and `--match` take.
-        page: Queries and their neighbours, in a browser.
-        copies: Share of the rotated and recolored copies, in percent, whose photo is found first,
-            by the output and by what ignores all operators; none of generated images.
-        precision: Share of the ten nearest that have the query's label; none for photos.
-        following: The command to go on with.
-    """
-
-    adapted: Path
-    page: Path
+    adapted: Path  # the folder of the adapted encoder, which `--ignore` and `--match` take
+    page: Path  # queries and their neighbours
+    # Of photos: percent of the rotated and recolored copies whose photo is found first, by space.
     copies: Mapping[str, float]
-    precision: Precision
-    following: str
+    precision: Precision  # of generated images: percent of the ten nearest with the query's label
+    following: str  # the command to go on with
 
     def tables(self) -> list[FittedTable]:
         """A row a space, a column a task, so that it fits into 80 characters."""

@@ -223,10 +223,9 @@ def measure_missing(
         device: Where to run.
         seed: Of the protocols.
         protocols: Names.
-        operators: What `retained` asks about, beside those of a run's views and what it was asked
-            about before.
-        encoder: What is measured; the run of the folder if not given. A module is measured again
-            each time, as its code may have changed where its weights have not.
+        operators: Measured by `retained`, beside those of a run's views and those of before.
+        encoder: The run of the folder if not given. A module is measured again each time, as its
+            code may have changed where its weights have not.
         weights: As `evaluate`.
     """
     if isinstance(encoder, nn.Module):

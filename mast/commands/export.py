@@ -64,11 +64,6 @@ def export(
         its page on the Hub if it was pushed. Its README.md says how it is loaded, how images are
         prepared and, for a run, how it was trained, what was measured of it and what was not; for a
         classifier what it learned from and how well it does.
-
-    Raises:
-        UserError: No such encoder or classifier, one that the format cannot hold, something else in
-            the folder's place, or a failed upload; a choice of operators that the model does not
-            have.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)

@@ -46,17 +46,12 @@ from mast.runs.spaces import Invariances, compared
 
 @dataclass(frozen=True, repr=False)
 class Fitted(Shown):
-    """A classifier that was learned.
-
-    Attributes:
-        path: Its file.
-        classifier: In evaluation mode, on the CPU.
-        published: Of what was pretrained here, how often a classifier on published weights is right
-            on the same images, or the command that says so.
-    """
+    """A classifier that was learned."""
 
     path: Path
-    classifier: Classifier
+    classifier: Classifier  # in evaluation mode, on the CPU
+    # Of an encoder that was pretrained here: how often a classifier on published weights is right
+    # on the same images, or the command that measures it.
     published: str = ""
 
     @property

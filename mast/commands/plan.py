@@ -57,20 +57,15 @@ OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs
 class Plan(Shown):
     """What runs on some images would cost.
 
-    Attributes:
-        data: The images.
-        costs: One for each recipe; where no hours are given, with its own epochs, then as many
-            with those that are scaled to the number of images.
-        notes: What takes long on a CPU, what is estimated, and what would not fit.
-        encoder: The name of the encoder, where it is not the recipe's.
-        adapting: What `mast adapt` takes, and its command, where that is planned.
+    Where no hours are given, there is a cost for each recipe with its own epochs, then as many with
+    epochs that are scaled to the number of images.
     """
 
     data: str
     costs: tuple[Cost, ...]
-    notes: tuple[str, ...]
-    encoder: str | None = None
-    adapting: tuple[str, ...] = ()
+    notes: tuple[str, ...]  # what takes long on a CPU, what is estimated, what would not fit
+    encoder: str | None = None  # its name, where it is not the recipe's
+    adapting: tuple[str, ...] = ()  # what `mast adapt` takes, and its command, if that is planned
 
     def table(self) -> Table:
         """One row a cost."""
@@ -109,12 +104,9 @@ class Plan(Shown):
     def _command(self, each: Cost) -> str:
         config = each.config
         words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe]
-        if config.epochs != recipe(config.recipe).epochs:
-            words += ["--epochs", str(config.epochs)]
-        if config.accumulate != recipe(config.recipe).accumulate:
-            words += ["--accumulate", str(config.accumulate)]
-        if config.batch_size != recipe(config.recipe).batch_size:
-            words += ["--batch_size", str(config.batch_size)]
+        for name in ("epochs", "accumulate", "batch_size"):
+            if getattr(config, name) != getattr(recipe(config.recipe), name):
+                words += [f"--{name}", str(getattr(config, name))]
         if config.data.download:
             words += ["--data.download"]
         if each.measured and config.device != find_device("auto").type:
@@ -163,15 +155,11 @@ def plan(
     Returns:
         Epochs, parts of a batch, memory of the GPU here, disk and hours for each recipe, and
         commands.
-
-    Raises:
-        UserError: No such images, recipe, encoder or weights, or not even an epoch fits into the
-            hours.
     """
     if adapt is not None:
         pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
-        if given := [name for name, value in pretraining.items() if value]:
-            raise UserError(f"adapt plans no pretraining: leave {', '.join(given)} out")
+        if refused := [name for name, value in pretraining.items() if value]:
+            raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
     if size is not None:
         raise UserError("size is for adapt; in pretraining the recipe says it")

@@ -23,19 +23,12 @@ NAMED = 5  # of the classes, the most frequent, that the text counts one by one
 
 @dataclass(frozen=True, repr=False)
 class Predicted(Shown):
-    """A table of classes.
-
-    Attributes:
-        path: The table.
-        counts: How many images are of each class, the most frequent first.
-        uncertain: How many of them have a probability below `UNCERTAIN`.
-        broken: How many images cannot be decoded; they are of no class.
-    """
+    """A table of classes."""
 
     path: Path
-    counts: Mapping[str, int]
-    uncertain: int
-    broken: int = 0
+    counts: Mapping[str, int]  # images of each class, the most frequent first
+    uncertain: int  # how many of them have a probability below `UNCERTAIN`
+    broken: int = 0  # images that cannot be decoded
 
     @property
     def text(self) -> str:

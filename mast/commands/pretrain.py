@@ -65,19 +65,16 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         The run folder, which holds `encoder.safetensors` and `embedding.safetensors`.
 
     Raises:
-        UserError: A configuration or images that cannot be used, a folder with another run or one
-            in which another process works, or a loss that is no longer finite.
+        UserError: A configuration, images or a folder that cannot be used; a loss that is no longer
+            finite.
         OutOfMemoryError: A step needs more memory than there is.
         ProcessEndedError: One of several processes was killed, or has an error of its own.
-        Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) asked to stop. The step was
-            finished and saved.
+        Interrupted: A signal asked to stop. The step was finished and saved.
     """
     config.check_trainable()
-    asked, config = config, with_architecture(config)
+    original, config = config, with_architecture(config)
     run = RunFolder(config.folder())
-    _refuse_named_weights(config.encoder.name)
-    _refuse_another_name(asked, config.encoder.name)
-    _refuse_rates_of_a_frozen(config)
+    _check_encoder(original, config)
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -111,47 +108,37 @@ def _trained_with(run: RunFolder) -> dict[str, Any] | None:
     return kept.get("config", {}) if isinstance(kept, dict) else {}  # not verified yet
 
 
-def _refuse_named_weights(name: str) -> None:
-    weights = named_weights(name)
-    if weights is not None:
+def _check_encoder(original: PretrainConfig, config: PretrainConfig) -> None:
+    """Refuse a name with or beside weights, and rates of a frozen encoder, which do nothing."""
+    name, wanted = config.encoder.name, original.encoder
+    if (weights := named_weights(name)) is not None:
         raise UserError(
             f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
             f"start from them, or {architecture_of(name)} to start from random ones"
         )
-
-
-def _refuse_another_name(asked: PretrainConfig, name: str) -> None:
-    """Refuse a name that is neither that of the weights nor the recipe's, which gives way."""
-    usual = RECIPES[asked.recipe]().encoder.name if asked.recipe in RECIPES else name
-    if architecture_of(asked.encoder.name) not in (name, usual):
+    recipe = RECIPES.get(original.recipe)  # whose encoder gives way to that of the weights
+    if architecture_of(wanted.name) not in (name, recipe().encoder.name if recipe else name):
         raise UserError(
-            f"encoder.name is {asked.encoder.name!r}, and encoder.weights {asked.encoder.weights} "
-            f"are those of {name!r}: leave encoder.name out, or name other weights"
+            f"encoder.name is {wanted.name!r}, and encoder.weights {wanted.weights} are those of "
+            f"{name!r}: leave encoder.name out, or name other weights"
         )
-
-
-def _refuse_rates_of_a_frozen(config: PretrainConfig) -> None:
-    if not config.encoder.freeze:
-        return
-    given = ["optimizer.encoder_rate"] if config.optimizer.encoder_rate != 1 else []
-    given += ["optimizer.layer_decay"] if config.optimizer.layer_decay != 1 else []
-    if given:
+    rates = ("encoder_rate", "layer_decay")
+    set_to = [f"optimizer.{rate}" for rate in rates if getattr(config.optimizer, rate) != 1]
+    if config.encoder.freeze and set_to:
         raise UserError(
-            f"encoder.freeze leaves the encoder as it is, so that {' and '.join(given)} would do "
+            f"encoder.freeze leaves the encoder as it is, so that {' and '.join(set_to)} would do "
             "nothing: leave out either encoder.freeze or these"
         )
 
 
 def _encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
-    """The rate of each of the encoder's parameters, as a share of that of what is beside it."""
+    """The rate of each of the encoder's parameters, as a share of the rate of the other ones."""
+    rate, decay = config.optimizer.encoder_rate, config.optimizer.layer_decay
     depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
-    if config.optimizer.layer_decay < 1:
+    if decay < 1:
         depths = encoder.depths()
     last = max(depths.values())
-    decay = config.optimizer.layer_decay
-    return {
-        name: config.optimizer.encoder_rate * decay ** (last - at) for name, at in depths.items()
-    }
+    return {name: rate * decay ** (last - at) for name, at in depths.items()}
 
 
 def _part_size(config: PretrainConfig, processes: int) -> int:
@@ -166,11 +153,7 @@ def _part_size(config: PretrainConfig, processes: int) -> int:
 
 
 def _check_labels(feed: Feed, config: PretrainConfig) -> None:
-    """Refuse images without the labels that a method learns from.
-
-    Raises:
-        UserError: They have none, several kinds, or another number of classes.
-    """
+    """Refuse images without the one kind of labels that a method learns from."""
     if len(feed.classes) != 1:
         kinds = ", ".join(feed.classes) or "none"
         raise UserError(
@@ -195,11 +178,7 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
 
 
 def _labels(batch: Batch, feed: Feed) -> torch.Tensor | None:
-    """The classes of a batch.
-
-    Raises:
-        UserError: An image has none.
-    """
+    """The classes of a batch, each image of which must have one."""
     if batch.label_B is not None and bool((batch.label_B < 0).any()):
         raise UserError(
             f"an image of {feed.name} has no class: give every image one, or take a method "
@@ -393,7 +372,10 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 metrics = result.metrics | plain_method.statistics()
                 metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
-                _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
+                metrics = {"images_per_second": speed, **metrics}
+                epochs = round(result.step / steps_per_epoch, 4)
+                run.append_metrics({"step": result.step, "epoch": epochs, **metrics})
+                fabric.log_dict(metrics, result.step)
                 work.update(result.step, _summary(metrics))
                 # The first twentieth of a run is still finding its scale.
                 if result.step > training.steps // 20:
@@ -417,10 +399,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 if chief:
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
-                    text = ", ".join(
-                        f"{_plain(name)} {value:.1f}" for name, value in scores.items()
+                    words = (
+                        f"{name.removeprefix('online/').replace('_', ' ')} {value:.1f}"
+                        for name, value in scores.items()
                     )
-                    say(f"epoch {epoch}: {text}")
+                    say(f"epoch {epoch}: {', '.join(words)}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
                         training.extra["best"] = score
@@ -455,24 +438,6 @@ def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
 def _score_due(config: PretrainConfig, epochs: int) -> bool:
     every = config.score_every or max(1, config.epochs // 10)
     return epochs % every == 0 or epochs == config.epochs
-
-
-def _log(
-    run: RunFolder,
-    fabric: "Fabric",
-    step: int,
-    epoch: float,
-    metrics: dict[str, float],
-    speed: float,
-) -> None:
-    record = {"images_per_second": speed, **metrics}
-    run.append_metrics({"step": step, "epoch": round(epoch, 4), **record})
-    fabric.log_dict(record, step)
-
-
-def _plain(name: str) -> str:
-    """An online score as a reader calls it."""
-    return name.removeprefix("online/").replace("_", " ")
 
 
 def _summary(metrics: dict[str, float]) -> str:

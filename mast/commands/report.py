@@ -27,10 +27,6 @@ def report(
 
     Returns:
         The file, below 10 MB.
-
-    Raises:
-        UserError: No such run, an encoder that is none, the page cannot be written, or it would be
-            too large.
     """
     folder = RunFolder(run)
     if folder.evaluations.is_dir() and not folder.config.is_file():

@@ -27,21 +27,13 @@ LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
 @dataclass(frozen=True, repr=False)
 class Reproduced(Shown):
-    """A table, as far as it is trained and measured.
-
-    Attributes:
-        title: Of the table.
-        runs: All of its plan, with their states.
-        grids: Tables by heading: scores, differences, budgets, or what it costs.
-        notes: What a reader of the numbers has to know.
-        files: Where the table was written.
-    """
+    """A table, as far as it is trained and measured."""
 
     title: str
-    runs: tuple[StudyRun, ...]
-    grids: Mapping[str, Grid]
-    notes: tuple[str, ...]
-    files: tuple[Path, ...] = ()
+    runs: tuple[StudyRun, ...]  # all of its plan, with their states
+    grids: Mapping[str, Grid]  # by heading: scores, differences, budgets, or what it costs
+    notes: tuple[str, ...]  # what a reader of the numbers has to know
+    files: tuple[Path, ...] = ()  # where the table was written
 
     def tables(self) -> list[FittedTable]:
         """For a rich console."""
@@ -104,10 +96,6 @@ def reproduce(
 
     Returns:
         The runs with their states, and the table.
-
-    Raises:
-        UserError: An unknown table, a set that is missing, or an argument that does not fit.
-            Where a run fails, its state says so.
     """
     kind = experiment(table, scale, epochs)
     if gpu is not None and gpu not in GPUS:
@@ -127,17 +115,7 @@ def reproduced(
     dry: bool,
     gpu: GpuName | None,
 ) -> Reproduced:
-    """What `reproduce` returns, of any experiment that is a table.
-
-    Args:
-        kind: The table.
-        place: What it works with.
-        seeds: Of its runs.
-        only: Patterns of their names; all without any.
-        part: Those of this process.
-        dry: Only say what is left to train, and what that takes.
-        gpu: On which that is computed; measured here if None.
-    """
+    """What `reproduce` returns, of any experiment that is a table; `part` is for this process."""
     refuse_something_else(place.out / kind.results, kind.title)
     runs, _ = perform(kind, place, seeds, only, part, dry)
     if dry:
@@ -173,11 +151,7 @@ def workplace_of(
     device: Device,
     threads: int | None,
 ) -> Workplace:
-    """What an experiment works with; its arguments are those of `reproduce`.
-
-    Raises:
-        UserError: A folder is not given.
-    """
+    """What an experiment works with; its arguments are those of `reproduce`."""
     if data is None:
         raise UserError(f"{name} needs images: give data, a folder of sets")
     if out is None:

@@ -35,17 +35,11 @@ from mast.studies.engine import (
 
 @dataclass(frozen=True, repr=False)
 class StudyResult(Shown):
-    """What a study did.
-
-    Attributes:
-        title: Of the study.
-        runs: All of its plan.
-        insight: The answer, from the runs that are finished.
-    """
+    """What a study did."""
 
     title: str
-    runs: tuple[StudyRun, ...]
-    insight: Insight | None = None
+    runs: tuple[StudyRun, ...]  # all of its plan
+    insight: Insight | None = None  # the answer, from the runs that are finished
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -95,11 +89,8 @@ def study(
         dry: Only say what would be run.
 
     Returns:
-        The runs and their states; and the answer, which is also in `analysis/` of the run.
-
-    Raises:
-        UserError: An unknown study, no such run or set, or a run that cannot be varied so; a base
-            that cannot be trained or measured. Where another run fails, its state says so.
+        The runs and their states; and the answer, which is also in `analysis/` of the run. Where a
+        run fails, its state says so; a base that fails is an error.
     """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
@@ -139,11 +130,7 @@ def study(
 
 
 def seeds_of(seeds: Sequence[int] | int) -> list[int]:
-    """Seeds that were given, each once.
-
-    Raises:
-        UserError: None, or a negative one.
-    """
+    """Seeds of 0 or more, each once."""
     chosen = list(dict.fromkeys(as_list(seeds)))
     if not chosen or min(chosen) < 0:
         raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")

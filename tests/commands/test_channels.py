@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tifffile
 import torch
 from PIL import Image
 from tiny import SIZE, configure
@@ -17,10 +16,9 @@ from mast.core.reading import Layout, Reading
 
 pytestmark = pytest.mark.slow
 
-CHANNELS = {"gray": 1, "five": 5, "thirteen": 13}
+CHANNELS = {"gray": 1, "thirteen": 13}
 READINGS = {
     "gray": Reading(Layout(1, deep=True), (0.0,), (4095.0,)),
-    "five": Reading(Layout(5, deep=True), (0.0,), (16383.0,)),
     "thirteen": Reading(Layout(13, deep=True), (-1.0,), (2.0,), -9999.0),
 }
 
@@ -31,11 +29,6 @@ def write(folder: Path, kind: str, values_HWC: np.ndarray, name: str) -> None:
     if kind == "gray":
         pixels = (values_HWC[..., 0] * 4095).astype(np.uint16)
         Image.fromarray(pixels).save(folder / f"{name}.png")
-    elif kind == "five":
-        bands = (values_HWC * 10_000).astype(np.uint16)
-        tifffile.imwrite(
-            folder / f"{name}.tif", bands, photometric="minisblack", planarconfig="contig"
-        )
     else:
         cube = (3 * values_HWC - 1).astype(np.float32)
         cube[:3, :3] = -9999
@@ -104,16 +97,11 @@ def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
     torch.testing.assert_close(module(images_BCHW), encoder(images_BCHW), rtol=1e-3, atol=1e-4)
 
 
-def test_its_views_are_drawn(made: Any) -> None:
+def test_what_needs_colours_is_refused_by_name(made: Any) -> None:
     kind, root = made
     data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
     config = configure(root, root / "other", "mast5_small", data=data)
     assert mast.show_views(config, root / "views.png", images=2).is_file()
-
-
-def test_what_needs_colours_is_refused_by_name(made: Any) -> None:
-    kind, root = made
-    data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
     with pytest.raises(UserError, match="grayscale needs red, green and blue"):
         configure(root, root / "new", data=data, operators=("horizontal_flip", "grayscale"))
     with pytest.raises(UserError, match="more than 8 bits"):

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import torch
 import yaml
 
 import mast
-from mast.cli import TOPICS, VERBS, Verb, main
+from mast.cli import TOPICS, VERBS, main
 from mast.core.run import RunFolder
 from mast.data import cache
 from mast.protocols import EVALUATORS
@@ -47,33 +46,19 @@ def test_a_current_folder_that_is_gone_is_one_line(
     )
 
 
-def test_a_date_that_numpy_cannot_read_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for date, code in (("abc", 2), ("", 2), ("1e9", 2), ("1700000000", 0)):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
-        assert main(["show", "recipes"]) == code
-        said = capsys.readouterr().err
-        assert said.count("\n") == (code == 2)
-        assert (f"SOURCE_DATE_EPOCH is {date!r}" in said) == (code == 2)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("pretrian", "Did you mean 'pretrain'"),
         ("watch runs/photos", "tensorboard --logdir"),
-        ("pretrain --epoch 3", "Did you mean --epochs"),
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
-        ("pretrain --epochs many", "epochs"),
         ("pretrain --recipe", "expected one argument"),
         ("pretrain --epochs 1 photos", "unexpected 'photos'"),
         ("compare", "required: runs"),
         ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
         ("compare a --resamples 0", "resamples 1 to 100,000"),
-        ("compare a --resamples 1000000000", "resamples 1 to 100,000"),
         (f"compare a --seed {10**30}", "seed must be"),
         ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --threads 0", "threads must be 1 or more, got 0"),
@@ -90,12 +75,9 @@ def test_a_date_that_numpy_cannot_read_is_one_line(
         ("evaluate resnet18 --untrained true", "unexpected 'true'"),
         ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
         ("pretrain --config no-such.yaml", "no configuration file"),
-        ("evaluate no/such/run", "no encoder at no/such/run"),
         ("evaluate none.pth", "no encoder at none.pth"),
         ("evaluate resnet18 --weights none.pth", "no checkpoint at none.pth"),
         ("evaluate --protocol knn", "Did you mean --protocols"),
-        ("embed", "required"),
-        ("export no/such/run", "no encoder"),
         ("show recipies", "Did you mean 'recipes'"),
     ],
 )
@@ -109,32 +91,18 @@ def test_mistakes_are_one_line_and_exit_2(
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [*VERBS, "show", *(f"show {topic}" for topic in TOPICS)])
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command.split(), "--help"]) == 0
-    assert f"usage: mast {command}" in capsys.readouterr().out
-
-
-def parameters(verb: Verb) -> dict[str, inspect.Parameter]:
-    module, _, name = verb.function.partition(":")
-    return dict(inspect.signature(getattr(import_module(module), name)).parameters)
-
-
-@pytest.mark.parametrize("name", VERBS)
-def test_every_parameter_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main([name, "--help"])
-    options = capsys.readouterr().out.partition("options:")[2]
-    for parameter in parameters(VERBS[name]):
-        if parameter not in (*VERBS[name].words, "config"):
-            assert f"--{parameter}" in options
-
-
-def test_what_computes_says_on_what(capsys: pytest.CaptureFixture[str]) -> None:
-    """One style of option everywhere."""
-    for name, verb in VERBS.items():
-        main([name, "--help"])
-        shown = capsys.readouterr().out
-        assert ("--threads" in shown) == ("--device" in shown) == verb.computes, name
+@pytest.mark.parametrize("name", [*VERBS, "show", *(f"show {topic}" for topic in TOPICS)])
+def test_every_command_has_help_of_every_parameter(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*name.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"usage: mast {name}" in shown
+    if verb := VERBS.get(name):
+        parameters = inspect.signature(verb.load()).parameters
+        for parameter in parameters.keys() - {*verb.words, "config"}:
+            assert re.search(rf"\n  --{parameter}\b.*\n? +\S", shown), parameter
+        assert ("--threads" in shown) == ("--device" in shown) == verb.computes
 
 
 def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,10 +148,7 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_out_of_memory_is_one_line(
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
     words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
@@ -193,37 +158,33 @@ def test_out_of_memory_is_one_line(
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_a_fault_of_the_program_is_one_line_unless_it_is_looked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def wrong() -> None:
-        raise KeyError("a bug")
-
-    monkeypatch.setattr("mast.commands.show.RECIPES", {"broken": wrong})
-    assert main(["show", "recipes"]) == 1
-    assert "KeyError: 'a bug'. This is a fault of mast" in capsys.readouterr().err
-    monkeypatch.setenv("MAST_DEBUG", "1")
-    with pytest.raises(KeyError, match="a bug"):
-        main(["show", "recipes"])
-
-
 @pytest.mark.parametrize(
-    "error", [FileNotFoundError(2, "No such file", "/lost"), MemoryError("17 GB"), OSError("odd")]
+    ("error", "code", "message"),
+    [
+        (KeyError("a bug"), 1, "KeyError: 'a bug'. This is a fault of mast"),
+        (FileNotFoundError(2, "No such file", "/lost"), 2, "/lost: No such file"),
+        (MemoryError("17 GB"), 2, "out of memory (17 GB)"),
+        (OSError("odd"), 1, "OSError: odd"),
+    ],
 )
-def test_what_is_one_line_is_raised_where_it_is_looked_for(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_is_one_line_unless_it_is_looked_for(
+    error: Exception, code: int, message: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     def fail() -> None:
         raise error
 
     monkeypatch.setattr("mast.commands.show.RECIPES", {"broken": fail})
-    assert main(["show", "recipes"]) in (1, 2)
-    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["show", "recipes"]) == code
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
     monkeypatch.setenv("MAST_DEBUG", "1")
     with pytest.raises(type(error)):
         main(["show", "recipes"])
-    assert main(["show", "nothing"]) == 2  # what a user can mend is one line all the same
-    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1e9")  # which NumPy cannot read
+    assert main(["show", "recipes"]) == 2  # what a user can mend is one line all the same
+    assert "SOURCE_DATE_EPOCH is '1e9'" in capsys.readouterr().err
 
 
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
@@ -245,9 +206,8 @@ def options_in(text: str) -> set[str]:
     return set(re.findall(r"--[a-z][a-z_.]+", text))
 
 
-@pytest.mark.parametrize("command", ["outliers", "embed"])
 def test_errors_name_the_command_that_has_an_option(
-    command: str, ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     def full(*_: object) -> None:
@@ -257,11 +217,11 @@ def test_errors_name_the_command_that_has_an_option(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     texts = []
     for data in (photos / "test", "torchvision:CIFAR10@train"):
-        assert main([command, str(ours.path), "--data", str(data)]) == 2
+        assert main(["embed", str(ours.path), "--data", str(data)]) == 2
         texts.append(capsys.readouterr().err)
     assert "name another folder as XDG_CACHE_HOME; mast pretrain has --data.cache" in texts[0]
     for text in texts:
-        owners = {command, *re.findall(r"mast (pretrain|evaluate)", text)}
+        owners = {"embed", *re.findall(r"mast (pretrain|evaluate)", text)}
         assert options_in(text) <= set().union(*(options_of(owner, capsys) for owner in owners))
 
 
