@@ -19,11 +19,18 @@ from mast.protocols.run import EvaluationSettings
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Measured, Workplace, last_metrics
+from mast.studies.experiment import (
+    CIFAR,
+    NARROW,
+    SIZE,
+    Measured,
+    Workplace,
+    last_metrics,
+    link_cifar,
+)
 from mast.studies.seeds import cell, difference
-from mast.studies.tables.experiment import RESULTS, TableExperiment
-from mast.studies.tables.paper_table import AUGSELF, NEAR_COPIES
-from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
+from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
+from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"

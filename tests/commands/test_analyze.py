@@ -119,7 +119,7 @@ def test_a_single_operator(
     operators = ["color_jitter"]
     one = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "one"), operators=operators))
     found = {insight.name: insight for insight in mast.analyze(one.path, str(photos), images=6)}
-    assert found["masks"].text.startswith("There is one operator, color jitter")
+    assert found["masks"].text.startswith("Color jitter is the only operator")
     for name in ("masks", "subspaces", "invariance", "predictions", "advice"):
         assert found[name].file is not None, found[name].text
 
