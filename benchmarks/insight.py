@@ -34,7 +34,7 @@ from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import EVALUATORS
-from mast.studies.tables.small_scale import NARROW
+from mast.studies.experiment import NARROW
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test

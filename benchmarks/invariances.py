@@ -51,7 +51,7 @@ from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from mast.runs.adapt import STRONGER
 from mast.runs.load import load
-from mast.studies.tables.small_scale import NARROW
+from mast.studies.experiment import NARROW
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50

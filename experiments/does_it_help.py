@@ -18,9 +18,18 @@ from mast.core.run import plain
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
+from mast.studies.experiment import (
+    CIFAR,
+    NARROW,
+    SIZE,
+    Experiment,
+    Measured,
+    Workplace,
+    drawn_positions,
+    last_metrics,
+    link_cifar,
+)
 from mast.studies.seeds import cell
-from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, drawn_positions, link_cifar
 
 SCORES = ("validation", "test")
 COLUMNS = {

@@ -13,8 +13,15 @@ from mast.analyses import ANALYSES, Grid, read_arrays
 from mast.core.run import RunFolder
 from mast.studies import QUESTIONS
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.tables.small_scale import SIZE, drawn_positions, link, link_cifar
+from mast.studies.experiment import (
+    SIZE,
+    Experiment,
+    Measured,
+    Workplace,
+    drawn_positions,
+    link,
+    link_cifar,
+)
 
 LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
 

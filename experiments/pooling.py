@@ -2,7 +2,7 @@
 
 from experiments.small import RATES, TOLD, Row, Small
 from experiments.variants import LR
-from mast.studies.tables.small_scale import NARROW
+from mast.studies.experiment import NARROW
 
 TITLES = {
     "after": "pooled after the layers (the paper's appendix A)",

@@ -18,8 +18,7 @@ from mast.measure.sets import EvaluationData
 from mast.models import Encoder, EncoderConfig
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
+from mast.studies.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
 
 RANDOM = "resnet18-random"
 RECIPES = ("vicreg5_small", "mast5_small")

@@ -19,11 +19,18 @@ from mast.protocols.run import EvaluationSettings
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Measured, Workplace, last_metrics
+from mast.studies.experiment import (
+    CIFAR,
+    NARROW,
+    SIZE,
+    Measured,
+    Workplace,
+    last_metrics,
+    link_cifar,
+)
 from mast.studies.seeds import cell, difference
-from mast.studies.tables.experiment import RESULTS, TableExperiment
-from mast.studies.tables.paper_table import AUGSELF, NEAR_COPIES
-from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
+from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
+from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
@@ -114,11 +121,11 @@ def without_row(rows: Mapping[str, Row]) -> list[str]:
 
 
 ABOUT = (
-    "Other temperatures, momenta and weights are those of the small recipes, which are not tuned.",
-    f"Without a row: {', '.join(without_row(ROWS))}.",
+    "Temperatures, momenta and other weights are those of the small recipes and were not tuned.",
+    f"Not in the table: {', '.join(without_row(ROWS))}.",
     AUGSELF,
-    "MAST with exempt blocks is this project's default; with learned masks it has neither the "
-    "paper's uncertainty nor its two stages.",
+    "MAST with exempt blocks is the default here; MAST with learned masks has neither the paper's "
+    "uncertainty nor its two stages.",
 )
 
 
@@ -340,18 +347,17 @@ class Small(TableExperiment):
 
     def notes(self) -> tuple[str, ...]:
         return (
-            f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all see "
-            "the same views (LooC four of them), and each has the best of as many rates.",
-            "The middle rate, and what the budgets call chosen before, come from earlier studies "
-            "of VICReg and MAST on the same validation images.",
+            f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all "
+            "methods get the same views (LooC four of them), each with the best of its rates.",
+            "Earlier studies of VICReg and MAST on the same validation images chose the middle "
+            "rate and what the budgets list as chosen before.",
             *self.about,
             NEAR_COPIES,
-            "The mean of four, by which rates are chosen, is that of objects, colour, flowers and "
-            "textures; AugSelf and MAST are made to keep colour.",
-            "Differences: the mean over seeds ± their standard deviation [95 % interval over test "
-            "images, with these seeds]. Seed 0 is also that of the trials.",
-            "Numbers are of this budget: methods meant for long runs or large batches are not "
-            "judged by it.",
+            "Rates are chosen by the mean of objects, colour, flowers and textures, which favours "
+            "AugSelf and MAST: both are built to keep colour.",
+            "Differences: mean ± standard deviation over seeds [95 % interval over test images, "
+            "with these seeds]. The trials use seed 0, too.",
+            "This budget says nothing about methods meant for long runs or large batches.",
         )
 
 

@@ -14,9 +14,8 @@ from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import ENDS, PRECISION, Result, TargetResult
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.studies.experiment import Workplace
+from mast.studies.experiment import CIFAR, NARROW, Workplace, narrow
 from mast.studies.seeds import pack
-from mast.studies.tables.small_scale import CIFAR, NARROW, narrow
 
 # Narrower again: two pretrainings in minutes on two cores.
 NARROWER = {**narrow(16, 32, 64, 256), "stem_stride": 2}

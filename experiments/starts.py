@@ -14,9 +14,17 @@ from mast.config import PretrainConfig
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
+from mast.studies.experiment import (
+    CIFAR,
+    NARROW,
+    SIZE,
+    Experiment,
+    Measured,
+    Workplace,
+    last_metrics,
+    link_cifar,
+)
 from mast.studies.seeds import cell
-from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
 
 SOURCE = "source"
 SCORES = ("validation", "test")

@@ -33,7 +33,7 @@ def search() -> str:
         *(f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts),
     )
     compared = ", ".join(
-        f"{size.removesuffix(' images')} take {seconds['median']:.2g} s"
+        f"{seconds['median']:.2g} s for {size.removesuffix(' images')}"
         for size, seconds in pairs.items()
     )
     return (
@@ -42,8 +42,8 @@ def search() -> str:
         f"{setting['dimensions']} dimensions from {setting['clusters']:,} overlapping clusters "
         f"({setting['intrinsic']} directions); the last row has no structure. Median of "
         f"{setting['rounds']} rounds, one busy thread of {result['provenance']['processor']} "
-        f"(`benchmarks/search.py`). {_pays(result)} Comparing all pairs, "
-        f"{compared}."
+        f"(`benchmarks/search.py`). {_pays(result)} Comparing all pairs "
+        f"of images takes {compared}."
     )
 
 

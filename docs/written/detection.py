@@ -18,10 +18,11 @@ def detection() -> str:
         for split, row in result["truth"]["sets"].items()
     )
     return (
-        f"Learned by heart, {fitted['images']['train']} photos with {fitted['objects']} objects in "
-        f"{fitted['settings']['iterations']} steps and {fitted['minutes']:.0f} minutes, boxes: "
-        f"{precision}.\n\n"
+        f"Faster R-CNN overfits {fitted['images']['train']} photos with {fitted['objects']} "
+        f"objects in {fitted['settings']['iterations']} steps ({fitted['minutes']:.0f} minutes); "
+        f"boxes: {precision}.\n\n"
         f"Mean of each loss over the first and the last {AVERAGED} steps on "
         f"{networks[0]['images']['train']} photos:\n\n"
-        f"{as_markdown(Detectors().table(result))}\n\nAP of the annotations themselves: {truth}."
+        f"{as_markdown(Detectors().table(result))}\n\n"
+        f"AP of the annotations, scored as detections: {truth}."
     )

@@ -46,8 +46,8 @@ def faults() -> str:
         f"{as_markdown(grid)}\n\n"
         f"`make faults SECONDS={now['seconds']:.0f}`, {now['jobs']} at a time, on "
         f"{now['provenance']['processor']} (revision {now['provenance']['git_revision']}; before: "
-        f"{before['provenance']['git_revision']}, {before['seconds']:.0f} seconds). A fault that "
-        "is reported in one line is counted as a traceback."
+        f"{before['provenance']['git_revision']}, {before['seconds']:.0f} seconds). A bug that "
+        "is reported in one line counts as a traceback."
     )
 
 

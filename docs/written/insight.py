@@ -5,7 +5,6 @@ from typing import Any
 
 from experiments.advice_check import AdviceCheck
 from experiments.uncertainty_check import UncertaintyCheck
-from mast.studies import STUDIES
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, whole
 
@@ -32,10 +31,13 @@ def warned() -> str:
                 for row in found["ranking"]
                 if row["verdict"] == NEEDS
             )
-    said = ", ".join(f"{task} {sum(each)} of {len(each)}" for task, each in right.items() if each)
+    by_task = ", ".join(
+        f"{task} {sum(each)} of {len(each)}" for task, each in right.items() if each
+    )
     total = [each for of_task in right.values() for each in of_task]
     return (
-        f"Of {len(total)} warnings {sum(total)} name an operator that destroys the factor: {said}."
+        f"{sum(total)} of {len(total)} warnings are right: the operator destroys the factor "
+        f"({by_task})."
     )
 
 
@@ -46,14 +48,27 @@ def uncertainty() -> str:
 
 
 def studies() -> str:
-    """What the studies of one run said, in words; all of them are in the result files."""
+    """What the studies of one run found."""
     (result,) = (each for each in insights("findings") if each["run"]["name"] == STUDIED)
-    answers = "\n".join(
-        f"- **{answer['title']}**: {answer['caption']}"
-        for name, answer in result["analyses"].items()
-        if name in STUDIES
+    better, unsure, rows = [], [], result["analyses"]["leave_one_out"]["rows"]
+    for _, operator, change, low, high, verdict in rows:
+        clear = verdict not in ("is indifferent to it", "is not known yet")
+        cell = f"{operator} {change:+.1f} [{low:+.1f}, {high:+.1f}]"
+        (better if clear else unsure).append(cell)
+    length = result["analyses"]["epochs"]["rows"]
+    most = max(row[2] for row in length)
+    lengths = " and ".join(
+        f"{method} {accuracy:.1f} ± {margin:.1f} %"
+        for _, method, epochs, accuracy, margin in length
+        if epochs == most
     )
-    return f"Of a run of {described(result['run'])}:\n\n{answers}"
+    return (
+        f"{described(result['run'])}:\n\n"
+        f"- `leave_one_out`, change of top-1 on {rows[0][0]} in points without an operator: "
+        f"{', '.join(better) or 'none'} beyond the 95 % interval over seeds; within it "
+        f"{', '.join(unsure) or 'none'}.\n"
+        f"- `epochs`, top-1 after {most} epochs: {lengths}."
+    )
 
 
 def insights(question: str) -> list[dict[str, Any]]:

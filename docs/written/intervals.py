@@ -26,7 +26,7 @@ def coverage() -> str:
     return (
         f"{top('coverage', Grid(('95 % interval of', 'right', *images), tuple(rows)), _hardest)}"
         "\n\n"
-        "Percent of simulated test sets whose interval holds the truth: percentile "
+        "Percent of simulated test sets whose interval contains the true value: percentile "
         f"bootstrap → Wilson or Tango. Lowest {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} (Wilson {lowest[WILSON]:.0f}, Tango "
         f"{lowest[TANGO]:.0f}). {setting['single']:,} test sets a cell ({setting['paired']:,} of "
@@ -62,8 +62,8 @@ def _of_classes(result: dict[str, Any]) -> str:
     setting = result["setting"]
     return (
         f"{top('coverage-of-classes', Grid(headings, tuple(rows)), _hardest)}\n\n"
-        f"Percent of {setting['classes']:,} simulated test sets whose interval holds the truth: "
-        "a bootstrap over all images → the score interval."
+        f"Percent of {setting['classes']:,} simulated test sets whose interval contains the true "
+        "value: a bootstrap over all images → the score interval."
     )
 
 
@@ -84,10 +84,10 @@ def _of_files(result: dict[str, Any]) -> str:
     )
     return (
         f"{as_markdown(Grid(headings, tuple(map(tuple, rows.values()))))}\n\n"
-        f"Percent of {result['setting']['files']:,} simulated test sets whose interval holds the "
-        "truth: the score interval over independent pieces → over files. *3 of 36* is three files "
-        "with 36 pieces each; *about* is log-normal. Lowest of all cells, means over classes, "
-        "differences and 50 % included: "
+        f"Percent of {result['setting']['files']:,} simulated test sets whose interval contains "
+        "the true value: the score interval over independent pieces → over files. *3 of 36*: three "
+        "files with 36 pieces each; *about*: log-normal numbers of pieces. Lowest of all cells, "
+        "also of means over classes, differences and accuracies of 50 %: "
         f"{lowest['pieces']:.0f} → {lowest['files']:.0f}."
     )
 

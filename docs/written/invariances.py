@@ -73,10 +73,10 @@ def other_encoders() -> str:
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
     hashes = _by_encoder().get("imagehash", [])
-    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} %"
+    hashed = [f"{way} ranks {_mean(each, way, 'first', _searched(each)):.1f} %"
             for each in hashes for way in each["rows"][_searched(each)[0]]]  # fmt: skip
     table = as_markdown(Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
-    return f"{table}\n\nOf the copies {' and '.join(said)} first."
+    return f"{table}\n\n{' and '.join(hashed)} of the copies first."
 
 
 def ways_of_runs() -> str:
@@ -159,7 +159,7 @@ def _tables(measured: dict[str, Any]) -> str:
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
         f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
         f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
-        "reach a cosine that 1 or 0.1 % of the queries reach with a distractor. The others are "
+        "reach the cosine that 1 or 0.1 % of the queries reach with a distractor. Other columns: "
         f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 photos of "
         f"{setting['photos']}. ±: half of the 95 % interval over photos "
         "(`benchmarks/invariances.py`)."

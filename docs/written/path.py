@@ -19,7 +19,7 @@ def path() -> str:
     tuned = setting["tuned"]
     trained = (
         "Fine-tuned or from scratch, the whole network trains on the labelled photos for "
-        f"{tuned['changes']['epochs']} epochs, at the better rate of "
+        f"{tuned['changes']['epochs']} epochs, with the better rate of "
         f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])}. "
     )
     compared = tuple(
@@ -35,11 +35,11 @@ def path() -> str:
             f"{setting['new_photos']} test photos:",
             as_markdown(Grid(("command", "minutes"), spent)),
             f"`mast plan --data photos` predicted {result['planned_minutes']:.0f} minutes of "
-            f"pretraining ({error:+.0f} %). Of the new photos {predicted['top1']:.0f} % "
-            f"[{predicted['low']:.0f}, {predicted['high']:.0f}] are classified right (chance "
-            f"{100 / setting['classes']:.0f} %). Over several draws of the {setting['labels']} "
-            "labels, percent right, and minutes of the fastest `fit`:",
-            as_markdown(Grid(("classifier", "draws", "right", "minutes"), compared)),
+            f"pretraining ({error:+.0f} % off). {predicted['top1']:.0f} % "
+            f"[{predicted['low']:.0f}, {predicted['high']:.0f}] of the new photos are classified "
+            f"correctly (chance {100 / setting['classes']:.0f} %). Accuracy over several draws of "
+            f"the {setting['labels']} labels, and minutes of the fastest `fit`:",
+            as_markdown(Grid(("classifier", "draws", "accuracy (%)", "minutes"), compared)),
             f"{trained if ways['from scratch'] else ''}"
             f"{setting['size']} pixels, {setting['epochs']} epochs, {setting['cores']} cores of "
             f"{result['provenance']['processor']}; one seed of the pretraining. 33 of the "

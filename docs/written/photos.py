@@ -39,20 +39,20 @@ REGIME_TITLES = {  # by how names of `variants.REGIMES` begin: what it is called
 }
 
 NAMES = {  # of variants
-    "`untrained`": "the encoder as it starts; it has no weight",
+    "`untrained`": "the encoder before training (no weight)",
     "`vicreg5`": "VICReg, five operators from the start; `_staged`: in the paper's two stages; "
     "`_all_but_one`, `_some`: half of the pairs without one operator, or without one to four",
     "`mast5_literal`": "the paper's Eq. 7 as printed",
-    "`half`, `wide`": "learned masks; half, or three quarters, of the dimensions start in every "
-    "subspace, the others in all but one; in two stages, or `_unstaged`; `wide` and `half_wide`: "
-    "wide masks are rewarded; `half_plain`: with a plain distance",
-    "`fixed`, `learned`": "masks that leave out one operator each, as half of the pairs do, and "
-    "stay, or move (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
+    "`half`, `wide`": "learned masks: half or three quarters of the dimensions start in every "
+    "subspace, the others in all but one; `_unstaged`: without the two stages; `wide`, "
+    "`half_wide`: with a reward for wide masks; `half_plain`: with a plain distance",
+    "`fixed`, `learned`": "each mask leaves out one operator, as half of the pairs do, and is "
+    "fixed or learned (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
     "`_sigma`": "distances are divided by the predicted uncertainty",
     "`augself`": "VICReg that predicts from its representation how the colours of the views differ",
     "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
     "representation, as it does by default",
-    "`_half` at the end of these": "each prediction weighs 0.5, the default, in place of 1",
+    "`_half` at the end of these": "each prediction has weight 0.5 (the default) instead of 1",
     "`strong_`, `fifteen_` in front": "other operators, as above",
 }
 
@@ -88,13 +88,12 @@ def compared_on_photos() -> str:
     }
     first = ours[0]
     return (
-        f"{first['images']:,} images of CIFAR-10, {first['epochs']} epochs. Over four linear tasks "
-        f"{OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
-        f"{CONTROLS[1]} {ahead[1]}; on objects {differences['objects']}, on colour "
-        f"{differences['colour']}. {len(ours)} seeds on test sets; brackets say nothing "
-        "about other seeds. *Heads see the block*: nothing is predicted from the representation. "
-        f"{OURS} ran on another processor than the rest "
-        f"({processors(result for each in methods.values() for result in each)}).\n\n"
+        f"On the mean of four linear tasks {OURS} differs by {ahead[0]} points from {CONTROLS[0]} "
+        f"and by {ahead[1]} from {CONTROLS[1]} (objects {differences['objects']}; colour "
+        f"{differences['colour']}). {first['images']:,} images of CIFAR-10, {first['epochs']} "
+        f"epochs, {len(ours)} seeds; brackets cover test images, not seeds. *Heads see the block*: "
+        f"{OURS} predicts from the block alone. {OURS} was trained on another processor than the "
+        f"others ({processors(result for each in methods.values() for result in each)}).\n\n"
         f"{as_markdown(Grid(columns, tuple(rows)))}"
     )
 
@@ -217,10 +216,10 @@ def regimes() -> str:
         "MAST minus it",
     )
     return (
-        f"Mean of four linear tasks, {OURS} minus {CONTROLS[0]} and minus {CONTROLS[1]}, in "
-        f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights "
-        f"were chosen under the usual operators. {chosen_again()} One seed is a hint. "
-        f"Trained on: {'; '.join(trained_on)}.\n\n{as_markdown(Grid(columns, tuple(rows)))}"
+        f"{OURS} minus {CONTROLS[0]}, and minus {CONTROLS[1]}, in points of the mean of four "
+        f"linear tasks: {'; '.join(verdicts)}. {'; '.join(meant)}. Weights were chosen under the "
+        f"usual operators. {chosen_again()} One seed is only a hint. "
+        f"Processors: {'; '.join(trained_on)}.\n\n{as_markdown(Grid(columns, tuple(rows)))}"
     )
 
 
@@ -232,8 +231,8 @@ def chosen_again() -> str:
         for (variant, weight), results in sorted(validation.items())
         if variant == "strong_vicreg5"
     }
-    said = ", ".join(f"{mean} at {weight:g}" for weight, mean in means.items())
-    return f"Under strong ones VICReg has {said} on validation."
+    scores = ", ".join(f"{mean} at weight {weight:g}" for weight, mean in means.items())
+    return f"Under strong ones VICReg's mean on validation is {scores}."
 
 
 def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> str:

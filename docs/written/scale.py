@@ -77,8 +77,8 @@ def scale() -> str:
         as_markdown(taken), as_markdown(assumed),
         f"Reading speed by format: {whole('shards', speeds)}.",
         f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
-        f"{origin['git_revision']}. A training that steps at a share of the reading speed "
-        f"waits for data, in shares of its time: {waits}.",
+        f"{origin['git_revision']}. Share of its time that a training waits for data, by "
+        f"its own speed as a share of the reading speed: {waits}.",
     ])  # fmt: skip
 
 
@@ -172,12 +172,12 @@ def nodes() -> str:
         for victim in sorted(seconds[0])
     )  # fmt: skip
     same = [each["same"] for each in (result, divided)]
-    text = "is, byte for byte, both times" if all(same) else f"is byte for byte ({same})"
+    text = "both times equals" if all(same) else f"equals ({same})"
     head = ("killed", "times, until nothing runs", "with the optimizer divided")
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
-        f"an undisturbed run. Revisions {result['provenance']['git_revision']} and "
+        f"an undisturbed run, byte for byte. Revisions {result['provenance']['git_revision']} and "
         f"{divided['provenance']['git_revision']}."
     )
 
@@ -200,12 +200,12 @@ def state() -> str:
     )  # fmt: skip
     head = ("the optimizer's state", "GB a process", "a checkpoint, GB", "saved in s")
     equal = result["same"]
-    same = "the same, byte for byte" if all(equal.values()) else f"the same: {equal}"
+    same = "byte for byte the same" if all(equal.values()) else f"({equal})"
     origin = result["provenance"]
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"
         f"{result['encoder'].removeprefix('timm:')} with projector, "
-        f"{result['parameters'] / 1e6:.0f} million numbers, AdamW in float32, "
-        f"{result['processes']} processes by gloo on {origin['processor']}; encoder, weights and "
-        f"optimizer's state are {same}. Revision {origin['git_revision']}."
+        f"{result['parameters'] / 1e6:.0f} million parameters, AdamW in float32, "
+        f"{result['processes']} processes (gloo) on {origin['processor']}. Both ways give {same} "
+        f"encoder, weights and optimizer state. Revision {origin['git_revision']}."
     )

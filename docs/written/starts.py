@@ -22,7 +22,7 @@ def starts() -> str:
     """A table of all starts, and what follows of the rate that validation chose."""
     validation, test = read("validation"), read("test")
     source = json.loads((RESULTS / Starts.results / "test" / f"{SOURCE}.json").read_text())
-    rows = [("", "the source, not continued", "1",
+    rows = [("", "the source alone", "1",
              *(f"{source['scores'][task]:.1f}" for task in COLUMNS), "")]  # fmt: skip
     untrained = test["none", "random"]
     rows.append(("", "no training", str(len(untrained)), *cells(untrained), ""))
@@ -44,8 +44,8 @@ def starts() -> str:
             "",
             "Linear probes on test images. The source is MAST on "
             f"{experiment.images:,} images of CIFAR-10, {experiment.source_epochs} epochs at 32 "
-            f"pixels; every start trains {experiment.epochs} epochs on one small set. The rate is "
-            "the encoder's share of the rest's (`python -m experiments starts`; "
+            f"pixels; each run trains {experiment.epochs} epochs on one small set. *Rate*: the "
+            "encoder's, as a share of the other parts' (`python -m experiments starts`; "
             f"{processors(everything)}).",
             "",
             top("starts", Grid(columns, tuple(rows)), lambda row: "0." not in row[1]),
@@ -61,8 +61,10 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
     if len(means) < len(rates):
         return []
     best = max(means, key=means.__getitem__)
-    said = ", ".join(f"{mean:.1f} at {rate_of(start)}" for start, mean in means.items())
-    found = [f"{name}: validation chooses the rate {rate_of(best)} (mean of both sets: {said})."]
+    scores = ", ".join(f"{mean:.1f} at {rate_of(start)}" for start, mean in means.items())
+    found = [
+        f"{name} does best on validation at rate {rate_of(best)} (mean of both sets: {scores})."
+    ]
     for set_name, task in OWN.items():
         continued = test.get((set_name, best))
         scratch = test.get((set_name, f"{method}-random"))
@@ -74,8 +76,8 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
         )
         found.append(
             f"{name} on {set_name}: {difference(continued, scratch, task)} points over training "
-            f"from scratch, {difference(continued, before, task)} over the source; on CIFAR-10 the "
-            f"source changes by {kept}."
+            f"from scratch, {difference(continued, before, task)} over the source; on CIFAR-10, "
+            f"compared with the source, {kept}."
         )
     return found
 

@@ -34,7 +34,7 @@ def tables() -> str:
             (f"`{name}`", table.title, ", ".join(column.title for column in table.columns),
              str(len(trained)), ", ".join(missing))
         )  # fmt: skip
-    columns = ("table", "of", "measures", "rows trained here", "published alone")
+    columns = ("table", "title", "measures", "rows trained here", "rows only published")
     return as_markdown(Grid(columns, tuple(rows)))
 
 
@@ -51,8 +51,8 @@ def small() -> str:
     parts += _grids("small", experiment.grids(measured))
     notes = (
         *experiment.notes(),
-        f"Measured on {processors(measured.values())}, two runs at a time with a thread "
-        "each: minutes depend on other work, TFLOP do not.",
+        f"Trained on {processors(measured.values())}, two runs at a time with a thread each: "
+        "minutes depend on other work, TFLOP do not.",
     )
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
@@ -85,8 +85,8 @@ def table6() -> str:
     start = [result["scores"][column.title] for result in by_row["untrained"]]
     best = max(row.published[0] or 0.0 for row in rows.values())
     lines.append(
-        f"- The untrained encoder has {cell(start)} by this probe, the paper's best row {best} by "
-        "an undescribed one: compare differences, not levels."
+        f"- The untrained encoder reaches {cell(start)} with this probe, the paper's best row "
+        f"{best} with one that it does not describe: compare differences, not levels."
     )
     parts = ["\n".join(lines), *_grids("table6", shortened.grids(measured), shown=False)]
     faster = [
@@ -94,8 +94,8 @@ def table6() -> str:
         for result in measured.values()
         if (threads := result["provenance"]["threads"]) > 1
     ]
-    where = f"Measured on {processors(measured.values())}, minutes on one thread"
-    where += "".join(f", but for {each}" for each in faster)
+    where = f"Trained on {processors(measured.values())}; minutes are on one thread"
+    where += "".join(f", except {each}" for each in faster)
     return "\n\n".join(
         [*parts, "\n".join(f"- {note}" for note in (*shortened.notes(), f"{where}."))]
     )

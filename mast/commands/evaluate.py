@@ -32,8 +32,7 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.features import frozen
-from mast.runs.load import Representation, load
+from mast.runs.load import Representation, frozen, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.spaces import Invariances, compared
 from mast.runs.start import load_untrained

@@ -39,8 +39,7 @@ from mast.models import (
     save_classifier,
 )
 from mast.protocols.learn import Kind, Learned, learn, one_task
-from mast.runs.features import frozen
-from mast.runs.load import Loaded, load
+from mast.runs.load import Loaded, frozen, load
 from mast.runs.spaces import Invariances, compared
 
 

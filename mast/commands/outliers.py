@@ -29,8 +29,7 @@ from mast.measure.outliers import (
 )
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.page import Item, Row
-from mast.runs.features import frozen
-from mast.runs.load import called, load, load_method
+from mast.runs.load import frozen, load, load_method, source_name
 from mast.runs.spaces import Invariances, compared
 
 _log = logging.getLogger("mast")
@@ -144,9 +143,9 @@ def outliers(
             bank_ND = _unit(frozen_encoder.extract(bank, size), dim).to(unit_ND.device)
         value_N = distances(bank_ND, unit_ND).cpu().numpy()
     if not np.isfinite(value_N).all():
-        raise UserError(f"what {called(encoder)} says of these images is not finite: it diverged")
+        raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
     if len(value_N) > 1 and np.ptp(value_N) == 0:
-        raise UserError(f"{called(encoder)} says the same of every image: no ranking")
+        raise UserError(f"{source_name(encoder)} says the same of every image: no ranking")
     checked = None
     if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)

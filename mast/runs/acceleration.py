@@ -38,11 +38,7 @@ def replay_of(
     device: torch.device,
     processes: int,
 ) -> Replay | None:
-    """Steps as CUDA graphs; None where they are not wanted, or cannot be.
-
-    Raises:
-        UserError: They are asked for, and the run is not on one GPU.
-    """
+    """Steps as CUDA graphs; None where they are not wanted. They need one process on one GPU."""
     alone = device.type == "cuda" and processes == 1 and config.accumulate == 1
     if config.cuda_graphs and not alone:
         raise UserError(
@@ -62,23 +58,14 @@ def room_for_images(device: torch.device) -> float:
 
 @contextmanager
 def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Iterator[None]:
-    """Name what shrinks a training, if its memory runs out in the block.
-
-    Args:
-        config: The run.
-        device: Where this process trains.
-        processes: Of the run, on all machines.
-
-    Raises:
-        OutOfMemoryError: Memory ran out.
-    """
+    """If memory runs out in the block, say in an `OutOfMemoryError` what shrinks the run."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name"]
-        helps += ["a narrower objective.projector (hidden, dim)"]
+        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name",
+                 "a narrower objective.projector (hidden, dim)"]  # fmt: skip
         if METHODS[config.method].method.needs_whole_batch is None:
             helps.insert(0, f"accumulate {2 * config.accumulate}")
         if type_of(config.precision, device) is torch.float32:
@@ -90,5 +77,5 @@ def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Ite
             helps += ["shard_optimizer"]
         if processes > 1 and device.type == "cpu":
             helps += ["fewer devices"]
-        said = str(error).partition("\n")[0].partition(". ")[0][:200]
-        raise OutOfMemoryError(f"out of memory ({said}). What helps: {', '.join(helps)}") from error
+        why = str(error).partition("\n")[0].partition(". ")[0][:200]
+        raise OutOfMemoryError(f"out of memory ({why}). What helps: {', '.join(helps)}") from error

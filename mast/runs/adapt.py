@@ -40,8 +40,7 @@ from mast.measure.result import FOLDER as RESULTS
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Subspaces
 from mast.models import Depths, Encoder, load_encoder, save_encoder
-from mast.runs.features import frozen
-from mast.runs.load import load
+from mast.runs.load import Loaded, frozen, load
 
 _log = logging.getLogger("mast")
 FEWEST, IMAGES = 10, 300  # that are looked at
@@ -154,9 +153,7 @@ def adapt(
         check_writable(folder)
     config = DataConfig(str(data), max_broken=max_broken)
     canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
-    described = {**loaded.description, "layers": list(depths.layers)}
-    source = frozen(loaded._replace(module=depths, description=described), encoder, compute)
-    adapted = _moved(depths, source, canvases, named, seed)
+    adapted = _moved(depths, _at_depths(loaded, depths, encoder, compute), canvases, named, seed)
     if folder is not None:
         _keep_results(adapted, folder)
         if isinstance(loaded.module, Encoder):
@@ -169,14 +166,7 @@ def adapt(
 def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Adapted:
     """A finished run, adapted on images that it was trained on; its folder keeps the subspaces.
 
-    Args:
-        run: Its folder.
-        compute: Where the images are encoded, in float32.
-        size: That of its views, if given.
-
-    Raises:
-        UserError: It has no encoder, is of another size, its images are not there or tell nothing,
-            or its folder cannot be written, or has subspaces or results of another encoder.
+    Images are encoded in float32; a `size` must be that of its views.
     """
     loaded = load(run.path)
     check_adapted_at(loaded.size, size)
@@ -202,9 +192,8 @@ def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Ad
             )  # fmt: skip
         canvases = _some(whole, IMAGES, 0)
         say(f"adapting {run.path} on {len(canvases)} of its images, once")
-        described = {**loaded.description, "layers": list(depths.layers)}
         exact = replace(compute, dtype=torch.float32)
-        source = frozen(loaded._replace(module=depths, description=described), run.path, exact)
+        source = _at_depths(loaded, depths, run.path, exact)
         adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
     except UserError as error:
         raise UserError(
@@ -220,11 +209,7 @@ def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Ad
 
 
 def check_adapted_at(adapted_at: int, size: int | None) -> None:
-    """Refuse another size than that of the views with which something was adapted.
-
-    Raises:
-        UserError: It is another.
-    """
+    """Refuse another size than that of the views with which something was adapted."""
     if size not in (None, adapted_at):
         raise UserError(
             f"it was adapted at {adapted_at} pixels: leave size out, or adapt it at {size}"
@@ -232,27 +217,23 @@ def check_adapted_at(adapted_at: int, size: int | None) -> None:
 
 
 def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
-    """The operators to look at.
-
-    Raises:
-        UserError: There is no such operator.
-    """
+    """The operators to look at."""
     known = operators_for(channels)
     return acting_on(named_operators(operators, known) or known, channels)
+
+
+def _at_depths(
+    loaded: Loaded, depths: Depths, source: str | Path | nn.Module, compute: Compute
+) -> FrozenEncoder:
+    """An encoder whose features are those of all its depths."""
+    described = {**loaded.description, "layers": list(depths.layers)}
+    return frozen(loaded._replace(module=depths, description=described), source, compute)
 
 
 def _moved(
     depths: Depths, source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int
 ) -> Adapted:
-    """An encoder with what operators do to its features of some images.
-
-    Args:
-        depths: The encoder's.
-        source: Encodes and keeps.
-        canvases: The images.
-        named: The operators.
-        seed: Of what is done to them.
-    """
+    """An encoder with what the named operators do to its features of some images."""
     features_NF = source.features(canvases, depths.size)
     if not bool((features_NF.std(dim=0) > 0).any()):
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
@@ -283,11 +264,7 @@ def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:
 
 
 def _check_ours(folder: Path, depths: Depths) -> None:
-    """Look whether a folder is empty, or has what this command wrote.
-
-    Raises:
-        UserError: It has something else, such as a run.
-    """
+    """Refuse a folder that has something else than what this command wrote, such as a run."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
     others = {name for name in names if not name.startswith(".")} - {ADAPTED, ENCODER}
     if ENCODER in names and ADAPTED not in names:  # it was ended between the two
@@ -303,11 +280,7 @@ def _check_ours(folder: Path, depths: Depths) -> None:
 
 
 def _keep_results(adapted: Adapted, folder: Path) -> None:
-    """Leave a folder alone that has results of another adaptation, which `compare` would mix up.
-
-    Raises:
-        UserError: It has.
-    """
+    """Refuse a folder that has results of another adaptation, which `compare` would mix up."""
     measured = [name for name in (RESULTS, SPACES) if (folder / name).exists()]
     if measured and (folder / ADAPTED).is_file():
         before, _ = read_tensors(folder / ADAPTED)
@@ -321,11 +294,7 @@ def _keep_results(adapted: Adapted, folder: Path) -> None:
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
-    """So many images of a set, drawn at random.
-
-    Raises:
-        UserError: It has too few.
-    """
+    """So many images of a set, drawn at random."""
     if len(canvases) < FEWEST:
         raise UserError(
             f"{canvases.name} has {len(canvases)} images: {FEWEST} or more are needed, some 300 "

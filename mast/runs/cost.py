@@ -36,16 +36,9 @@ MEASURED_STEPS = 3  # of each of two epochs, the second of which counts
 # A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
 
-
-# Dense bfloat16 operations a second of which NVIDIA's data sheets say that the SXM versions of
-# H200, H100 and A100, and the GeForce RTX 4090, reach at most.
+# Peak dense bfloat16 operations a second by NVIDIA's data sheets (SXM versions; GeForce RTX 4090).
 GpuName = Literal["H200", "H100", "A100", "RTX4090"]
-GPUS: dict[GpuName, float] = {
-    "H200": 989e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "RTX4090": 165e12,
-}
+GPUS: dict[GpuName, float] = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "RTX4090": 165e12}
 
 
 @dataclass(frozen=True)
@@ -93,13 +86,12 @@ def cost(
         source: The images.
         decoding: Seconds in which all of them are read and resized.
         gpu: Operations a second of the GPU where it is to be trained; None: here.
-        hours: That it may take; its epochs are then as many as fit, up to eight times as many. If
-            not given, they stay as they are.
+        hours: Its epochs are as many as fit, up to eight times as many; None leaves them.
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: The images have other channels, not even an epoch fits into the hours, or for a
-            GPU the operations of a step cannot be counted.
+        UserError: The images have other channels, no epoch fits into the hours, or the operations
+            of a step cannot be counted.
         OutOfMemoryError: A step does not fit here, in as many parts of a batch as there can be.
     """
     layout = config.data.find_reading(source.name, sampled(source)).layout
@@ -109,19 +101,10 @@ def cost(
         config, speed, memory = _measured(config, pretrain)
     else:
         speed = REACHED * gpu / flops_an_image(config)
-    images, disk = (
-        len(source),
-        expected_bytes(source, config.data.canvas or canvas_size(config.size), layout),
-    )
-    cost = Cost(
-        config=config,
-        memory=memory,
-        disk=disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0,
-        images_per_second=speed,
-        decoding=decoding,
-        measured=gpu is None,
-        images=images,
-    )
+    images = len(source)
+    disk = expected_bytes(source, config.data.canvas or canvas_size(config.size), layout)
+    disk = disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0
+    cost = Cost(config, memory, disk, speed, decoding, gpu is None, images)
     epochs = config.epochs if hours is None else epochs_in(cost, hours)
     if not epochs:
         first = _seconds_an_epoch(cost) + (decoding if cost.disk else 0.0)
@@ -135,11 +118,8 @@ def cost(
 def flops_an_image(config: PretrainConfig) -> float:
     """Operations of a training step for each image, of its matrix products and convolutions.
 
-    Forward and backward, a product and its sum as two. They are counted on fake tensors, which
-    have shapes and no numbers.
-
-    Raises:
-        UserError: The encoder or method cannot run on fake tensors, as it reads numbers.
+    Forward and backward, a product and its sum as two, counted on fake tensors, which have shapes
+    and no numbers: an encoder or method that reads numbers is an error.
     """
     count = config.batch_size // config.accumulate
     pipeline = Pipeline(config.preset, config.size)
@@ -180,15 +160,9 @@ def flops_a_second(
     gpu: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> float:
-    """Operations a second of a training: of a GPU as taken, or here as measured on a run.
+    """Operations a second of a training: `REACHED` of a GPU's peak, or measured here.
 
-    Args:
-        configs: Runs; of the first that needs no labels a few steps are trained here.
-        gpu: Operations a second of the GPU where they are to be trained; None: here.
-        pretrain: Trains a run.
-
-    Raises:
-        UserError: All of them learn from labels.
+    A few steps of the first run that needs no labels are trained; one is needed.
     """
     if gpu is not None:
         return REACHED * gpu
@@ -208,12 +182,7 @@ def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
 
 
 def decoding_seconds(source: Source, size: int) -> float:
-    """Seconds in which all images are read and resized on the cores here, from a few of them.
-
-    Args:
-        source: The images.
-        size: Side of the views in pixels.
-    """
+    """Seconds in which all images are read and resized on the cores here, from a few of them."""
     chosen = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(MEASURED_IMAGES, len(source))):
         if len(chosen) < MEASURED_IMAGES:
@@ -234,11 +203,6 @@ def _batch(batch_size: int, images: int) -> int:
     return batch_size
 
 
-def _of_an_epoch(cost: Cost) -> int:
-    """Images of an epoch, which leaves out those that fill no batch."""
-    return cost.images - cost.images % cost.config.batch_size
-
-
 def scaled(cost: Cost) -> Cost:
     """The same run with as many epochs as its own would be of 50,000 images, up to eight times."""
     epochs = max(1, round(cost.config.epochs * min(MOST_TIMES, USUAL_IMAGES / cost.images)))
@@ -252,24 +216,21 @@ def epochs_in(cost: Cost, hours: float) -> int:
 
 
 def _seconds_an_epoch(cost: Cost) -> float:
-    """Time of an epoch, without what is done once."""
+    """Time of an epoch, without what is done once; images that fill no batch are left out."""
     reading = 0.0 if cost.disk else cost.decoding
-    return _of_an_epoch(cost) / cost.images_per_second + reading
+    trained = cost.images - cost.images % cost.config.batch_size
+    return trained / cost.images_per_second + reading
 
 
 def _measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
-    """Train a few steps on generated images: on a GPU of the whole batch, in parts if it must be.
-
-    Returns:
-        The run in as few parts as fit, images a second, and bytes of a GPU.
-    """
+    """Train a few steps: the run in as few parts as fit, images a second, and bytes of a GPU."""
     kind = METHODS[config.method].method
     if kind.labelled:
         raise UserError(
-            f"{config.recipe} learns from labels, and what is measured are generated images "
-            "without one kind of them: plan vicreg5_small, whose steps take about as long"
+            f"{config.recipe} learns from labels, but the speed is measured on generated images "
+            "without labels: plan vicreg5_small, whose steps take about as long"
         )
     config = replace(config, accumulate=1)
     while True:

@@ -1,4 +1,7 @@
-"""From what the user names to an encoder: a run, a checkpoint, a model by name, or a module."""
+"""From what the user names to an encoder: a run, a checkpoint, a model by name, or a module.
+
+D dimensions, B images.
+"""
 
 import hashlib
 import logging
@@ -15,12 +18,16 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
-from mast.core.seeds import drawing
-from mast.core.tensors import check_finite, read_tensors
+from mast.core.seeds import drawing, forked
+from mast.core.tensors import check_finite, digest, read_tensors
+from mast.data.registry import default_cache
 from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.adapted import Adapted, load_adapted
+from mast.measure.compute import Compute
 from mast.measure.feature_file import ENDINGS, FeatureFile
-from mast.measure.store import fingerprint
+from mast.measure.features import represent
+from mast.measure.frozen import Bench, FrozenEncoder
+from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
     Encoder,
@@ -32,7 +39,7 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, check_size, unlike
+from mast.models.encoders import RETRAIN, check_size, evaluating, unlike
 from mast.models.layouts import first_keys
 from mast.models.matching import checkpoint_of
 
@@ -48,9 +55,8 @@ def load_method(run: str | Path) -> Method:
     """The whole method of a run (projector and masks too), in evaluation mode.
 
     Args:
-        run: A run folder. A complete one holds `encoder.safetensors` and `embedding.safetensors`;
-            of any other the last checkpoint is read. Of a complete one `encoder` is what was kept,
-            which is the teacher's in DINO.
+        run: A run folder. A complete one holds `encoder.safetensors` (in DINO the teacher's) and
+            `embedding.safetensors`; of any other the last checkpoint is read.
 
     Raises:
         UserError: No such run, none of these files in it, or one that does not fit.
@@ -65,7 +71,18 @@ def load_method(run: str | Path) -> Method:
             f"checkpoint at {folder.last}"
         )
     try:
-        state = _weights(folder, method) if complete else load_checkpoint(file)["module"]
+        if complete:
+            encoder = load_encoder(folder.encoder)
+            method.encoder.reading = encoder.reading  # which no configuration has
+            if encoder.describe() != method.encoder.describe():
+                raise UserError(
+                    f"{folder.encoder} holds another encoder than {folder.config} describes"
+                )
+            tensors, _ = read_tensors(folder.embedding, RETRAIN)
+            state = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
+            state |= tensors
+        else:
+            state = load_checkpoint(file)["module"]
         if kinds := unlike(state, method.state_dict())["keys of another type"]:
             raise TypeError(first_keys(kinds))
         if complete:  # one that diverged is looked into by its checkpoint
@@ -101,16 +118,6 @@ def load_embedding(run: str | Path) -> Embedding:
     return Embedding(load_method(run)).eval()
 
 
-def _weights(folder: RunFolder, method: Method) -> dict[str, Tensor]:
-    """The state of a complete run's method, from its two files."""
-    encoder = load_encoder(folder.encoder)
-    method.encoder.reading = encoder.reading  # which no configuration has
-    if encoder.describe() != method.encoder.describe():
-        raise UserError(f"{folder.encoder} holds another encoder than {folder.config} describes")
-    tensors, _ = read_tensors(folder.embedding, RETRAIN)
-    return {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()} | tensors
-
-
 class Loaded(NamedTuple):
     """A representation.
 
@@ -139,34 +146,26 @@ def load(
     """Load what a run, or another project, learned.
 
     Args:
-        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
-            torchvision name such as "resnet18" or "timm:resnet18"; a tag, as in
-            "timm:resnet18.a1_in1k", names weights too. Or features of any model, by a file as
-            `FeatureFile` reads it. Or a module from images (B, 3, H, W), RGB
-            in [0, 1], to (B, D): what it needs besides, such as a normalization, it does itself.
-        representation: "encoder" (the pooled features, what is meant to be used), or
-            "ensemble" (MAST's masked embeddings or LooC's heads, side by side) or "embedding",
-            which need a run folder of `mast`.
-        size: Side of the views in pixels; that of pretraining if not given, for a name that of
-            the weights that it names, else 224, for a checkpoint of another project as
-            `load_foreign` says, for features that of their file. A module needs one, unless it
-            is an `Encoder` of this library.
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, a timm or
+            torchvision name such as "timm:resnet18" (a tag, as in "timm:resnet18.a1_in1k", names
+            weights too), features in a file as `FeatureFile` reads it, or a module from images
+            (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images itself.
+        representation: "encoder" (the pooled features), or of a run folder "ensemble" (MAST's
+            masked embeddings or LooC's heads, side by side) or "embedding".
+        size: Side of the views in pixels; that of pretraining, of the weights or of the file of
+            features if not given, else 224. A module that is no `Encoder` needs one.
         seed: Of the random weights of a name.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name, in place of those that it names.
         download: Whether the weights that the name names may be downloaded.
         options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
 
     Returns:
-        A module in evaluation mode from images (B, channels, H, W) in [0, 1] to (B, D), the side of
-        the views in pixels, a description, and the folder of its evaluations: the run's,
-        `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
-        written, `runs/[<name>-]<file>-<first digits of its SHA-256>`, for a module
-        `runs/<class>-<first digits of its weights' SHA-256>`.
+        The module, and the folder of its evaluations: the run's, or in `runs/`
+        `<name>-random-<seed>`, `[<name>-]<file>-<digits>` for a checkpoint of another project,
+        `<class>-<digits>` for a module; digits are of a SHA-256.
 
     Raises:
-        UserError: No such encoder, neither a file nor a name, or no parts for an ensemble; a
-            checkpoint that does not fit; weights that a name names, which are not there.
+        UserError: No such encoder or representation, or weights that are missing or do not fit.
     """
     if representation not in get_args(Representation):
         raise unknown("representation", representation, get_args(Representation))
@@ -180,7 +179,7 @@ def load(
         return _module(run, representation, size)
     path = Path(run)
     if path.suffix in ENDINGS:
-        return _listed(path, representation, size, weights)
+        return _feature_file(path, representation, size, weights)
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
@@ -201,7 +200,7 @@ def load(
             "encoder.safetensors"
         )
     if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
-        folder = Path("runs") / f"{path.stem}-{_digest(path)[:8]}"
+        folder = Path("runs") / f"{path.stem}-{_sha256(path)[:8]}"
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
@@ -210,7 +209,7 @@ def load(
     return Loaded(kind(method).eval(), size, description, folder)
 
 
-def called(run: str | Path | nn.Module) -> str:
+def source_name(run: str | Path | nn.Module) -> str:
     """What an encoder is called in a result: as the user named it, or the class of a module."""
     if not isinstance(run, nn.Module):
         return str(run)
@@ -237,31 +236,31 @@ def _foreign(
             "leave size out for %d", name, trained, encoder.size, trained,
         )  # fmt: skip
     file, _ = checkpoint_of(file)
-    digest = _digest(file)
-    weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
+    sha256 = _sha256(file)
+    weights = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
     stem = file.name
     while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
         stem = Path(stem).stem
     # VICReg and Barlow Twins both write `resnet50.pth`: the file's name alone is not enough.
     parts = [name.replace(":", "-")] if name else []
-    folder = Path("runs") / "-".join([*parts, stem, digest[:8]])
+    folder = Path("runs") / "-".join([*parts, stem, sha256[:8]])
     return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
 
 
-def _listed(
+def _feature_file(
     file: Path, representation: Representation, size: int | None, weights: str | Path | None
 ) -> Loaded:
-    """Features of another model, which are known already."""
+    """Features of another model."""
     if weights is not None or representation != "encoder":
         raise UserError(f"{file} holds features: leave weights and representation out")
     module = FeatureFile(file)
-    digest = _digest(file)
-    folder = Path("runs") / f"{file.stem}-{digest[:8]}"
-    described = {"features": file.name, "sha256": digest}
+    sha256 = _sha256(file)
+    folder = Path("runs") / f"{file.stem}-{sha256[:8]}"
+    described = {"features": file.name, "sha256": sha256}
     return Loaded(module.eval(), size or module.size or 224, described, folder)
 
 
-def _digest(file: Path) -> str:
+def _sha256(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -271,7 +270,7 @@ def _module(module: nn.Module, representation: Representation, size: int | None)
     kind = type(module).__name__
     if representation != "encoder":
         raise UserError(f"{kind} has no {representation}: it is a module; give a run folder")
-    described = {"module": called(module)}
+    described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described, size = module.describe(), module.size if size is None else size
     if size is None:
@@ -292,3 +291,45 @@ def _random(name: str, representation: Representation, size: int, seed: int) -> 
         raise UserError(f"no run folder {name!r:.200} here, and {error}") from error
     folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
     return Loaded(encoder, size, encoder.describe(), folder)
+
+
+def frozen(
+    loaded: Loaded,
+    source: str | Path | nn.Module,
+    compute: Compute,
+    cache: bool = True,
+    bench: Bench | None = None,
+) -> FrozenEncoder:
+    """What was loaded, as protocols receive it.
+
+    Args:
+        loaded: By `load`.
+        source: What the user named.
+        compute: How it is run.
+        cache: Whether features are kept for the next call. Those of a user's module are found by
+            its outputs for some images, too, as its code may change where its weights do not; they
+            are not kept if it draws random numbers or several processes share the work.
+        bench: Where protocols train.
+    """
+    identity: str | None = fingerprint(loaded.module, loaded.description)
+    cache = cache and not isinstance(loaded.module, FeatureFile)
+    description = {"source": source_name(source), "fingerprint": identity, **loaded.description}
+    if cache and isinstance(source, nn.Module):
+        alone = compute.processes == 1
+        answers_BD = _answers(loaded.module, loaded.size, compute) if alone else None
+        identity = None if answers_BD is None else digest({"answers": answers_BD}, identity)
+    store = FeatureStore(default_cache() / "features", identity) if cache and identity else None
+    return FrozenEncoder(loaded.module, compute, store, description, bench)
+
+
+def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
+    """What a module gives of noise, gray noise, a smooth image and a black one; None: it draws."""
+    device, shape = compute.place(module), (1, getattr(module, "channels", 3), size, size)
+    noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
+    smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")
+    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, torch.zeros(shape))
+    images_BCHW = torch.cat(parts).to(device)
+    with forked(device), evaluating(module), torch.inference_mode():
+        first_BD, again_BD = (represent(module, images_BCHW, compute.dtype) for _ in range(2))
+    return first_BD if torch.equal(first_BD, again_BD) else None

@@ -29,26 +29,21 @@ from mast.measure.store import fingerprint
 from mast.measure.subspaces import Weights
 from mast.models import Encoder
 from mast.runs.adapt import adapted_run, check_adapted_at
-from mast.runs.features import frozen
-from mast.runs.load import Loaded, Representation, called, load
+from mast.runs.load import Loaded, Representation, frozen, load, source_name
 
 KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
 
 
 @dataclass(frozen=True)
 class Invariances:
-    """In which of its features an encoder's user wants images compared.
+    """In which of an encoder's features images are compared; raises where choices conflict.
 
     Args:
-        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
-            operators are ignored or matched.
+        representation: "encoder" (the default), "ensemble" or "embedding".
         ignore: Operators, or properties, to which the features are to be invariant.
         match: Likewise, those by which images are compared.
         space: The file of weights that pairs have chosen.
         pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
-
-    Raises:
-        UserError: The choices exclude each other.
     """
 
     representation: Representation | None = None
@@ -82,10 +77,7 @@ class Invariances:
 
     @property
     def names(self) -> list[str]:
-        """Of a folder, such as ignored-color; none where nothing is chosen.
-
-        A space's has digits of its file, which pairs may write anew.
-        """
+        """Of a folder of results, such as ignored-color; a space's has digits of its file."""
         if self.space is not None:
             return [f"space-{Path(self.space).stem}-{digest({}, read_text(named(self.space)))[:8]}"]
         return ["-".join([kind, *names]) for kind, names in self.words.items()]
@@ -93,14 +85,13 @@ class Invariances:
 
 @dataclass(frozen=True)
 class Compared:
-    """An encoder with the features in which images are compared.
+    """An encoder that returns the features in which images are compared.
 
     Attributes:
-        encoder: It returns these features.
+        encoder: It.
         size: Side of its views in pixels.
-        chosen: The operators that are "ignored" and "matched", where there are some, or how
-            properties are "weighted".
-        adapted: It with its subspaces, where these say the space.
+        chosen: The operators that are "ignored" and "matched", or how properties are "weighted".
+        adapted: It with its subspaces, where these define the space.
     """
 
     encoder: FrozenEncoder
@@ -117,12 +108,7 @@ class Compared:
         return self.encoder.extract(canvases, self.size)
 
     def depths(self, canvases: CanvasSet, keep: bool = True) -> Tensor:
-        """Features of all depths (N, F) of an adapted encoder, whatever the space.
-
-        Args:
-            canvases: The images.
-            keep: Whether they are looked up and kept, as by `features`.
-        """
+        """Features of all depths (N, F) of an adapted encoder, whatever the space."""
         assert self.encoder.whole is not None
         whole = self.encoder.whole
         return (whole.features if keep else whole.extract)(canvases, self.size)
@@ -152,22 +138,11 @@ def compared(
     cache: bool = True,
     bench: Bench | None = None,
 ) -> Compared:
-    """Load an encoder for a comparison of images.
-
-    Args:
-        encoder: As `load`.
-        invariances: What is compared.
-        compute: How the encoder is run.
-        size: As `load`.
-        seed: As `load`.
-        weights: As `load`.
-        download: As `load`.
-        cache: As `frozen`.
-        bench: Where protocols train.
+    """Load an encoder for a comparison of images; other arguments as `load` and `frozen`.
 
     Raises:
-        UserError: As `load`; a choice of operators that the encoder does not have or that leaves no
-            dimension; another size than it was adapted at.
+        UserError: As `load`; operators that the encoder does not have or that leave no dimension;
+            another size than it was adapted at.
     """
     chosen = invariances.words
     for names in chosen.values():
@@ -199,7 +174,7 @@ def compared(
                 raise UserError(f"to ignore or match something, give {folder}, not {encoder}")
         load(encoder, "encoder", size, seed, None, download)  # which says if there is none
         raise UserError(
-            f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
+            f"{source_name(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
             "photos and writes a folder that can; or give a run of this library"
         )
     loaded = load(encoder, invariances.representation or "encoder", size, seed, weights, download)
@@ -212,14 +187,7 @@ def _in_space(
     chosen: Mapping[str, Sequence[str]],
     bench: Bench | None = None,
 ) -> FrozenEncoder:
-    """A frozen encoder whose features are seen in a space.
-
-    Args:
-        whole: It extracts them, and keeps them whatever the space.
-        seen: Maps them.
-        chosen: The operators that are "ignored" and "matched", or how properties are "weighted".
-        bench: Where protocols train.
-    """
+    """A frozen encoder whose features, kept whatever the space, are mapped by `seen`."""
     module = InSpace(whole.module, seen).eval()
     described = {key: each for key, each in whole.description.items()
                  if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip

@@ -34,13 +34,10 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
 
     A run that was started knows its architecture, and does not need the weights again.
 
-    Args:
-        config: The run; without `encoder.weights` it is returned as it is.
-
     Raises:
-        UserError: No such weights, they do not tell an architecture and fit no `encoder.name`, or
-            another stem, normalisation or number of channels was asked for than they are known to
-            have; those of RGB serve any number of channels.
+        UserError: No such weights, they define no architecture and do not fit `encoder.name`, or
+            the configuration has another stem, normalisation or number of channels; weights of RGB
+            serve any number of channels.
     """
     wanted, run = config.encoder, RunFolder(config.folder())
     if wanted.weights is None:
@@ -50,7 +47,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         known = started
     else:
         known = _architecture(_load(config)[0], config.size)
-        known = replace(known, **_believed(wanted, known))
+        known = replace(known, **_taken_from_config(wanted, known))
         _refuse_another_architecture(wanted, known)
     encoder = replace(
         known,
@@ -62,29 +59,33 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
     return replace(config, encoder=encoder)
 
 
-def _believed(wanted: EncoderConfig, known: EncoderConfig) -> dict[str, Any]:
-    """What was asked for that weights do not say: a file of other projects has no such numbers.
+def _taken_from_config(wanted: EncoderConfig, known: EncoderConfig) -> dict[str, Any]:
+    """Fields of the configuration that its weights leave open.
 
-    Weights of RGB do not say how images of other channels are normalised.
+    A file of another project records neither stride nor normalisation, and weights of RGB do not
+    say how images of other channels are normalised.
     """
-    file, usual, silent = checkpoint_of(str(wanted.weights))[0], _usual(wanted), []
+    file, usual, open_fields = checkpoint_of(str(wanted.weights))[0], _usual(wanted), []
     if is_foreign(file) and not says_how(file):
-        silent += ["stem_stride"] if known.stem == "small" else []
-        silent += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag says these
-    asked = {name: getattr(wanted, name) for name in silent}
-    asked = {name: value for name, value in asked.items() if value != getattr(usual, name)}
+        open_fields += ["stem_stride"] if known.stem == "small" else []
+        open_fields += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag has
+    taken = {
+        name: value
+        for name in open_fields
+        if (value := getattr(wanted, name)) != getattr(usual, name)
+    }
     if known.channels == 3 != wanted.channels:
-        asked |= wanted.normalization._asdict()
-    return asked
+        taken |= wanted.normalization._asdict()
+    return taken
 
 
 def _usual(wanted: EncoderConfig) -> EncoderConfig:
-    """Where nobody says more than the number of channels."""
+    """The default for a number of channels."""
     return EncoderConfig(**usual_normalization(wanted.channels)._asdict())
 
 
 def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) -> None:
-    """Refuse what was asked for beside weights that were trained with something else."""
+    """Refuse fields that differ from those with which the weights were trained."""
     if wanted.channels not in (3, known.channels):
         raise UserError(
             f"encoder.weights {wanted.weights} are of images of {known.channels} channels, and "
@@ -92,10 +93,10 @@ def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) ->
         )
     usual = _usual(wanted)
     for name in ("stem", "stem_stride", "mean", "std"):
-        given, theirs = getattr(wanted, name), getattr(known, name)
-        if given not in (getattr(usual, name), theirs):
+        ours, theirs = getattr(wanted, name), getattr(known, name)
+        if ours not in (getattr(usual, name), theirs):
             raise UserError(
-                f"encoder.{name} is {_plain(given)}, and encoder.weights {wanted.weights} were "
+                f"encoder.{name} is {_plain(ours)}, and encoder.weights {wanted.weights} were "
                 f"trained with {_plain(theirs)}: leave encoder.{name} out"
             )
 
@@ -108,15 +109,11 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     """Give a method's encoder the weights from which its run starts.
 
     Args:
-        method: Of the configuration; what is beside its encoder stays random.
+        method: Of the configuration; its other parts stay random.
         config: As `with_architecture` returns it.
 
     Returns:
-        What says which weights they are, with a fingerprint of them; None for random ones, which
-        it has already.
-
-    Raises:
-        UserError: No such weights, or they do not fit.
+        A description of the weights with their fingerprint; None for random ones.
     """
     if config.encoder.weights is None:
         return None
@@ -139,11 +136,7 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
 
 
 def untrained(config: PretrainConfig) -> Encoder:
-    """The encoder of a run before its first step, in evaluation mode.
-
-    Raises:
-        UserError: The weights that it starts from are not there, or do not fit.
-    """
+    """The encoder of a run before its first step, in evaluation mode."""
     config = with_architecture(config)
     method = build_method(config)
     start(method, config)
@@ -151,17 +144,10 @@ def untrained(config: PretrainConfig) -> Encoder:
 
 
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
-    """The encoder of a run with the weights that it started from, to compare with what it learned.
+    """The encoder of a run folder with the weights that it started from, for comparison.
 
-    Args:
-        run: A run folder.
-        size: Side of the views in pixels; that of pretraining if not given.
-
-    Returns:
-        As `load`; its evaluations belong to `untrained/` in the run folder.
-
-    Raises:
-        UserError: No such run, or the weights that it started from are gone, or are others now.
+    As `load`; its evaluations belong to `untrained/` in the run folder. Weights that are gone, or
+    others now, are an error.
     """
     folder = RunFolder(run).require()
     config = configuration_of(folder)
@@ -181,8 +167,7 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
 
 
 def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
-    """The encoder that has the weights, at the size of the run if they leave that open; its
-    description."""
+    """The encoder that has the weights, at the run's size if they leave that open; description."""
     wanted, weights = config.encoder, str(config.encoder.weights)
     file, _ = checkpoint_of(weights)
     if not os.path.exists(file) and named_weights(weights) is None and "/" not in weights:
@@ -212,9 +197,5 @@ def _architecture(encoder: Encoder, size: int) -> EncoderConfig:
     if getattr(encoder.model, "pos_embed", None) is not None and size != encoder.size:
         # Position embeddings stay those of the trained size, and are interpolated.
         options = {"img_size": encoder.size, "dynamic_img_size": True} | options
-    return replace(
-        config,
-        name=architecture_of(config.name),
-        options=options,
-        **stem_of(encoder)._asdict(),
-    )
+    name = architecture_of(config.name)
+    return replace(config, name=name, options=options, **stem_of(encoder)._asdict())

@@ -31,14 +31,9 @@ BATCH = 256  # pairs that are drawn at a time
 def subject_of(
     folder: RunFolder, data: DataConfig | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses see it.
+    """A run as the analyses see it, with so many images of `data`, if any.
 
-    Args:
-        folder: The run.
-        data: The images that it is analysed with, if any.
-        images: How many of them.
-        device: Where they are embedded.
-        seed: Of the choice of images and of the changes made to them.
+    The seed is of the choice of images and of the changes made to them.
     """
     config = configuration_of(folder)
     method = load_method(folder.path)
@@ -108,15 +103,7 @@ def outputs(
 def pairs_of(
     method: Method, config: PretrainConfig, canvases: CanvasSet, device: torch.device, seed: int
 ) -> Pairs:
-    """`DRAWS` pairs of views of every image, as pretraining draws them with no operator left out.
-
-    Args:
-        method: Of the run, in evaluation mode.
-        config: Of the run, with two views.
-        canvases: The images.
-        device: Where they are embedded.
-        seed: Of what is drawn.
-    """
+    """`DRAWS` pairs of views of every image, as pretraining draws them with all operators."""
     pipeline = Pipeline(config.preset, config.size)
     generator = torch.Generator().manual_seed(seed)
     method = method.to(device)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mast.config import PretrainConfig, change, read
 from mast.core.display import doing, say
@@ -26,16 +26,15 @@ class StudyRun:
 
     Attributes:
         name: Of the trial, or of the result where a study writes one for each run.
-        changes: What tells it from the other runs; of a run that is varied, fields of the
+        changes: How it differs from the other runs; of a run that is varied, fields of the
             configuration by dotted name.
-        config: All of its configuration; None where there is nothing to configure.
+        config: Its whole configuration; None where there is nothing to configure.
         seed: Of the run.
         trained: Whether it is trained; otherwise its encoder is measured as it starts.
-        needed: Whether the study ends where this run fails, as nothing can be compared without it.
-        waits: Whether other runs decide how it is configured, and are not measured yet.
-        together: Runs of the same word are one process's, beside those of one run folder.
-        state: "finished" (trained and measured), "begun", "to do", "waits for others", or what went
-            wrong.
+        needed: Whether the study ends where it fails, as nothing can be compared without it.
+        waits: Whether its configuration depends on other runs that are not measured yet.
+        together: Runs of the same word go to one process, as do those of one run folder.
+        state: One of the four above, or what went wrong.
     """
 
     name: str
@@ -51,7 +50,7 @@ class StudyRun:
     @property
     def folder(self) -> RunFolder:
         """Where it is."""
-        assert self.config is not None, f"{self.name} is no run of a recipe"
+        assert self.config is not None, f"{self.name} has no configuration"
         return RunFolder(self.config.folder())
 
 
@@ -65,8 +64,8 @@ def vary(
 
     Args:
         config: Of the run that is varied.
-        plan: By the trial's name what differs, by dotted name; a "method" that is not the run's is
-            that of the run it is compared with.
+        plan: By the trial's name what differs, by dotted name; another "method" stands for the
+            recipe that the run is compared with.
         seeds: Of the runs.
         folder: Where they are, as `<trial>-seed<N>`.
 
@@ -80,12 +79,12 @@ def vary(
     for seed in dict.fromkeys(seeds):
         for name, changes in plan.items():
             fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
-            like = config
+            base_config = config
             if fields.pop("method", config.method) != config.method:
                 other = rival(config)
-                assert other is not None, f"a run of {config.method} is compared with no other"
-                like = other
-            varied = change(like, fields)
+                assert other is not None, f"{config.method} has no rival"
+                base_config = other
+            varied = change(base_config, fields)
             varied.check_trainable()
             runs.append(StudyRun(name, changes, varied, seed, needed=not changes))
             _refuse_other_length(runs[-1].folder, varied)
@@ -93,7 +92,6 @@ def vary(
 
 
 def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
-    """Refuse to mix runs of a study, of one seed or of several, that differ in their epochs."""
     if run.config.is_file() and (before := read(run.config).epochs) != config.epochs:
         raise UserError(
             f"{run.path} has {before} epochs and would now have {config.epochs}; give the same "
@@ -102,11 +100,7 @@ def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
 
 
 def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
-    """The runs whose name fits one of some patterns, such as "validation/*"; all without any.
-
-    Raises:
-        UserError: No name fits a pattern.
-    """
+    """The runs whose name fits one of some patterns, such as "validation/*"; all without any."""
     names = [run.name for run in runs]
     for pattern in only:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -114,8 +108,7 @@ def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
     return [run for run in runs if not only or any(fnmatchcase(run.name, each) for each in only)]
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """The part of the runs that one of several processes takes: every n-th, from the i-th."""
 
     first: int
@@ -123,11 +116,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """From "i/n".
-
-        Raises:
-            UserError: It is not so.
-        """
+        """From "i/n"."""
         first, _, every = text.partition("/")
         if not (first.isdecimal() and every.isdecimal() and int(first) < int(every)):
             raise UserError(f"expected shard as i/n with 0 <= i < n, such as 0/2, got {text!r}")
@@ -152,7 +141,7 @@ def carry_out(
     state: Callable[[StudyRun], str],
     shard: Shard,
 ) -> tuple[StudyRun, ...]:
-    """Train and measure the runs that are to do or were begun.
+    """Train and measure the runs of a shard that are to do or were begun.
 
     Args:
         runs: All of a study.

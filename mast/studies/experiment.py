@@ -7,12 +7,15 @@ others, and results go to another one.
 from __future__ import annotations
 
 import json
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 
 from mast.analyses import Grid
@@ -44,6 +47,19 @@ from mast.studies.engine import (
 )
 
 Measured = dict[str, Any]  # a result file
+
+# What small runs are of.
+CIFAR = "cifar10-10k"  # images of CIFAR-10 without labels
+IMAGES, SIZE = 10_000, 32
+
+
+def narrow(*channels: int) -> dict[str, Any]:
+    """A ResNet-10 of these channels."""
+    options = {"layers": [1, 1, 1, 1], "channels": list(channels)}
+    return {"name": "timm:resnet18", "options": {**options, "stem_type": "deep", "stem_width": 16}}
+
+
+NARROW = narrow(32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -100,26 +116,6 @@ class Workplace:
         return encoder.to(find_device(self.device))
 
 
-def read_result(file: Path) -> Measured:
-    """The result of a run; those of earlier versions have no digest.
-
-    Raises:
-        UserError: It is none, or not what was written.
-    """
-    try:
-        found = json.loads(read_text(file))
-        told = found.pop(DIGEST, None)
-        if told not in (None, digest({}, found)):
-            raise ValueError("it is not what was written")
-    except UserError:
-        raise
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"{file} is not a valid result ({error}): delete it to have the run measured again"
-        ) from error
-    return cast(Measured, found)
-
-
 class Experiment(ABC):
     """A study that starts from recipes, or trains nothing; a frozen dataclass of its scale.
 
@@ -134,25 +130,17 @@ class Experiment(ABC):
 
     @abstractmethod
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """The runs, in the order in which they are most useful; nothing is written.
+        """The runs, always of the same names, the most useful first; nothing is written.
 
-        Their names are always the same. A run whose configuration depends on the results of others
-        waits for them and is `together` with them.
+        A run whose configuration depends on the results of others waits for them and is `together`
+        with them.
         """
 
     def prepare(self, workplace: Workplace) -> None:  # noqa: B027  # most have nothing to prepare
-        """Make the sets that it needs from those in the folder.
-
-        Raises:
-            UserError: A set is missing.
-        """
+        """Make the sets that it needs from those in the folder."""
 
     def check(self, run: StudyRun, workplace: Workplace) -> None:  # noqa: B027  # most check all sets
-        """Refuse a run that could not be measured, before it is trained.
-
-        Raises:
-            UserError: A set is missing.
-        """
+        """Refuse a run that could not be measured, before it is trained."""
 
     @abstractmethod
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
@@ -213,9 +201,6 @@ def perform(
 
     Returns:
         The runs with their states, and by name the results that there are.
-
-    Raises:
-        UserError: A pattern that fits no run; a set that is missing.
     """
     plan = experiment.plan(workplace, seeds)
 
@@ -248,9 +233,7 @@ def perform(
             plan = experiment.plan(workplace, seeds)
             now = {run.name: replace(run, state=state(run)) for run in plan}
             runs = tuple(now[run.name] if run.waits else run for run in carried_out)
-            if all(
-                run.waits == before.waits for run, before in zip(runs, carried_out, strict=True)
-            ):
+            if [run.waits for run in runs] == [run.waits for run in carried_out]:
                 break
     if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
         measured = experiment.measured(plan, workplace.out)
@@ -263,7 +246,65 @@ def perform(
     return runs, experiment.measured(runs, workplace.out)
 
 
+def read_result(file: Path) -> Measured:
+    """The result of a run, whose digest is compared where it has one."""
+    try:
+        found = json.loads(read_text(file))
+        recorded = found.pop(DIGEST, None)
+        if recorded not in (None, digest({}, found)):
+            raise ValueError("it is not what was written")
+    except UserError:
+        raise
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{file} is not a valid result ({error}): delete it to have the run measured again"
+        ) from error
+    return cast(Measured, found)
+
+
 def last_metrics(folder: RunFolder) -> dict[str, Any]:
     """Loss terms and statistics at the end of a run; empty for one that was not trained."""
     lines = [line for line in folder.read_metrics() if "loss" in line]
     return lines[-1] if lines else {}
+
+
+# ------------------------------------------------------------------------ sets made of others
+
+
+def drawn_positions(total: int, count: int, part: int = 0) -> np.ndarray:
+    """The `part`-th `count` positions of a set in an order drawn once, ascending."""
+    order_N = np.random.default_rng(0).permutation(total)
+    return np.sort(order_N[part * count : (part + 1) * count])
+
+
+def link(canvases: CanvasSet, root: Path, index_N: np.ndarray, target: Path, flat: bool) -> None:
+    """Make a folder of links to some images of a set, wholly or not at all.
+
+    Args:
+        canvases: The set, of a folder.
+        root: That folder.
+        index_N: Positions of the images.
+        target: The folder; an existing one is left alone.
+        flat: Without the classes' folders, so that there are no labels.
+    """
+    if target.is_dir():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
+        partial = Path(place, "new")
+        for index in index_N:
+            identifier = canvases.identifiers[index]
+            file = partial / (identifier.replace("/", "-") if flat else identifier)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.symlink_to((root / identifier).resolve())
+        with suppress(OSError):  # another process that shares the runs made it in the meantime
+            partial.rename(target)
+
+
+def link_cifar(
+    workplace: Workplace, images: int = IMAGES, name: str = CIFAR, flat: bool = True
+) -> None:
+    """Make a set of some of CIFAR-10's training images, flat without labels."""
+    everything = workplace.open("cifar10/train", SIZE)
+    root, index_N = workplace.sets / "cifar10/train", drawn_positions(len(everything), images)
+    link(everything, root, index_N, workplace.derived(name), flat)

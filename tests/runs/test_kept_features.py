@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
-from mast.runs.features import frozen
-from mast.runs.load import load
+from mast.runs.load import frozen, load
 
 
 class Powers(nn.Module):

@@ -39,9 +39,8 @@ from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import Shard, StudyRun, carry_out
-from mast.studies.experiment import Experiment, Workplace, perform
+from mast.studies.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
 from mast.studies.seeds import cell, difference, pack, unpack
-from mast.studies.tables.small_scale import CIFAR, drawn_positions, link
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24}}

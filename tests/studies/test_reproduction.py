@@ -25,9 +25,9 @@ from mast.studies.tables import (
     SCALES,
     TABLES,
     experiment,
+    paper,
 )
-from mast.studies.tables import paper_table as paper
-from mast.studies.tables.paper_table import SETS, Scale
+from mast.studies.tables.paper import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
 
 pytestmark = pytest.mark.slow
