@@ -27,9 +27,9 @@ from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
-from mast.data.decode import find_reading, read_test_view, to_canvas
-from mast.data.formats import BrokenImageError, Opened, open_image
+from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews, lengths
+from mast.data.decode import find_reading, read_canvas, read_test_view
+from mast.data.formats import Opened
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled
@@ -199,7 +199,7 @@ class CanvasSet:
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
-        if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
+        if isinstance(self.pixels, OnTheFly) or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
         layout = self.pixels.layout
@@ -225,7 +225,7 @@ class CanvasSet:
     def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read when they are asked for."""
         index_B = np.asarray(indices, np.int64)
-        return replace(self._some(index_B, Chosen(self.pixels, index_B)), name=name)
+        return replace(self._some(index_B, Subset(self.pixels, index_B)), name=name)
 
     def _some(self, index_B: np.ndarray, pixels: Pixels) -> "CanvasSet":
         """What is known of some images, with their canvases."""
@@ -326,7 +326,7 @@ def open_canvas(
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     index_N, checksum_N = manifest.index_N.copy(), manifest.checksum_N.copy()
-    decoded = Decoded(
+    decoded = OnTheFly(
         source, index_N, lambda index: source.canvas(index, side, known)[0], workers,
         manifest.size_N2, checksum_N, layout,
     )  # fmt: skip
@@ -336,16 +336,16 @@ def open_canvas(
         if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
             return None
         checksum_N, file = cache.obtain_test_views(request, index_N, known, size)
-        views = Decoded(
+        views = OnTheFly(
             source, index_N, partial(source.test_view, size=size, reading=known), workers,
             np.full((len(index_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
             layout,
         )  # fmt: skip
-        return views if file is None else Stored(file, views)
+        return views if file is None else Cached(file, views)
 
     return CanvasSet(
         name=source.name,
-        pixels=decoded if stored is None else Stored(stored, decoded),
+        pixels=decoded if stored is None else Cached(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[index_N] for task, target_N in source.targets.items()},
         classes=source.classes,
@@ -378,11 +378,7 @@ def open_files(
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
     views = []
     for path in paths:
-        try:
-            with open_image(named(path)) as image:
-                canvas_HWC, aspect = to_canvas(image, side, reading)
-        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-            raise BrokenImageError.of(str(path), error) from error
+        canvas_HWC, aspect = read_canvas(named(path), side, reading)
         views.append(read_test_view(named(path), view_size, reading))
         canvases.append(canvas_HWC)
         aspects.append(aspect)

@@ -265,7 +265,7 @@ class ShardLoader(Feed):
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
-        self._told = False  # of files of several pages
+        self._warned = False  # of files of several pages
         self._last: BrokenImageError | None = None
 
     @cached_property
@@ -392,13 +392,13 @@ class ShardLoader(Feed):
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
-            return sample.canvas(self.side, self.reading, self._tell_of_pages)
+            return sample.canvas(self.side, self.reading, self._warn_of_pages)
         except BrokenImageError as error:
             return error
 
-    def _tell_of_pages(self) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_of_pages(self) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning("%s has files of several pages or frames, of which the first is read",
                          self.name)  # fmt: skip
 

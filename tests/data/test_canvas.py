@@ -21,7 +21,7 @@ from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import DataConfig, Folder, open_canvas, open_source
 from mast.data import cache as cache_module
-from mast.data.cache import Manifest, Names, Stored
+from mast.data.cache import Cached, Manifest, Names
 from mast.data.decode import canvas_shape
 from mast.measure.features import test_views as shown_views
 
@@ -107,7 +107,7 @@ def test_second_time_is_a_hit(config, photos, builds):
     content.update(second.targets["class"].tobytes())
     assert second.fingerprint == content.hexdigest()
     assert len(builds) == 1
-    assert isinstance(second.pixels, Stored)
+    assert isinstance(second.pixels, Cached)
     assert first.fingerprint == second.fingerprint
     assert len(files(config, "u8")) == len(files(config, "safetensors")) == 1
     open_canvas(config, 64)  # another canvas is another file, and the first one stays
@@ -377,9 +377,9 @@ def test_what_is_kept_is_decided_by_what_is_written(tmp_path, monkeypatch):
     assert open_canvas(config, 64).pixels.nbytes == 75_612
     assert not files(config, "u8")
     config.cache_limit_gb = 76e-6
-    assert isinstance(open_canvas(config, 64).pixels, Stored)
+    assert isinstance(open_canvas(config, 64).pixels, Cached)
     monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: pytest.fail("it is known"))
-    assert isinstance(open_canvas(config, 64).pixels, Stored)
+    assert isinstance(open_canvas(config, 64).pixels, Cached)
 
 
 def test_a_strip_keeps_what_its_view_shows(tmp_path):
