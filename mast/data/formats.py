@@ -444,8 +444,8 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
     with TiffFile(file, _multifile=False) as tiff:
         # as no frames are asked for
         found = cast(TiffPage, tiff.pages[checked(page, len(tiff.pages))])
-        each = tiff.pages if page == 0 else ()
-        pages = [at for at, own in enumerate(each) if not (own.is_reduced or own.is_mask)]
+        every = cast(Sequence[TiffPage], tiff.pages if page == 0 else ())
+        pages = [at for at, each in enumerate(every) if not (each.is_reduced or each.is_mask)]
         bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
         sides = (found.imagewidth, found.imagelength, found.tilewidth, found.tilelength)

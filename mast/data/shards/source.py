@@ -398,7 +398,9 @@ def _of_tar(file: IO[bytes], url: str, prefix: str) -> Table:
     at, size, label, aspects = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Table(
         np.array([len(at)]),
-        *(np.array(of, np.int64) for of in (at, size, label)),
+        np.array(at, np.int64),
+        np.array(size, np.int64),
+        np.array(label, np.int64),
         np.array(aspects, np.float32), Names.of(names),
     )  # fmt: skip
 
