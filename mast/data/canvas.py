@@ -109,14 +109,18 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
-        if self.canvas is not None and not 1 <= self.canvas <= LARGEST:
-            raise UserError(
-                f"data.canvas is {self.canvas}: expected a side of 1 to {LARGEST:,} pixels."
-            )
-        if not 1 <= self.channels <= MOST_CHANNELS:
-            raise UserError(
-                f"data.channels is {self.channels}: expected 1 to {MOST_CHANNELS} channels."
-            )
+        bounds = {
+            "canvas": (1, LARGEST, f"a side of 1 to {LARGEST:,} pixels"),
+            "channels": (1, MOST_CHANNELS, f"1 to {MOST_CHANNELS} channels"),
+            "max_broken": (0, 1, "a share of 0 to 1"),
+            "workers": (1, math.inf, "1 thread or more"),
+            "shuffle": (1, math.inf, "1 image or more"),
+            "readers": (1, math.inf, "1 shard or more"),
+        }
+        for name, (least, most, expected) in bounds.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UserError(f"data.{name} is {value}: expected {expected}.")
         numbers = [each for each in self.range if not isinstance(each, str)]
         named = self.range in (("auto",), ("dtype",), ("percentile",))
         if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):
@@ -129,14 +133,6 @@ class DataConfig:
                 f"data.range and data.no_data must be finite, got {numbers} and {self.no_data}; "
                 "values that are not finite stand for none anyway."
             )
-        if not 0 <= self.max_broken <= 1:
-            raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"data.workers is {self.workers}: expected 1 thread or more.")
-        if self.shuffle < 1:
-            raise UserError(f"data.shuffle is {self.shuffle}: expected 1 image or more.")
-        if self.readers < 1:
-            raise UserError(f"data.readers is {self.readers}: expected 1 shard or more.")
         try:
             self.cut  # noqa: B018  # is checked
         except UserError as error:

@@ -174,10 +174,6 @@ class Loader(Feed):
         self.canvas_set = canvas_set
         self.resident: Canvases | None = None
 
-    def indices(self, epoch: int, step: int) -> np.ndarray:
-        """This rank's samples of one step, (B,) int64."""
-        return self._share(self._order(epoch), step)
-
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         return Prefetcher(self._batches(epoch, start_step))
 
@@ -188,17 +184,11 @@ class Loader(Feed):
         self.resident = self.canvas_set.resident(device, limit_gb)
 
     def _batches(self, epoch: int, start_step: int) -> Iterator[Batch]:
-        order_N = self._order(epoch)
-        for step in range(start_step, self.steps_per_epoch):
-            yield self._batch(self._share(order_N, step))
-
-    def _order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
-
-    def _share(self, order_N: np.ndarray, step: int) -> np.ndarray:
+        order_N = np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
         share = self.batch_size // self.world_size
-        first = step * self.batch_size + self.rank * share
-        return order_N[first : first + share]
+        for step in range(start_step, self.steps_per_epoch):
+            first = step * self.batch_size + self.rank * share
+            yield self._batch(order_N[first : first + share])
 
     def _batch(self, index_B: np.ndarray) -> Batch:
         labels = list(self.canvas_set.targets.values())
