@@ -26,7 +26,7 @@ from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_p
 from mast.data.cache import decode_in_order
 from mast.data.formats import Bands
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
-from mast.data.source import Pages, sampled, tell_of_stacks
+from mast.data.source import Pages, sampled, warn_of_stacks
 
 _log = logging.getLogger("mast")
 
@@ -191,7 +191,7 @@ def shard(
         for others in folder.glob(".*.ordered"):
             shutil.rmtree(others)
     stacks = [source.identifier(index) for index in sorted(source.stacks)]
-    tell_of_stacks(source.name, stacks, len(source))
+    warn_of_stacks(source.name, stacks, len(source))
     return Sharded(folder, len(files), sum(written), broken)
 
 

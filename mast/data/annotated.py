@@ -35,7 +35,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import named, parse_json, read_bytes, read_text
 from mast.data.decode import upright_size
 from mast.data.formats import Opened, open_image
-from mast.data.source import SetDescription, Source, refuse_split, split_names, told_apart
+from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
 Segmentation = list[list[float]] | dict[str, Any]
@@ -324,7 +324,7 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
         raise unknown(f"split of coco:{before}", after, splits)
     choices = (place / after, place / "images" / after, place)
     folder = next(choice for choice in choices if choice.is_dir())
-    return read_coco(spec, _annotations(place) / f"{_BEFORE}{after}{_AFTER}", folder)
+    return read_coco(spec, place / "annotations" / f"{_BEFORE}{after}{_AFTER}", folder)
 
 
 def describe_coco(spec: str) -> SetDescription:
@@ -339,7 +339,7 @@ def describe_coco(spec: str) -> SetDescription:
 
 def coco_splits(folder: Path) -> list[str]:
     """The splits whose instances are annotated in a folder laid out as COCO; perhaps none."""
-    files = sorted(_annotations(folder).glob(f"{_BEFORE}*{_AFTER}"))
+    files = sorted((folder / "annotations").glob(f"{_BEFORE}*{_AFTER}"))
     return [file.name.removeprefix(_BEFORE).removesuffix(_AFTER) for file in files]
 
 
@@ -351,7 +351,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
     document, state = _read_document(annotations)
     try:
         numbered = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
-        names = told_apart(list(numbered.values()), list(numbered))
+        names = unique_names(list(numbered.values()), list(numbered))
         categories = dict(zip(numbered, names, strict=True))
         rows = _by_id(document["images"])
         of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
@@ -400,10 +400,6 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
 def _newest(splits: Sequence[str], prefix: str) -> str | None:
     """The split of that name, with the highest year if it has one: train2017, not train2014."""
     return max((name for name in splits if re.fullmatch(rf"{prefix}\d*", name)), default=None)
-
-
-def _annotations(folder: Path) -> Path:
-    return folder / "annotations"
 
 
 def _read_document(path: Path) -> tuple[dict[str, Any], str]:
@@ -517,6 +513,7 @@ VOC_CLASSES = (
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
     "tvmonitor",
 )  # fmt: skip
+_LISTED = "ImageSets/Main"  # the folder of the lists
 _TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
 
 
@@ -557,14 +554,14 @@ def describe_voc(spec: str) -> SetDescription:
 
 def voc_splits(folder: Path) -> list[str]:
     """The splits of a folder laid out as VOC; perhaps none."""
-    names = [path.stem for path in sorted(_voc_lists(folder).glob("*.txt"))]
+    names = [path.stem for path in sorted((folder / _LISTED).glob("*.txt"))]
     return [name for name in names if "_" not in name]  # the others are one class's
 
 
 def read_voc(name: str, folder: Path, split: str) -> Annotated:
     """Reads the objects of a split, such as "trainval", whose list is in the folder of a year."""
     state = hashlib.blake2b(digest_size=16)
-    file = _voc_lists(folder) / f"{split}.txt"
+    file = folder / _LISTED / f"{split}.txt"
     listed = read_text(file)
     state.update(listed.encode())
     numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
@@ -594,10 +591,6 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
     for label, label_M in truth.items():
         source.multilabels[TASK][:, label] = label_M
     return source
-
-
-def _voc_lists(folder: Path) -> Path:
-    return folder / "ImageSets" / "Main"
 
 
 def _classes(folder: Path, found: Mapping[str, int]) -> tuple[str, ...]:
@@ -663,7 +656,7 @@ def _truth(
     """Labels (M,) int8 of the classes that have a file of their own, by class."""
     truth = {}
     for label, name in enumerate(classes):
-        path = _voc_lists(folder) / f"{name}_{split}.txt"
+        path = folder / _LISTED / f"{name}_{split}.txt"
         if "/" in name or not os.path.exists(path):
             continue
         text = read_text(path)

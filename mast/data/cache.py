@@ -51,7 +51,7 @@ from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.formats import BrokenImageError
-from mast.data.source import Source, tell_of_stacks
+from mast.data.source import Source, warn_of_stacks
 
 
 class Pixels(ABC):
@@ -119,7 +119,7 @@ class InMemory(Pixels):
 
 
 @final
-class Chosen(Pixels):
+class Subset(Pixels):
     """Some images of a set."""
 
     def __init__(self, pixels: Pixels, index_N: np.ndarray) -> None:
@@ -173,7 +173,7 @@ def decode_in_order(
 
 @final
 @dataclass(eq=False)
-class Decoded(Pixels):
+class OnTheFly(Pixels):
     """Images that are decoded when they are asked for.
 
     Attributes:
@@ -218,13 +218,13 @@ _log = logging.getLogger("mast")
 
 
 @final
-class Stored(Pixels):
+class Cached(Pixels):
     """Canvases one after the other in a file; each is verified when it is read.
 
     A canvas that is not what was written is decoded again, and the file is mended.
     """
 
-    def __init__(self, file: Path, decoded: Decoded) -> None:
+    def __init__(self, file: Path, decoded: OnTheFly) -> None:
         self.size_N2 = decoded.size_N2
         self.checksum_N = decoded.checksum_N
         self.layout = decoded.layout
@@ -233,7 +233,7 @@ class Stored(Pixels):
         self._open = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._open)
         self._decoded = decoded
-        self._said = False
+        self._warned = False
         self._lock = threading.Lock()
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
@@ -265,8 +265,8 @@ class Stored(Pixels):
                 f"{file} is damaged, and the image of its canvas {number} is no longer what it "
                 "was: delete the file to have it built anew"
             )
-        if not self._said:
-            self._said = True
+        if not self._warned:
+            self._warned = True
             _log.warning(
                 "%s changed on the disk since it was written, first at canvas %d; what is damaged "
                 "is decoded again", file, number,
@@ -306,7 +306,7 @@ class TestViews:
         if size not in self._made:
             made = self._make(size)
             if made is not None and self._index_N is not None:
-                made = Chosen(made, self._index_N)
+                made = Subset(made, self._index_N)
             self._made[size] = made
         return self._made[size]
 
@@ -627,7 +627,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "%d of %d images of %s are broken and are skipped:\n%s",
             len(broken), len(request.source), request.source.name, _lines(broken),
         )  # fmt: skip
-    tell_of_stacks(request.source.name, cached[0].stacks, len(request.source))
+    warn_of_stacks(request.source.name, cached[0].stacks, len(request.source))
     return cached
 
 

@@ -27,9 +27,9 @@ from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
-from mast.data.decode import find_reading, read_test_view, to_canvas
-from mast.data.formats import BrokenImageError, Opened, open_image
+from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews, lengths
+from mast.data.decode import find_reading, read_canvas, read_test_view
+from mast.data.formats import Opened
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled
@@ -109,14 +109,18 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
-        if self.canvas is not None and not 1 <= self.canvas <= LARGEST:
-            raise UserError(
-                f"data.canvas is {self.canvas}: expected a side of 1 to {LARGEST:,} pixels."
-            )
-        if not 1 <= self.channels <= MOST_CHANNELS:
-            raise UserError(
-                f"data.channels is {self.channels}: expected 1 to {MOST_CHANNELS} channels."
-            )
+        bounds = {
+            "canvas": (1, LARGEST, f"a side of 1 to {LARGEST:,} pixels"),
+            "channels": (1, MOST_CHANNELS, f"1 to {MOST_CHANNELS} channels"),
+            "max_broken": (0, 1, "a share of 0 to 1"),
+            "workers": (1, math.inf, "1 thread or more"),
+            "shuffle": (1, math.inf, "1 image or more"),
+            "readers": (1, math.inf, "1 shard or more"),
+        }
+        for name, (least, most, expected) in bounds.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UserError(f"data.{name} is {value}: expected {expected}.")
         numbers = [each for each in self.range if not isinstance(each, str)]
         named = self.range in (("auto",), ("dtype",), ("percentile",))
         if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):
@@ -129,14 +133,6 @@ class DataConfig:
                 f"data.range and data.no_data must be finite, got {numbers} and {self.no_data}; "
                 "values that are not finite stand for none anyway."
             )
-        if not 0 <= self.max_broken <= 1:
-            raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"data.workers is {self.workers}: expected 1 thread or more.")
-        if self.shuffle < 1:
-            raise UserError(f"data.shuffle is {self.shuffle}: expected 1 image or more.")
-        if self.readers < 1:
-            raise UserError(f"data.readers is {self.readers}: expected 1 shard or more.")
         try:
             self.cut  # noqa: B018  # is checked
         except UserError as error:
@@ -199,7 +195,7 @@ class CanvasSet:
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
-        if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
+        if isinstance(self.pixels, OnTheFly) or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
         layout = self.pixels.layout
@@ -225,7 +221,7 @@ class CanvasSet:
     def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read when they are asked for."""
         index_B = np.asarray(indices, np.int64)
-        return replace(self._some(index_B, Chosen(self.pixels, index_B)), name=name)
+        return replace(self._some(index_B, Subset(self.pixels, index_B)), name=name)
 
     def _some(self, index_B: np.ndarray, pixels: Pixels) -> "CanvasSet":
         """What is known of some images, with their canvases."""
@@ -326,7 +322,7 @@ def open_canvas(
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     index_N, checksum_N = manifest.index_N.copy(), manifest.checksum_N.copy()
-    decoded = Decoded(
+    decoded = OnTheFly(
         source, index_N, lambda index: source.canvas(index, side, known)[0], workers,
         manifest.size_N2, checksum_N, layout,
     )  # fmt: skip
@@ -336,16 +332,16 @@ def open_canvas(
         if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
             return None
         checksum_N, file = cache.obtain_test_views(request, index_N, known, size)
-        views = Decoded(
+        views = OnTheFly(
             source, index_N, partial(source.test_view, size=size, reading=known), workers,
             np.full((len(index_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
             layout,
         )  # fmt: skip
-        return views if file is None else Stored(file, views)
+        return views if file is None else Cached(file, views)
 
     return CanvasSet(
         name=source.name,
-        pixels=decoded if stored is None else Stored(stored, decoded),
+        pixels=decoded if stored is None else Cached(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[index_N] for task, target_N in source.targets.items()},
         classes=source.classes,
@@ -378,11 +374,7 @@ def open_files(
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
     views = []
     for path in paths:
-        try:
-            with open_image(named(path)) as image:
-                canvas_HWC, aspect = to_canvas(image, side, reading)
-        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-            raise BrokenImageError.of(str(path), error) from error
+        canvas_HWC, aspect = read_canvas(named(path), side, reading)
         views.append(read_test_view(named(path), view_size, reading))
         canvases.append(canvas_HWC)
         aspects.append(aspect)

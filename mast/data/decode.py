@@ -23,6 +23,7 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
+    UNDO_ORIENTATION,
     Bands,
     BrokenImageError,
     Opened,
@@ -267,15 +268,6 @@ def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
 
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
-_UNDO_ORIENTATION = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 _T = TypeVar("_T")
 
 
@@ -432,20 +424,20 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     if isinstance(image, Bands):
         reading = alone(image)
         if is_deep(image):
-            _tell_of_range()
+            _warn_of_range()
         image_CHW = np.stack([*read_channels(image, reading)])
         return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
     load_pixels(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
     orientation = orientation_of(image)
     rgb = _rgb(image)
-    if orientation in _UNDO_ORIENTATION:
-        rgb = rgb.transpose(_UNDO_ORIENTATION[orientation])
+    if undo := UNDO_ORIENTATION.get(orientation):
+        rgb = Image.fromarray(np.ascontiguousarray(undo(np.asarray(rgb))))
     return rgb, orientation >= 5
 
 
 @functools.cache
-def _tell_of_range() -> None:
+def _warn_of_range() -> None:
     """Says it once."""
     _log.warning(
         "images of more than 8 bits are read by the ranges of their types, as neither a set nor "

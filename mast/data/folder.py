@@ -14,13 +14,13 @@ from typing import final
 
 import numpy as np
 
-from mast.core.display import Work, doing
+from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
 from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, Opened, extensions, open_image
 from mast.data.source import UNLABELLED, WHOLE, SetDescription, Source, part_of, parts_among
 
-_NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
+_SYSTEM = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
 
@@ -48,38 +48,31 @@ def walk(root: Path) -> Found:
     Arrays are images if most of what is found are: others are kept beside images. Links are
     followed after everything else, so that a folder below `root` goes by its own path.
     """
+    found, seen = Found(), set()
+    folders, links = [""], deque[str]()
     with doing("found", unit="images") as work:
-        found = _walk(root, work)
+        while folders or links:
+            work.update(len(found.images))
+            prefix = folders.pop() if folders else links.popleft()
+            path = os.path.join(root, prefix)
+            try:
+                status = os.stat(path)
+                entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+            except OSError as error:
+                raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
+            if (status.st_dev, status.st_ino) in seen:
+                found.again.append(prefix)
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            for entry in filter(wanted, entries):
+                if is_folder(entry):
+                    (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
+                else:
+                    _sort_in(entry, prefix + entry.name, found)
     arrays = [path for path, _, _ in found.images if path.lower().endswith(ARRAY)]
     if 2 * len(arrays) <= len(found.images):
         found.unread += arrays
         found.images = [of for of in found.images if not of[0].lower().endswith(ARRAY)]
-    return found
-
-
-def _walk(root: Path, work: Work) -> Found:
-    found, seen = Found(), set()
-    folders, links = [""], deque[str]()
-    while folders or links:
-        work.update(len(found.images))
-        prefix = folders.pop() if folders else links.popleft()
-        path = os.path.join(root, prefix)
-        try:
-            status = os.stat(path)
-            entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-        except OSError as error:
-            raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
-        if (status.st_dev, status.st_ino) in seen:
-            found.again.append(prefix)
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        for entry in entries:
-            if not wanted(entry):
-                continue
-            if is_folder(entry):
-                (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
-            else:
-                _sort_in(entry, prefix + entry.name, found)
     return found
 
 
@@ -115,7 +108,7 @@ def _is_dicom(entry: os.DirEntry[str]) -> bool:
 
 def wanted(entry: os.DirEntry[str]) -> bool:
     """Whether what is in a folder is the user's own: not hidden, and not made by a system."""
-    return not entry.name.startswith(".") and entry.name.lower() not in _NOBODYS
+    return not entry.name.startswith(".") and entry.name.lower() not in _SYSTEM
 
 
 def ending_of(path: str) -> str:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, BinaryIO, TypeAlias, cast, final
 
 import numpy as np
@@ -47,7 +46,6 @@ UNREAD = (
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
-_ORIENTATION_TAG = 0x0112
 
 
 @functools.cache
@@ -85,7 +83,7 @@ def load_pixels(image: Image.Image) -> None:
 def orientation_of(image: Image.Image) -> int:
     """The EXIF orientation of an image, 1 to 8; 1 where there is none."""
     try:
-        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
+        orientation = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # Pillow raises many kinds here, and a damaged tag does not spoil the pixels
         return 1
     return orientation if orientation in range(2, 9) else 1
@@ -204,7 +202,7 @@ _TILE = 4096**2  # pixels that a tile may have beyond those of a small image
 _RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
 _SUBFILE = 254  # a tag of TIFF
 _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
-_UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     2: lambda x_HWC: x_HWC[:, ::-1],
     3: lambda x_HWC: x_HWC[::-1, ::-1],
     4: lambda x_HWC: x_HWC[::-1],
@@ -280,7 +278,7 @@ class Bands:
         return replace(self, values_HWC=self.values_HWC[inside], alpha_HW=alpha_HW)
 
     def _upright(self, orientation: int) -> "Bands":
-        if not (undo := _UNDO_ORIENTATION.get(orientation)):
+        if not (undo := UNDO_ORIENTATION.get(orientation)):
             return self
         alpha_HW = None if self.alpha_HW is None else undo(self.alpha_HW)
         return replace(self, values_HWC=undo(self.values_HWC), alpha_HW=alpha_HW)
@@ -291,15 +289,14 @@ class Bands:
     def __enter__(self) -> "Bands":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 # ------------------------------------------------------------------------------- what Pillow opens
-def beyond_pillow(
+
+
+def lost_by_pillow(
     image: ImageFile.ImageFile, file: Path | BinaryIO, page: int, max_pixels: int | None = None
 ) -> Bands | None:
     """What Pillow would lose of an image that it opened at a page; None where it loses nothing."""
@@ -403,6 +400,8 @@ def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
 
 
 # ------------------------------------------------------------------------------- what it does not
+
+
 def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
     """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last."""
     from numpy.lib import format as npy
@@ -445,7 +444,8 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
     with TiffFile(file, _multifile=False) as tiff:
         # as no frames are asked for
         found = cast(TiffPage, tiff.pages[checked(page, len(tiff.pages))])
-        pages = [at for at, each in enumerate(tiff.pages if page == 0 else ()) if _is_own(each)]
+        every = cast(Sequence[TiffPage], tiff.pages if page == 0 else ())
+        pages = [at for at, each in enumerate(every) if not (each.is_reduced or each.is_mask)]
         bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
         sides = (found.imagewidth, found.imagelength, found.tilewidth, found.tilelength)
@@ -500,14 +500,11 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
 
 
 # ------------------------------------------------------------------------------------------- both
+
+
 def needs(extra: str) -> ModuleNotFoundError:
     """What is said of a file whose reader is not installed."""
     return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
-
-
-def _is_own(page: Any) -> bool:
-    """Whether a page of a TIFF is neither a smaller version nor a mask of another."""
-    return not (page.is_reduced or page.is_mask)
 
 
 def checked(page: int, pages: int) -> int:
@@ -668,7 +665,7 @@ def open_image(
             image.seek(page)
         if max_pixels is not None:
             refuse_size(*image.size, max_pixels)
-        bands = beyond_pillow(image, file, page, max_pixels)
+        bands = lost_by_pillow(image, file, page, max_pixels)
     except Exception:
         image.close()
         raise

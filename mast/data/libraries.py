@@ -44,7 +44,7 @@ _SEED = 0  # of what is drawn: the same images everywhere, always
 
 @final
 @dataclass(frozen=True)
-class Drawn:
+class RandomSplit:
     """So many images of each class, by split, drawn by a fixed seed; `rest` gets all others."""
 
     counts: Mapping[str, int]
@@ -78,7 +78,7 @@ class Drawn:
 
 @final
 @dataclass(frozen=True)
-class Listed:
+class FileSplit:
     """The images that a file names, one path a line, as the set's authors published it.
 
     Attributes:
@@ -142,7 +142,7 @@ class Usual:
     test: str = "test"
     metric: Metric = "top1"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    partition: Drawn | Listed | None = None
+    partition: RandomSplit | FileSplit | None = None
     halves: bool = False
 
 
@@ -150,14 +150,14 @@ CATALOGUE: dict[str, Usual] = {
     "CIFAR10": Usual(),
     "CIFAR100": Usual(),
     # Thirty images a class, as the set's authors propose; its class of background is left out.
-    "Caltech101": Usual(metric="mean_per_class", partition=Drawn({"train": 30}, rest="test")),
+    "Caltech101": Usual(metric="mean_per_class", partition=RandomSplit({"train": 30}, rest="test")),
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
     "Country211": Usual(val="valid"),
     "DTD": Usual(val="val", arguments={"partition": 1}),
     # Balanced is what its authors propose for most uses.
     "EMNIST": Usual("balanced-train", test="balanced-test", halves=True),
     # As CLIP's and VISSL's sizes; there is no official split.
-    "EuroSAT": Usual(partition=Drawn({"train": 1000, "test": 500})),
+    "EuroSAT": Usual(partition=RandomSplit({"train": 1000, "test": 500})),
     "FashionMNIST": Usual(),
     "FER2013": Usual(),
     "FGVCAircraft": Usual(val="val", metric="mean_per_class"),
@@ -176,7 +176,7 @@ CATALOGUE: dict[str, Usual] = {
     "StanfordCars": Usual(),
     "STL10": Usual(),
     "SUN397": Usual(
-        partition=Listed(
+        partition=FileSplit(
             {"train": "Training_01.txt", "test": "Testing_01.txt"},
             folder="SUN397",
             source="https://vision.princeton.edu/projects/2010/SUN/download/Partitions.zip",
@@ -202,7 +202,12 @@ class Torchvision(Source):
 
         # Torchvision opens what a file holds, whatever that is, and EPS is a program.
         EpsImagePlugin.gs_binary = False
-        known = [key for key, value in vars(datasets).items() if _is_dataset(value, datasets)]
+        known = [
+            key
+            for key, value in vars(datasets).items()
+            if isinstance(value, type) and issubclass(value, datasets.VisionDataset)
+        ]
+        known.remove("VisionDataset")
         if name not in known:
             raise unknown("torchvision data set", name, sorted(known))
         if name in _EXECUTED:
@@ -261,10 +266,10 @@ class Torchvision(Source):
     ) -> np.ndarray:
         """The positions of the split's images in torchvision's set."""
         partition = usual.partition
-        if isinstance(partition, Drawn) and split != WHOLE:
+        if isinstance(partition, RandomSplit) and split != WHOLE:
             assert labels is not None, f"{name} is drawn by class and has no labels"
             return partition.positions(name, split, labels[0])
-        if isinstance(partition, Listed):
+        if isinstance(partition, FileSplit):
             paths = list(map(Path, self._dataset._image_files))
             if split == WHOLE:  # in an order of our own: that of the disk changes
                 return np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
@@ -313,14 +318,6 @@ def _choices(key: str | None, usual: Usual) -> tuple[str, ...]:
     # A class without splits has one: were another name let through, training and test would share
     # their images.
     return (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
-
-
-def _is_dataset(value: object, datasets: Any) -> bool:
-    return (
-        isinstance(value, type)
-        and issubclass(value, datasets.VisionDataset)
-        and value is not datasets.VisionDataset
-    )
 
 
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:

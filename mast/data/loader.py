@@ -174,10 +174,6 @@ class Loader(Feed):
         self.canvas_set = canvas_set
         self.resident: Canvases | None = None
 
-    def indices(self, epoch: int, step: int) -> np.ndarray:
-        """This rank's samples of one step, (B,) int64."""
-        return self._share(self._order(epoch), step)
-
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         return Prefetcher(self._batches(epoch, start_step))
 
@@ -188,17 +184,11 @@ class Loader(Feed):
         self.resident = self.canvas_set.resident(device, limit_gb)
 
     def _batches(self, epoch: int, start_step: int) -> Iterator[Batch]:
-        order_N = self._order(epoch)
-        for step in range(start_step, self.steps_per_epoch):
-            yield self._batch(self._share(order_N, step))
-
-    def _order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
-
-    def _share(self, order_N: np.ndarray, step: int) -> np.ndarray:
+        order_N = np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
         share = self.batch_size // self.world_size
-        first = step * self.batch_size + self.rank * share
-        return order_N[first : first + share]
+        for step in range(start_step, self.steps_per_epoch):
+            first = step * self.batch_size + self.rank * share
+            yield self._batch(order_N[first : first + share])
 
     def _batch(self, index_B: np.ndarray) -> Batch:
         labels = list(self.canvas_set.targets.values())
@@ -265,7 +255,7 @@ class ShardLoader(Feed):
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
-        self._told = False  # of files of several pages
+        self._warned = False  # of files of several pages
         self._last: BrokenImageError | None = None
 
     @cached_property
@@ -392,13 +382,13 @@ class ShardLoader(Feed):
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
-            return sample.canvas(self.side, self.reading, self._tell_of_pages)
+            return sample.canvas(self.side, self.reading, self._warn_of_pages)
         except BrokenImageError as error:
             return error
 
-    def _tell_of_pages(self) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_of_pages(self) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning("%s has files of several pages or frames, of which the first is read",
                          self.name)  # fmt: skip
 

@@ -168,7 +168,7 @@ class Pieces(Source):
             blank_N = scenes["blank"] if known is not None else self._blank()
             scenes["blank"] = blank_N
             self._keep(~blank_N)
-            self._tell(int(blank_N.sum()), len(blank_N))
+            self._warn_of_blank(int(blank_N.sum()), len(blank_N))
         if known is None:
             self._write(file, scenes)
         if cut.exclude is not None:
@@ -352,7 +352,7 @@ class Pieces(Source):
         except Exception:
             return [False] * count
 
-    def _tell(self, blank: int, count: int) -> None:
+    def _warn_of_blank(self, blank: int, count: int) -> None:
         _log.warning(
             "%d of %d images of %s are blank and left out: the standard deviation of their values "
             "is below %g of white", blank, count, self.name, self.cut.blank,

@@ -29,7 +29,7 @@ from mast.data.libraries import (
 )
 from mast.data.pieces import in_pieces, split_cut
 from mast.data.shards import describe_shards, open_shards
-from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, told_apart
+from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
 
 _log = logging.getLogger("mast")
 SOURCES: dict[str, Scheme] = {
@@ -144,5 +144,5 @@ def _open(text: str, root: Path, download: bool) -> Source:
     for task in [task for task, of in source.targets.items() if (of == UNLABELLED).all()]:
         _log.warning("%s: no image has a label of %s", source.name, task)
         del source.targets[task], source.classes[task]
-    source.classes = {task: told_apart(names) for task, names in source.classes.items()}
+    source.classes = {task: unique_names(names) for task, names in source.classes.items()}
     return source

@@ -193,7 +193,7 @@ class Scheme:
     alone: bool = False
 
 
-def tell_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
+def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
     """Says how many images of a set are the first pages of files whose others are not read."""
     if stacks:
         _log.warning(
@@ -298,7 +298,7 @@ WHOLE = "all"  # the name for all images, where a split is named
 _NUMBERED = 2**16  # classes at most that are called by all numbers up to the highest
 
 
-def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
+def unique_names(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
     """Names of classes, with its number behind each that several share: ImageNet has two cranes.
 
     Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped.
@@ -367,12 +367,12 @@ def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -
         )
     chosen, *_ = [*called, *columns]
     if len(columns) > 1:
-        _tell_once(name, chosen, ", ".join(of for of in columns if of != chosen))
+        _warn_once(name, chosen, ", ".join(of for of in columns if of != chosen))
     return chosen
 
 
 @functools.cache
-def _tell_once(name: str, chosen: str, others: str) -> None:
+def _warn_once(name: str, chosen: str, others: str) -> None:
     _log.warning("%s: the images are those of the column %s, not of %s; %s#COLUMN takes another",
                  name, chosen, others, name)  # fmt: skip
 

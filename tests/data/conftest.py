@@ -80,6 +80,34 @@ class Table:
         return self
 
 
+PHOTOS = [encoded((9, 8, 7)), encoded((1, 2, 3))]
+KIND, PHOTO = ClassLabel(names=["cat", "dog"]), Image_()
+# Columns and their features, by the name of a set.
+HUB = {
+    "someone/pets": ({"label": [1, 0], "photo": PHOTOS}, {"label": KIND, "photo": PHOTO}),
+    "hidden": (
+        {"label": [0, 1], "breed": [None, -1], "photo": PHOTOS},
+        {"label": KIND, "photo": PHOTO, "breed": ClassLabel(names=["pug"])},
+    ),
+    **{
+        name: (
+            {
+                "mask": [encoded((0, 0, 0))] * 4,
+                column: [encoded((9, 8, 7))] * 4,
+                "label": ["dog", None, "cat", "cat"],
+            },
+            {"mask": PHOTO, column: PHOTO, "label": Value("string")},
+        )
+        for name, column in (("two", "image"), ("three", "photo"))
+    },
+    "numbers": (
+        {"image": PHOTOS * 2, "label": [2, None, 0, -1]}, {"image": PHOTO, "label": Value("int64")}
+    ),
+    "null": ({"image": PHOTOS * 2, "label": [1, None, 0, -1]}, {"image": PHOTO, "label": KIND}),
+    "words": ({"label": [0]}, {"label": KIND}),
+}  # fmt: skip
+
+
 @pytest.fixture
 def hub(monkeypatch):
     """Stand-ins for `datasets` and its hub client; returns what was asked of them."""
@@ -92,29 +120,9 @@ def hub(monkeypatch):
     def load_dataset(name, split, cache_dir, download_config):
         offline = datasets.config.HF_HUB_OFFLINE and client.constants.HF_HUB_OFFLINE
         asked.append((name, split, offline))
-        if name == "nobody/nothing":
+        if name not in HUB:
             raise FileNotFoundError("no such set")
-        features = {"label": ClassLabel(names=["cat", "dog"])}
-        if name == "hidden":
-            features |= {"photo": Image_(), "breed": ClassLabel(names=["pug"])}
-            photos = [encoded((9, 8, 7)), encoded((1, 2, 3))]
-            return Table({"label": [0, 1], "breed": [None, -1], "photo": photos}, features)
-        if name in ("two", "three"):
-            photos, masks = [encoded((9, 8, 7))] * 4, [encoded((0, 0, 0))] * 4
-            third = "image" if name == "two" else "photo"
-            columns = {"mask": masks, third: photos, "label": ["dog", None, "cat", "cat"]}
-            return Table(columns, {"mask": Image_(), third: Image_(), "label": Value("string")})
-        if name in ("numbers", "null"):
-            label = Value("int64") if name == "numbers" else ClassLabel(names=["cat", "dog"])
-            labels = [2, None, 0, -1] if name == "numbers" else [1, None, 0, -1]
-            columns = {"image": [encoded((9, 8, 7))] * 4, "label": labels}
-            return Table(columns, {"image": Image_(), "label": label})
-        if name == "words":
-            return Table({"label": [0]}, features)
-        return Table(
-            {"label": [1, 0], "photo": [encoded((9, 8, 7)), encoded((1, 2, 3))]},
-            features | {"photo": Image_()},
-        )
+        return Table(*HUB[name])
 
     datasets.load_dataset = load_dataset
     monkeypatch.setitem(sys.modules, "datasets", datasets)

@@ -66,13 +66,6 @@ def test_coco_set(coco):
     assert (source.objects(2).masks, source.objects(2).area_N.tolist()) == ((None,), [4.5])
 
 
-def test_coco_categories_of_one_name_are_told_apart(tmp_path):
-    names = {3: "cat", 7: "dog", 9: "cat"}
-    categories = [{"id": number, "name": name} for number, name in names.items()]
-    source = opened(write_coco(tmp_path, categories=categories))
-    assert source.classes == {"objects": ("cat (3)", "dog", "cat (9)")}
-
-
 def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
     annotations = [
         box(10, 3, [1, 1, 2, 2]),
@@ -90,15 +83,6 @@ def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
 def test_coco_images_are_found_in_three_places(tmp_path, images):
     source = opened(write_coco(tmp_path / "coco", images))
     assert source.path(0).samefile(tmp_path / "coco" / images / "10.png")
-
-
-def test_links_in_the_folder_of_images_are_followed(coco, tmp_path):
-    (coco / "train2017").rename(tmp_path / "elsewhere")
-    (coco / "train2017").symlink_to(tmp_path / "elsewhere")
-    picture(tmp_path / "other.png", shade=20)
-    (tmp_path / "elsewhere" / "20.png").unlink()
-    (tmp_path / "elsewhere" / "20.png").symlink_to(tmp_path / "other.png")
-    assert opened(coco).load(1).shape == (6, 8, 3)
 
 
 MASKS = [

@@ -25,31 +25,19 @@ def names(source):
     return [source.identifier(index) for index in range(len(source))]
 
 
-def test_flat_folder_has_no_labels(tmp_path):
-    source = Folder(fill(tmp_path, "b.png", "a.JPEG", "c.Tiff"))
-    assert names(source) == ["a.JPEG", "b.png", "c.Tiff"]
-    assert source.targets == {} == source.classes
-
-
-def test_first_folder_is_the_class_at_any_depth(tmp_path):
-    source = Folder(fill(tmp_path, "dog/x/y/1.png", "cat/2.png", "dog/0.png"))
+def test_first_folder_is_the_class_at_any_depth(tmp_path, caplog):
+    flat = Folder(fill(tmp_path / "flat", "b.png", "a.JPEG", "c.Tiff"))
+    assert names(flat) == ["a.JPEG", "b.png", "c.Tiff"]
+    assert flat.targets == {} == flat.classes
+    assert Folder(fill(tmp_path / "half", "cat/2.png", "1.png")).targets == {}
+    assert "1 of 2 images" in caplog.text
+    cats = [f"cat/{number}.png" for number in range(20)]
+    stray = Folder(fill(tmp_path / "stray", "dog/1.png", "logo.png", *cats))
+    assert stray.targets["class"].tolist() == [0] * 20 + [1, -1]
+    source = Folder(fill(tmp_path / "set", "dog/x/y/1.png", "cat/2.png", "dog/0.png"))
     assert names(source) == ["cat/2.png", "dog/0.png", "dog/x/y/1.png"]
     assert source.classes == {"class": ("cat", "dog")}
     assert source.targets["class"].tolist() == [0, 1, 1]
-
-
-def test_many_images_beside_subfolders_mean_no_labels(tmp_path, caplog):
-    source = Folder(fill(tmp_path, "cat/2.png", "1.png"))
-    assert len(source) == 2
-    assert source.targets == {}
-    assert "1 of 2 images" in caplog.text
-
-
-def test_a_stray_image_beside_folders_of_classes_is_told(tmp_path):
-    cats = [f"cat/{number}.png" for number in range(20)]
-    source = Folder(fill(tmp_path, "dog/1.png", "logo.png", *cats))
-    assert source.classes == {"class": ("cat", "dog")}
-    assert source.targets["class"].tolist() == [0] * 20 + [1, -1]
 
 
 def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
@@ -77,12 +65,6 @@ def test_links_are_followed_once(tmp_path):
     source = Folder(tmp_path / "set")
     # The other folder is read through the link that leads to it, the loop is not entered.
     assert names(source) == ["here/2.png", "there/1.png"]
-
-
-def test_dangling_link_is_kept_to_be_counted_as_broken(tmp_path):
-    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
-    with pytest.raises(UserError, match=r"gone\.png"):
-        Folder(tmp_path).load(0)
 
 
 def test_empty_folder_says_what_it_looked_for(tmp_path):
@@ -291,7 +273,10 @@ def test_a_link_to_itself_and_one_to_nowhere_are_named(tmp_path, caplog):
     fill(tmp_path, "a.png")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "class").symlink_to(tmp_path / "gone")
-    assert names(Folder(tmp_path)) == ["a.png"]
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    assert names(Folder(tmp_path)) == ["a.png", "gone.png"]  # to be counted as broken
+    with pytest.raises(UserError, match=r"gone\.png"):
+        Folder(tmp_path).load(1)
     assert "links that lead nowhere are left out: class, loop" in caplog.text
 
 

@@ -13,7 +13,7 @@ from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, describe, open_canvas, open_source
-from mast.data.source import told_apart
+from mast.data.source import unique_names
 
 
 def test_torchvision_set(tiny, tmp_path):
@@ -54,9 +54,9 @@ def test_classes_of_one_name_are_told_apart(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.datasets.Tiny, "classes", ("crane", "crane"))
     source = open_source("torchvision:Tiny", root=tmp_path, download=True)
     assert source.classes == {"class": ("crane (0)", "crane (1)")}
-    assert told_apart(["a", "a (1)", "a"]) == ("a (0)", "a (1)", "a (2)")
-    assert len(set(told_apart(["a", "a", "a (0)"]))) == 3
-    assert told_apart(["\ud800", "\\ud800"]) == ("\\ud800 (0)", "\\ud800 (1)")
+    assert unique_names(["a", "a (1)", "a"]) == ("a (0)", "a (1)", "a (2)")
+    assert len(set(unique_names(["a", "a", "a (0)"]))) == 3
+    assert unique_names(["\ud800", "\\ud800"]) == ("\\ud800 (0)", "\\ud800 (1)")
 
 
 @pytest.mark.parametrize("download", [False, True])

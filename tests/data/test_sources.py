@@ -19,7 +19,6 @@ from mast.data import (
     describe,
     open_canvas,
     open_source,
-    with_objects,
 )
 
 
@@ -111,11 +110,6 @@ def test_conformance(scheme: str, tmp_path: Path, write_images: Callable[..., Pa
         assert aspect == pytest.approx(pixels_HW3.shape[1] / pixels_HW3.shape[0], rel=0.05)
         again = open_source(described.parts[part], root=tmp_path)
         assert again.fingerprint() == source.fingerprint()
-
-
-def test_objects_are_asked_of_the_source() -> None:
-    with pytest.raises(UserError, match="factors@train has no annotated objects"):
-        with_objects(open_source("factors"))
 
 
 def test_every_scheme_has_a_row_and_a_place_in_the_manual() -> None:

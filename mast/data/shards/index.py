@@ -35,13 +35,13 @@ from mast.data.shards.shard import (
     answered,
     is_local,
     miscounted,
+    naming_shard,
     open_parquet,
     opened,
     reason_of,
-    telling,
 )
 from mast.data.shards.tar import tar_samples
-from mast.data.source import SHARDS, split_column, told_apart
+from mast.data.source import SHARDS, split_column, unique_names
 
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"
@@ -285,7 +285,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
 
     folder = shard[: shard.rfind("/") + 1]
     url = f"{folder}{INDEX}"
-    with telling(url):
+    with naming_shard(url):
         system, path = url_to_fs(url)
         if not answered(url, lambda: system.exists(path)):
             return {}, (), ""
@@ -307,7 +307,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
         classes = index.get("classes", [])
         if not isinstance(classes, list):
             raise ValueError("classes is no list of names")
-        classes = told_apart([_text(name, "a class") for name in classes])
+        classes = unique_names([_text(name, "a class") for name in classes])
         version = _text(str(index.get("version", "")), "version")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
@@ -344,7 +344,7 @@ def _text(value: Any, name: str) -> str:
 
 def _count(url: str, column: str | None) -> int:
     """Count the samples of a shard."""
-    with telling(url), opened(url) as file:
+    with naming_shard(url), opened(url) as file:
         if not url.endswith(".parquet"):
             return sum(1 for _ in tar_samples(file, url))
         return int(open_parquet(file, url, column)[0].metadata.num_rows)

@@ -91,7 +91,7 @@ class Shard:
         wanted, last = set(offset_N.tolist()), int(offset_N.max(initial=-1))
         number = -1
         with (
-            telling(self.url),
+            naming_shard(self.url),
             closing(read_samples(self.url, int(offset_N.min(initial=0)), self.column)) as samples,
         ):
             while number < last:
@@ -113,7 +113,7 @@ def miscounted(url: str, how: str, count: int) -> UserError:
 
 
 @contextmanager
-def telling(url: str) -> Iterator[None]:
+def naming_shard(url: str) -> Iterator[None]:
     """Say which shard it was where one cannot be read."""
     try:
         yield

@@ -51,12 +51,12 @@ from mast.data.shards.shard import (
     classes_of,
     label_of,
     miscounted,
+    naming_shard,
     open_parquet,
     opened,
     read_range,
     read_rows,
     rows_of,
-    telling,
 )
 from mast.data.shards.tar import CANVAS, tar_samples
 from mast.data.source import (
@@ -153,7 +153,7 @@ class Shards(Source):
         """The file of an image."""
         shard, at = self._table.shard(index), int(self._table.at_N[index])
         url = self._index.shards[shard].url
-        with telling(url):
+        with naming_shard(url):
             if not url.endswith(".parquet"):
                 return read_range(url, at, int(self._table.size_N[index]))
             with self._lock:  # threads that want the next images wait for the same rows
@@ -376,7 +376,7 @@ def _prefixes(urls: list[str]) -> list[str]:
 
 
 def _look_through(url: str, prefix: str, column: str | None) -> Table:
-    with telling(url), opened(url) as file:
+    with naming_shard(url), opened(url) as file:
         if url.endswith(".parquet"):
             return _of_parquet(file, url, prefix, column)
         return _of_tar(file, url, prefix)
@@ -398,7 +398,9 @@ def _of_tar(file: IO[bytes], url: str, prefix: str) -> Table:
     at, size, label, aspects = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Table(
         np.array([len(at)]),
-        *(np.array(of, np.int64) for of in (at, size, label)),
+        np.array(at, np.int64),
+        np.array(size, np.int64),
+        np.array(label, np.int64),
         np.array(aspects, np.float32), Names.of(names),
     )  # fmt: skip
 

@@ -96,7 +96,7 @@ def tar_samples(
             found = True
         if not found:
             without[" and ".join(f".{ending}" for ending in held)] += 1
-    _tell_once(url, _counted(without), _counted(several))
+    _warn_once(url, _counted(without), _counted(several))
 
 
 def _is_image(ending: str) -> bool:
@@ -128,7 +128,7 @@ def _counted(kinds: Counter[str]) -> str:
 
 
 @functools.cache
-def _tell_once(url: str, without: str, several: str) -> None:
+def _warn_once(url: str, without: str, several: str) -> None:
     """What is left out of a shard, in a line each; a name ends at its first dot."""
     if without:
         _log.warning("%s: files that belong to no image of a kind that is read are left out: %s",

@@ -112,15 +112,6 @@ def test_an_index_that_is_none_is_refused(
         assert len(str(caught.value)) < 400
 
 
-def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    """ImageNet has two cranes."""
-    root = write_shards(tmp_path / "set", 3)
-    (root / "index.json").write_text('{"shardlist": [], "classes": ["crane", "cat", "crane"]}')
-    expected = ("crane (0)", "cat", "crane (2)")
-    assert open_index(f"shards:{root}", tmp_path).classes == expected
-    assert open_source(f"shards:{root}", tmp_path).classes == {"class": expected}
-
-
 def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
