@@ -126,8 +126,8 @@ class RunFolder:
             raise UserError(
                 f"{self.lock} is not a run's lock, which is an empty file: choose another out"
             )
-        said = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
-        if said and not re.fullmatch(r"process \d+ on .+", said):
+        holder = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
+        if holder and not re.fullmatch(r"process \d+ on .+", holder):
             raise UserError(f"{self.holder} is not a run's: remove it, or choose another out")
         if self.config.is_file() or not self.path.exists():
             return
