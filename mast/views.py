@@ -73,7 +73,9 @@ class ToCanvas:
     def read(self, image: AnyImage) -> tuple[np.ndarray, float]:
         """The canvas (H, W, 3), uint8, and width / height of the image; else as the call."""
         if isinstance(image, np.ndarray | Tensor):
-            tensor = image if isinstance(image, Tensor) else _of_array(image)
+            if isinstance(image, np.ndarray) and image.dtype.kind not in "buif":
+                raise UserError(f"expected an array of numbers, got one of {image.dtype}")
+            tensor = image if isinstance(image, Tensor) else torch.from_numpy(image.copy())
             if tensor.ndim != 3:
                 raise UserError(
                     f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
@@ -214,12 +216,6 @@ class ViewMaker:
         if self._memory is None or (self._memory.shape, self._memory.device) != (wanted, device):
             self._memory = self.pipeline.buffer(count, device)
         return self._memory
-
-
-def _of_array(image: np.ndarray) -> Tensor:
-    if image.dtype.kind not in "buif":
-        raise UserError(f"expected an array of numbers, got one of {image.dtype}")
-    return torch.from_numpy(np.array(image))
 
 
 def _bytes_BHWC(images: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def fork(handler: SubprocessHandler, words: tuple[str, ...], env: dict[str, str]
         return Forked(child)
     os.setsid()
     os.environ.update(env)
-    stopping._words, stopping._launcher = env["TORCHELASTIC_ERROR_FILE"], os.getppid()
+    stopping._error_file, stopping._launcher = env["TORCHELASTIC_ERROR_FILE"], os.getppid()
     display._board = display.Board()
     return work()
 

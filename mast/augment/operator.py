@@ -20,6 +20,7 @@ from mast.core.arguments import as_list, check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
 
+SMALLEST = 8  # pixels: side of the smallest view
 Parameters: TypeAlias = dict[str, Tensor]
 
 
@@ -125,9 +126,6 @@ class Views:
     def active_BK(self) -> Tensor:
         """bool: the operator was applied to the sample in at least one of the views."""
         return reduce(torch.logical_or, (record.applied_BK for record in self.records))
-
-
-SMALLEST = 8  # pixels: side of the smallest view
 
 
 class Stage(IntEnum):

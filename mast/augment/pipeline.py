@@ -83,19 +83,15 @@ class Pipeline:
                 f"got {tuple(allowed_BK.shape)}"
             )
         allowed_BK = allowed_BK.cpu()
-        drawn = [self._draw(view, generator, allowed_BK) for view in range(len(self.sizes))]
-        first = drawn[0]
-        return tuple(
-            record.sharing(first, names) for record, names in zip(drawn, self._shares, strict=True)
-        )
-
-    def _draw(self, view: int, generator: torch.Generator, allowed_BK: Tensor) -> Record:
-        n = len(allowed_BK)
-        coins, parameters = [], {}
-        for name, operator in self.operators[view].items():
-            coins.append(torch.rand(n, generator=generator) < operator.probability)
-            parameters[name] = operator.sample(n, generator)
-        return Record(self.names, allowed_BK & torch.stack(coins, dim=1), parameters)
+        records: list[Record] = []
+        for operators, shares in zip(self.operators, self._shares, strict=True):
+            coins, parameters = [], {}
+            for name, operator in operators.items():
+                coins.append(torch.rand(n, generator=generator) < operator.probability)
+                parameters[name] = operator.sample(n, generator)
+            record = Record(self.names, allowed_BK & torch.stack(coins, dim=1), parameters)
+            records.append(record.sharing(records[0], shares) if records else record)
+        return tuple(records)
 
     @entry()
     def views(

@@ -17,7 +17,7 @@ class View:
 
     Args:
         overrides: Operator name -> field -> value.
-        size: Side in pixels; that of the run if not given.
+        size: Side in pixels; by default that of the run.
         shares: Operators whose decisions are those of the first view.
     """
 
@@ -70,12 +70,12 @@ class Preset:
         """
         if channels == self.channels:
             return self
-        kept = {JITTER: "band_jitter"} | {
+        renamed = {JITTER: "band_jitter"} | {
             name: name
             for name in self.operators
             if name not in OPERATORS or not OPERATORS[name].of_colors
         }
-        names = {name: kept[name] for name in self.operators if name in kept}
+        names = {name: renamed[name] for name in self.operators if name in renamed}
         return replace(self._renamed(names), channels=channels)
 
     def _renamed(self, names: Mapping[str, str]) -> "Preset":
@@ -98,12 +98,12 @@ class Preset:
 JITTER = "color_jitter"
 
 
-def _fields_of(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _fields_of(name: str, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields that an operator has in common with the one whose place it takes."""
     if name != "band_jitter":
-        return given
+        return overrides
     known = {field.name for field in fields(OPERATORS[name])}
-    return {field: value for field, value in given.items() if field in known}
+    return {field: value for field, value in overrides.items() if field in known}
 
 
 MAST5 = (
@@ -203,7 +203,7 @@ COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},
     "grayscale": {"probability": 0.4},
 }
-# Without the flip: between a view and a mirrored one no angle can be told.
+# Without the flip: between a view and a mirrored one no angle can be known.
 ORIENTATION: Overrides = {"rotate": {"probability": 1.0, "angle": (-180.0, 180.0)}}
 POSITION: Overrides = {
     "random_resized_crop": {"scale": (0.4, 1.0)},

@@ -15,7 +15,7 @@ from mast.cli.form import Form
 from mast.cli.verbs import REMOVED, TOPICS, VERBS, named
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
 from mast.core.processes import ProcessEndedError
-from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_word
+from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_message
 
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 
@@ -79,7 +79,7 @@ def _fail(message: str, code: int = 2) -> int:
     """Print why a command cannot do what it was asked to; its exit code."""
     from mast.core.display import say
 
-    if not leave_word(message):
+    if not leave_message(message):
         try:
             say(f"error: {message}", style="red")
         except OSError:  # the terminal is gone

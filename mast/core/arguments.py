@@ -1,4 +1,4 @@
-"""Arguments of public functions: whether they fit their types, and what is said where they do not.
+"""Arguments of public functions: whether they fit their types, and errors that say how they do not.
 
 Names of tensors end in their axes, as `images_BCHW` does: one axis has one size in all of them.
 """

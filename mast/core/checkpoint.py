@@ -53,7 +53,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the folders of `replacing` whose processes were killed: nobody holds their locks."""
+    """Remove the folders of `replacing` whose processes were killed: their locks are free."""
     for place in folder.glob(UNFINISHED):
         with suppress(OSError):
             known = place.lstat()  # a folder that was just made is not locked yet
@@ -145,9 +145,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError, …
         what = str(error).splitlines()[0] if isinstance(error, zipfile.BadZipFile | OSError) else ""
-        said = f"{type(error).__name__}: {what}" if what else type(error).__name__
+        reason = f"{type(error).__name__}: {what}" if what else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({said}). Delete it to start the run again."
+            f"{path} is not a readable checkpoint ({reason}). Delete it to start the run again."
         ) from error
     if not isinstance(state, dict):
         raise UserError(f"{path} is not a checkpoint of this program")

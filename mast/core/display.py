@@ -27,7 +27,7 @@ from mast.core.stopping import is_first_here
 Item = TypeVar("Item")
 
 LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # names mean only themselves
-LEAST_COLUMNS = 20  # of a terminal: fewer are said by shells that do not know its size
+LEAST_COLUMNS = 20  # of a terminal: shells that do not know its size say fewer
 
 
 def terminal(stderr: bool = False) -> Console:
@@ -76,7 +76,7 @@ class Work:
         self.done = done
         self.note = ""
         self.begun = clock()
-        self.said = False  # whether a line told of it
+        self.announced = False  # whether a line was shown of it
         self._clock = clock
         self._speed: str | None = None
         self._marks = deque([(self.begun, done)])  # of the last minute, for the speed
@@ -161,14 +161,14 @@ class Board:
         now, works = self.clock(), list(self._works)
         if not works or now - works[0].begun < LINE_S:
             return None
-        new = any(now - work.begun >= LINE_S and not work.said for work in works)
+        new = any(now - work.begun >= LINE_S and not work.announced for work in works)
         patience = APART_S if new and now - works[0].begun < MINUTE_S else EVERY_S
         if now - self._line_at < patience:
             return None
         self._line_at = now
         parts = []
         for work in works:
-            work.said = True
+            work.announced = True
             facts = work.facts(now, innermost=work is works[-1])
             parts.append(": ".join(filter(None, (work.what, facts))))
         return "  ".join(filter(None, (": ".join(parts), works[-1].note)))
@@ -271,7 +271,7 @@ _format_warning = warnings.formatwarning
 
 def show_warnings() -> None:
     """Print warnings, those of libraries too, with names in them as all else."""
-    if logging.lastResort is not None:  # it handles what nobody else does
+    if logging.lastResort is not None:  # it handles what has no other handler
         logging.lastResort.setFormatter(_LineFormatter())
     warnings.formatwarning = lambda *args, **options: visible(_format_warning(*args, **options))
 

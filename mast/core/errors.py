@@ -12,7 +12,7 @@ _BREAKS = re.compile(rf"[{_ACTING}]|\n(?!  )")
 
 
 class UserError(ValueError):
-    """What the user asked for cannot be done; the message says what to do instead.
+    """The user asked for something that cannot be done; the message says what to do instead.
 
     The command line prints it as one line and exits with code 2; in Python it is a
     `ValueError` like any other.
@@ -29,8 +29,8 @@ class OutOfMemoryError(UserError):
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out, on the CPU or a GPU; PyTorch has no type for the first."""
-    said = ("can't allocate memory", "CUDA out of memory")
-    return isinstance(error, MemoryError) or any(text in str(error) for text in said)
+    texts = ("can't allocate memory", "CUDA out of memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:

@@ -206,6 +206,18 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.E
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say what to do where a training cannot write."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}. Free some space; the same command "
+            "continues."
+        ) from error
+
+
+@contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold a lock during the block; yields whether it is held.
 

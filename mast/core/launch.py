@@ -18,7 +18,7 @@ RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
 BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
 LAST_PORT = 65535
-SLOWER = 1.2  # times as long as one thread several must take before it is said
+SLOWER = 1.2  # times as long as one thread several must take before a command says so
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -113,14 +113,14 @@ def _tasks_of_srun() -> int:
     In a batch script SLURM says how many tasks there may be, and has started none of them.
     """
     least = dict.fromkeys(SIZES, 1) | dict.fromkeys(RANKS, 0)
-    said = {name: _number(name, bound) for name, bound in least.items() if name in os.environ}
-    tasks = 1 if TORCHRUN in os.environ else said.get("SLURM_STEP_NUM_TASKS", 1)
+    numbers = {name: _number(name, bound) for name, bound in least.items() if name in os.environ}
+    tasks = 1 if TORCHRUN in os.environ else numbers.get("SLURM_STEP_NUM_TASKS", 1)
     if tasks > 1:
-        said |= {name: _number(name, 0) for name in BY_SRUN if name in os.environ}
-    if said.get("RANK", 0) >= said.get("WORLD_SIZE", LAST_PORT):
+        numbers |= {name: _number(name, 0) for name in BY_SRUN if name in os.environ}
+    if numbers.get("RANK", 0) >= numbers.get("WORLD_SIZE", LAST_PORT):
         raise UserError(
-            f"RANK is {said['RANK']}, which must be below WORLD_SIZE, {said['WORLD_SIZE']}: unset "
-            "both, or start this program by torchrun"
+            f"RANK is {numbers['RANK']}, which must be below WORLD_SIZE, {numbers['WORLD_SIZE']}: "
+            "unset both, or start this program by torchrun"
         )
     return tasks
 
@@ -204,9 +204,9 @@ def make_fabric(
         ) from error
     environment = getattr(fabric.strategy, "cluster_environment", None)
     if nodes > 1 and type(environment) is LightningEnvironment and "MASTER_ADDR" not in os.environ:
-        said = ", as WORLD_SIZE has it" if "WORLD_SIZE" in os.environ else ""
+        source = ", as WORLD_SIZE has it" if "WORLD_SIZE" in os.environ else ""
         raise UserError(
-            f"nodes is {nodes}{said}, and nothing says where the others are: start them by "
+            f"nodes is {nodes}{source}, and nothing says where the others are: start them by "
             "torchrun or srun, or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
         )
     return fabric

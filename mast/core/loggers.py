@@ -13,6 +13,7 @@ from lightning_fabric.loggers.logger import Logger
 from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 from mast.core.errors import UserError
+from mast.core.files import writing
 
 VERSION = "brain.Event:2"  # of the files, as their first event says
 
@@ -47,18 +48,13 @@ class TensorBoardLogger(_Scalars):
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-        try:
+        with writing(self._folder):
             if self._file is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 begun = f"{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
                 self._file = self._folder / f"events.out.tfevents.{begun}"
                 self._append(file_version=VERSION)
             self._append(step=step, summary=Summary(value=values))
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self._folder}: {error.strerror or error}. Free some space; the "
-                "same command continues."
-            ) from error
 
     def _append(self, **fields: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

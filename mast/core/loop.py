@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mast")
 
-_ASKED = "asked"  # among the losses that processes average: of what the first one is asked
+_REQUEST = "request"  # a loss that processes average: what the first one is to do
 _SAVE = -1  # to save and go on; a signal's number asks to save and stop
 Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
@@ -265,20 +265,20 @@ class Training:
                 due = self.step % self.log_every == 0 or last_of_epoch
                 losses = _mean(outputs)
                 if due and sharded:  # all save, and stop, at the same step
-                    asked = self._asked(saved_at) if chief else 0
-                    losses[_ASKED] = losses["loss"].new_tensor(float(asked))
+                    request = self._request(saved_at) if chief else 0
+                    losses[_REQUEST] = losses["loss"].new_tensor(float(request))
                 if due:
                     losses = cast(Losses, fabric.all_reduce(losses))
                 self._unread.append((self.step, losses))
                 metrics, agreed = None, 0
                 if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
                     metrics = self._read_losses()
-                    agreed = round(metrics.pop(_ASKED, 0) * fabric.world_size)
+                    agreed = round(metrics.pop(_REQUEST, 0) * fabric.world_size)
                 yield StepResult(self.step, share, metrics, due, last_of_epoch)
 
                 # ------------------------------------------------------------------- save
                 if not sharded:  # the others end with the first: one step further they wait for it
-                    agreed = self._asked(saved_at) if chief else 0
+                    agreed = self._request(saved_at) if chief else 0
                 if agreed and self.checkpoint is not None:
                     self.save()
                     saved_at = time.monotonic()
@@ -324,7 +324,7 @@ class Training:
             and not value.isfinite().all()
         ]
 
-    def _asked(self, saved_at: float) -> int:
+    def _request(self, saved_at: float) -> int:
         """The number of a signal that asks to stop, `_SAVE` where it is time for that, or 0."""
         if self.stop.number is not None:
             return self.stop.number

@@ -62,13 +62,13 @@ def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
         size += 0 if parameter.is_meta else parameter.nbytes
         if count > tensors:
             raise UserError(
-                f"more than {tensors:,} tensors of weights are asked for: ask for fewer layers "
+                f"these are more than {tensors:,} tensors of weights: choose fewer layers "
                 "(encoder.options, objective)"
             )
         if most is not None and size > most:
             raise UserError(
-                f"weights of more than {most / 1e9:,.1f} GB are asked for, all the memory of this "
-                "machine: ask for fewer or narrower layers (encoder.name, encoder.options, "
+                f"these weights need more than {most / 1e9:,.1f} GB, all the memory of this "
+                "machine: choose fewer or narrower layers (encoder.name, encoder.options, "
                 "objective)"
             )
 

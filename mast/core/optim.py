@@ -58,7 +58,7 @@ class OptimizerConfig:
         if self.name not in get_args(OptimizerName):
             raise unknown("optimizer", self.name, get_args(OptimizerName))
         at_least_0 = ("weight_decay", "trust", "gate_lr", "warmup")
-        for names, within, said in (
+        for names, within, bounds in (
             (("lr",), lambda of: 0 < of < math.inf, "positive and finite"),
             (("encoder_rate",), lambda of: 0 < of < math.inf, "positive; freeze the encoder for 0"),
             (("clip",), lambda of: of is None or of > 0, "positive"),
@@ -68,7 +68,7 @@ class OptimizerConfig:
         ):
             for name in names:
                 if not within(value := getattr(self, name)):
-                    raise UserError(f"optimizer.{name} must be {said}, got {value}")
+                    raise UserError(f"optimizer.{name} must be {bounds}, got {value}")
 
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:

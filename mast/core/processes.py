@@ -1,7 +1,8 @@
 """The processes of a command on this machine, which PyTorch's elastic launcher starts and ends.
 
-A process that is asked for several starts its own command once more in each of them, and waits.
-Where torchrun or SLURM started the processes, that launcher ends them, and each speaks for itself.
+A process that is to be several starts its own command once more in each of them, and waits.
+Where torchrun or SLURM started the processes, that launcher ends them, and each prints
+its own messages.
 """
 
 import os
@@ -21,7 +22,7 @@ from mast.core.stopping import (
     Interrupted,
     end_silently,
     is_launched,
-    leave_word,
+    leave_message,
 )
 
 if TYPE_CHECKING:  # `mast.cli` comes here before it answers signals, so what takes time waits
@@ -43,16 +44,16 @@ class ProcessEndedError(UserError):
 
 
 @contextmanager
-def together(fabric: "Fabric", kept: Callable[[], str]) -> Iterator[None]:
+def together(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
     """Launch a fabric for the block; where one of its processes ends early, all end.
 
     If no launcher started its processes, this program is started again in each of them, and this
-    process ends (SystemExit) when they have ended. `kept` says what the same command does after
+    process ends (SystemExit) when they have ended. `remedy` says what the same command does after
     that.
     """
     environment = getattr(fabric.strategy, "cluster_environment", None)
     if environment is not None and not environment.creates_processes_externally:
-        _launch(fabric, kept)
+        _launch(fabric, remedy)
     if is_launched():
         end_silently()
         threading.Thread(target=_end_without_launcher, daemon=True).start()
@@ -68,18 +69,18 @@ def together(fabric: "Fabric", kept: Callable[[], str]) -> Iterator[None]:
             raise
         if is_launched():
             time.sleep(GRACE_S)  # the launcher sees the process that ended, and ends this one
-        said = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0][:200]
-        line = f"another process ended or cannot be reached ({said}); {kept()}"
-        if leave_word(line):
+        reason = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0][:200]
+        line = f"another process ended or cannot be reached ({reason}); {remedy()}"
+        if leave_message(line):
             raise SystemExit(2) from error
         raise ProcessEndedError(line) from error
     except UserError as error:
-        if leave_word(str(error)):
+        if leave_message(str(error)):
             raise SystemExit(2) from error
         raise
 
 
-def _launch(fabric: "Fabric", kept: Callable[[], str]) -> NoReturn:
+def _launch(fabric: "Fabric", remedy: Callable[[], str]) -> NoReturn:
     """Start this program in every process of a fabric on this machine, and end when they have."""
     import logging
     from tempfile import TemporaryDirectory
@@ -97,7 +98,9 @@ def _launch(fabric: "Fabric", kept: Callable[[], str]) -> NoReturn:
     nodes: int = strategy.num_nodes  # type: ignore[attr-defined]
     processes: int = strategy.num_processes  # type: ignore[attr-defined]
     alone = nodes == 1
-    logging.getLogger("torch.distributed.elastic").propagate = False  # what is said is said here
+    logging.getLogger(
+        "torch.distributed.elastic"
+    ).propagate = False  # this program prints what failed
     logging.getLogger("torch.distributed.elastic").addHandler(logging.NullHandler())
     before = {number: signal.getsignal(number) for number in SIGNALS}
     passed_on = (number.name for number in SIGNALS if before[number] is not signal.SIG_IGN)
@@ -126,13 +129,13 @@ def _launch(fabric: "Fabric", kept: Callable[[], str]) -> NoReturn:
             )  # fmt: skip
             elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
     except SignalException as stopped:
-        raise Interrupted(stopped.sigval, f"stopped; {kept()}") from None
+        raise Interrupted(stopped.sigval, f"stopped; {remedy()}") from None
     except ChildFailedError as ended:
         rank, failure = ended.get_first_failure()
         message, code = failure.error_file_data["message"], failure.exitcode
         if message == "<NONE>":  # it left no file
             why = f"it was killed by {failure.signal_name()}" if code < 0 else f"exit code {code}"
-            message = f"process {rank} ended: {why}; {kept()}"
+            message = f"process {rank} ended: {why}; {remedy()}"
         raise ProcessEndedError(message, 1 if code == 1 else 2) from None
     finally:
         for number, handler in before.items():

@@ -42,7 +42,7 @@ import yaml
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, locked, read_json
+from mast.core.files import as_unicode, locked, read_json, writing
 
 _log = logging.getLogger("mast")
 
@@ -126,8 +126,8 @@ class RunFolder:
             raise UserError(
                 f"{self.lock} is not a run's lock, which is an empty file: choose another out"
             )
-        said = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
-        if said and not re.fullmatch(r"process \d+ on .+", said):
+        holder = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
+        if holder and not re.fullmatch(r"process \d+ on .+", holder):
             raise UserError(f"{self.holder} is not a run's: remove it, or choose another out")
         if self.config.is_file() or not self.path.exists():
             return
@@ -168,14 +168,8 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl."""
-        try:
-            with self.metrics.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.metrics}: {error.strerror or error}. Free some space; the "
-                "same command continues."
-            ) from error
+        with writing(self.metrics), self.metrics.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All complete lines of metrics.jsonl; a last line cut by a kill is left out.

@@ -27,7 +27,7 @@ LAUNCHED = "mast"  # how a launch by `mast.core.processes` is called
 # Of a process that was launched so: where it leaves a message, and what launched it. The first is
 # taken out, so that what this process starts is not taken for one of them.
 _launched = os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED
-_words = os.environ.pop("TORCHELASTIC_ERROR_FILE", None) if _launched else None
+_error_file = os.environ.pop("TORCHELASTIC_ERROR_FILE", None) if _launched else None
 _launcher = os.getppid()
 
 
@@ -38,14 +38,14 @@ def is_first_here() -> bool:
 
 def is_launched() -> bool:
     """Whether another process of this command started this one, and is still there."""
-    return _words is not None and os.getppid() == _launcher
+    return _error_file is not None and os.getppid() == _launcher
 
 
-def leave_word(message: str) -> bool:
+def leave_message(message: str) -> bool:
     """Leave a message for the process that launched this one; false where there is none."""
-    if _words is None or not is_launched():
+    if _error_file is None or not is_launched():
         return False
-    with suppress(OSError), open(_words, "w") as file:
+    with suppress(OSError), open(_error_file, "w") as file:
         json.dump({"message": message, "timestamp": int(time.time())}, file)
     return True
 
@@ -93,22 +93,22 @@ def interruptible() -> Iterator[None]:
 
     Nothing changes but where signals end the process (`end_by_signals`).
     """
-    asked: list[int] = []
+    received: list[int] = []
 
     def interrupted() -> Interrupted:
-        return Interrupted(asked[0], "stopped; the same command goes on with what was saved")
+        return Interrupted(received[0], "stopped; the same command goes on with what was saved")
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
+        if received:
             _end(number)
-        asked.append(number)
+        received.append(number)
         raise interrupted()
 
     before = _handle(ask, instead_of=_end)
     try:
         yield
     except Exception as error:
-        if asked:
+        if received:
             raise interrupted() from error
         raise
     finally:

@@ -373,6 +373,9 @@ def test_what_is_listed_is_what_is_drawn():
                 assert drawn[name].max() <= bounds[1] + 1e-6
                 reach = (drawn[name].max() - drawn[name].min()).item()
                 assert reach > 0.95 * (bounds[1] - bounds[0])
+                for magnitude in (0.0, 0.5, 1.0):
+                    fixed = operator.at_magnitude(magnitude, drawn)[name]
+                    assert bounds[0] - 1e-6 <= fixed.min() <= fixed.max() <= bounds[1] + 1e-6
                 compared += 1
     assert compared >= 14
 

@@ -21,8 +21,8 @@ try:
     from numba import njit
     from numba.core.event import Event, Listener, register
 except ValueError as error:  # it reads its environment when it is imported
-    said = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
-    raise UserError(f"Numba refuses {said}: {error} Unset what is wrong") from error
+    variables = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    raise UserError(f"Numba refuses {variables}: {error} Unset what is wrong") from error
 
 # Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
