@@ -21,7 +21,7 @@ from mast.models import (
     Encoder,
     load_classifier,
     load_encoder,
-    said_of_classifier,
+    read_about,
 )
 
 Kind = Literal["encoder", "classifier"]
@@ -145,7 +145,7 @@ def load_original(path: str | Path) -> Original:
             and no encoder; a classifier on a module of the user's own.
     """
     path = Path(path)
-    if path.is_file() and said_of_classifier(path) is not None:
+    if path.is_file() and read_about(path) is not None:
         classifier = load_classifier(path)
         encoder = classifier.encoder
         if isinstance(encoder, Depths):
