@@ -143,11 +143,7 @@ class PretrainConfig:
             self.encoder = replace(self.encoder, **moments._asdict())
 
     def check(self) -> None:
-        """Refuse values that cannot be.
-
-        Raises:
-            UserError: Naming the field, what it is and what it may be.
-        """
+        """Refuse values that cannot be."""
         check_fields(self)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
@@ -203,11 +199,7 @@ class PretrainConfig:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     def check_trainable(self) -> None:
-        """Refuse values that cannot be, and views from which the method cannot learn.
-
-        Raises:
-            UserError: Saying what is wrong.
-        """
+        """Refuse values that cannot be, and views from which the method cannot learn."""
         self.check()
         (least, most), count = self.objective.takes, len(self.preset.views)
         if not least <= count <= most:
@@ -220,11 +212,7 @@ class PretrainConfig:
 
     @property
     def method(self) -> str:
-        """Name of the method in `METHODS`, by the type of the objective.
-
-        Raises:
-            UserError: No method has a configuration of that type.
-        """
+        """Name of the method in `METHODS`, by the type of the objective."""
         return method_of(self.objective)
 
     @property
@@ -255,9 +243,6 @@ def build_method(config: PretrainConfig) -> Method:
 
     Args:
         config: Encoder, method, views and seed are used.
-
-    Raises:
-        UserError: The method cannot learn from these views, or the encoder cannot take them.
     """
     config.check_trainable()
     with drawing(), bounded_weights():
@@ -302,9 +287,6 @@ def read(path: str | Path) -> PretrainConfig:
 
     Args:
         path: The file.
-
-    Raises:
-        UserError: No such file, or one with unknown fields or without a method.
     """
     values = load_yaml(path)
     if str(values.get("method")) not in METHODS:
@@ -318,11 +300,7 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run, of a complete one held against what its embedding says.
-
-    Raises:
-        UserError: `config.yaml` is damaged, or is no longer what the run was trained with.
-    """
+    """The configuration of a run, of a complete one held against what its embedding says."""
     config = read(folder.config)
     now = deciding(config)
     try:
@@ -344,9 +322,6 @@ def refuse_changes(
             that is missing here or there is not compared, but for the options of an encoder.
         file: From which that is known.
         now: As `deciding` has it.
-
-    Raises:
-        UserError: Naming the first field that differs, but for where the images lie.
     """
     names = before.keys() & now.keys() - {"data.spec"}
     if before:
@@ -386,12 +361,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """The fields of a configuration file.
-
-    Raises:
-        UserError: It is no file of UTF-8 text, no YAML, has aliases or a field twice, or holds no
-            fields.
-    """
+    """The fields of a configuration file."""
     path = Path(path)
     if not os.path.exists(path):
         raise UserError(f"no configuration file {path}")
@@ -417,9 +387,6 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
             that method's own objective, if it is another one; another `objective.mode` starts
             from that mode's switches.
-
-    Raises:
-        UserError: An unknown field or a value of the wrong type or out of its range.
     """
     values = dict(values)
     if values.get("out") == "":

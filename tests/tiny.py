@@ -68,6 +68,18 @@ def encoder_of(method: str) -> EncoderConfig:
     return VIT if method == "mae" else ENCODER
 
 
+def scrambled(module: nn.Module) -> Any:
+    """With every vector and statistic away from its start, so that each of them counts."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in module.state_dict().items():
+            if "running_var" in name or (name.endswith("weight") and tensor.ndim == 1):
+                tensor.uniform_(0.5, 1.5, generator=generator)
+            elif tensor.ndim == 1:
+                tensor.uniform_(-0.1, 0.1, generator=generator)
+    return module.eval()
+
+
 def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:
     """What was drawn for views of which this was applied, applied_BK each."""
     drawn = Pipeline(Preset(OPERATORS, (View(),) * len(applied)), SIZE).draw(

@@ -96,7 +96,7 @@ class Subspaces(nn.Module):
         self.encoder = encoder
         self.side_by_side = side_by_side
 
-    def readings(self) -> dict[str, Tensor]:
+    def head_weights(self) -> dict[str, Tensor]:
         return {}
 
     def masks(self) -> Tensor:

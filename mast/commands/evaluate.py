@@ -23,7 +23,7 @@ from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, Result, Results
 from mast.measure.store import fingerprint
 from mast.measure.tested import test_classifier
-from mast.models import Classifier, load_classifier, said_of_classifier
+from mast.models import Classifier, load_classifier, read_about
 from mast.models.classifier import NAME
 from mast.protocols.run import (
     EvaluationSettings,
@@ -180,7 +180,7 @@ def _classifier(encoder: str | Path | nn.Module) -> Classifier | None:
     """What is named, if it is a classifier."""
     if isinstance(encoder, nn.Module):
         return encoder if isinstance(encoder, Classifier) else None
-    return load_classifier(encoder) if said_of_classifier(Path(encoder)) is not None else None
+    return load_classifier(encoder) if read_about(Path(encoder)) is not None else None
 
 
 def _tested(

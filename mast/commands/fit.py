@@ -35,7 +35,7 @@ from mast.models import (
     BASELINE_SIZE,
     Classifier,
     Encoder,
-    said_of_classifier,
+    read_about,
     save_classifier,
 )
 from mast.protocols.learn import Kind, Learned, learn, one_task
@@ -126,7 +126,7 @@ def fit(
     Returns:
         The file and the classifier.
     """
-    kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
+    kinds = {".safetensors": lambda path: read_about(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
     invariances = Invariances(ignore=ignore, match=match, space=space)
@@ -205,7 +205,7 @@ def _published(about: Mapping[str, Any]) -> str:
     kind, images, target = (about[name] for name in ("kind", "images", "target"))
     name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
     for file in sorted(Path("runs").glob(f"{BASELINE.replace(':', '-')}-*/{name}")):
-        other = said_of_classifier(file) or {}
+        other = read_about(file) or {}
         same = other.get("images", {})
         if other.get("target") == target and all(
             same.get(key) == images[key] for key in ("set", "sizes")
@@ -239,7 +239,7 @@ def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> 
 
 def _free(file: Path, name: str, pool: LearningData) -> Path:
     """A file, or one beside it where that holds the classifier of another set that ends alike."""
-    before = (said_of_classifier(file) or {}).get("images")
+    before = (read_about(file) or {}).get("images")
     if before is None or before["set"] == name or before["fingerprints"] == pool.fingerprints:
         return file
     mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]

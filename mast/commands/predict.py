@@ -14,7 +14,7 @@ from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile
 from mast.measure.features import extract
 from mast.measure.result import readable
-from mast.models import Classifier, classifier_file, load_classifier, said_of_classifier
+from mast.models import Classifier, classifier_file, load_classifier, read_about
 from mast.models.classifier import NAME
 
 UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
@@ -97,7 +97,7 @@ def predict(
     else:
         model = load_classifier(classifier, own)
     canvases = open_set(data, model.size, model, max_broken)
-    predicted = model.told(
+    predicted = model.from_probabilities(
         extract(model, canvases, model.size, Compute(find_device(device)))
         if own is None
         else model.of_features(own.of(canvases))
@@ -119,7 +119,7 @@ def predict(
 
 def _encodes(classifier: str | Path) -> bool:
     """Whether a file's classifier learned from an encoder, not from features of a file."""
-    about = said_of_classifier(classifier_file(classifier))
+    about = read_about(classifier_file(classifier))
     return about is not None and "features" not in about.get("encoder", ())
 
 

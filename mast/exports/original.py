@@ -21,7 +21,7 @@ from mast.models import (
     Encoder,
     load_classifier,
     load_encoder,
-    said_of_classifier,
+    read_about,
 )
 
 Kind = Literal["encoder", "classifier"]
@@ -127,7 +127,7 @@ class Original:
 def load_original(path: str | Path) -> Original:
     """Load a run folder, which stands for its encoder, an encoder's file, or a classifier's."""
     path = Path(path)
-    if path.is_file() and said_of_classifier(path) is not None:
+    if path.is_file() and read_about(path) is not None:
         classifier = load_classifier(path)
         encoder = classifier.encoder
         if isinstance(encoder, Depths):

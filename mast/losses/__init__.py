@@ -7,6 +7,7 @@ from mast.losses.contrast import (
     hardened_contrast,
     negative_cosine,
     nt_xent,
+    power_spherical_log_density,
 )
 from mast.losses.gaussian import (
     intersection,
@@ -15,11 +16,8 @@ from mast.losses.gaussian import (
     subspace_mean,
     symmetric_kl,
 )
-from mast.losses.pixels import pixel_error
-from mast.losses.prediction import unexplained
-from mast.losses.redundancy import Redundancy, redundancy
-from mast.losses.spherical import power_spherical_log_density
-from mast.losses.vicreg import covariance, invariance, variance
+from mast.losses.prediction import pixel_error, unexplained
+from mast.losses.vicreg import Redundancy, covariance, invariance, redundancy, variance
 
 __all__ = [
     "Redundancy",

@@ -1,7 +1,9 @@
-"""Losses of unit vectors: cosines, and contrasts of a positive pair with negative ones.
+"""Losses of unit vectors: cosines, contrasts with negatives, a density of directions.
 
 Shapes: B batch, D embedding dimensions, N negatives of each sample.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -56,9 +58,7 @@ def hardened_contrast(
     """`contrast`, and the same where features are modified so that it is hardest.
 
     Args:
-        positive_B: As `contrast`.
-        negative_BN: Likewise.
-        temperature: Likewise.
+        positive_B: As `contrast`, and `negative_BN` and `temperature`.
         epsilon: By how much the features of positives move away and those of negatives nearer.
         weight: Of the second beside the first.
 
@@ -100,8 +100,7 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 
     Args:
-        first_BD: Embeddings of the first view, shape (B, D), of lengths from 1e-12 to
-            1e19.
+        first_BD: Embeddings of the first view, shape (B, D), of lengths from 1e-12 to 1e19.
         second_BD: Those of the second view.
         temperature: By which cosines are divided.
 
@@ -119,3 +118,34 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     own = own.scatter(1, partner[:, None], True)
     positive = cosine.gather(1, partner[:, None]).squeeze(1)
     return contrast(positive, cosine.masked_fill(own, -torch.inf), temperature)
+
+
+@checked
+def power_spherical_log_density(
+    direction_BD: Tensor, mean_BD: Tensor, concentration_B: Tensor
+) -> Tensor:
+    """Log-density of directions under power spherical distributions.
+
+    Args:
+        direction_BD: Unit vectors, shape (B, D), D >= 2.
+        mean_BD: Mean directions, unit vectors, shape (B, D).
+        concentration_B: Positive, shape (B,); at 0 the distribution is uniform.
+
+    Returns:
+        Shape (B,), `log C + kappa log(1 + mean . direction)`.
+
+    Reference:
+        De Cao and Aziz, The Power Spherical Distribution (2020), Eq. 5 and 6.
+    """
+    direction_BD, mean_BD, kappa_B = map(full, (direction_BD, mean_BD, concentration_B))
+    beta = (direction_BD.shape[1] - 1) / 2
+    alpha_B = beta + kappa_B
+    log_norm_B = (
+        (alpha_B + beta) * math.log(2.0)
+        + beta * math.log(math.pi)
+        + torch.lgamma(alpha_B)
+        - torch.lgamma(alpha_B + beta)
+    )
+    # Rounding may leave the cosine of opposite vectors below -1.
+    cosine_B = (direction_BD * mean_BD).sum(dim=1).clamp(min=-1 + 1e-6)
+    return kappa_B * torch.log1p(cosine_B) - log_norm_B

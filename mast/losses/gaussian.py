@@ -30,9 +30,6 @@ def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
     Returns:
         Shape (B, K), non-negative.
 
-    Raises:
-        UserError: Shapes that do not fit.
-
     Reference:
         MAST, Eq. 2.
     """
@@ -49,9 +46,6 @@ def masked_uncertainty(covariance_BD: Tensor, mask_DK: Tensor) -> Tensor:
 
     Returns:
         Shape (B, K), non-negative; 0 for a mask that died.
-
-    Raises:
-        UserError: Shapes that do not fit.
 
     Reference:
         MAST, Eq. 4: its denominator over 2 d.
@@ -107,9 +101,6 @@ def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tenso
 
     Returns:
         Shape (B, D), non-negative, rows sum to 1; equal weights without an active operator.
-
-    Raises:
-        UserError: Shapes that do not fit.
 
     Reference:
         Ours; a weighted distance equals Eq. 2 and 4 (up to the scale of the mask) where one

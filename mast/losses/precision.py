@@ -16,11 +16,7 @@ def full(x: Tensor) -> Tensor:
 
 
 def tempered(score: Tensor, temperature: float, name: str = "temperature") -> Tensor:
-    """Scores divided by a temperature, as the logits of a softmax.
-
-    Raises:
-        UserError: The temperature, called `name` in the message, is not finite and above zero.
-    """
+    """Scores divided by a temperature, as the logits of a softmax."""
     if not 0 < temperature < math.inf:
         raise UserError(f"{name} must be finite and above zero, got {temperature}")
     return full(score) / temperature

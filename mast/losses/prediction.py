@@ -1,6 +1,7 @@
-"""The share of a quantity's variance that a prediction leaves unexplained.
+"""Squared errors of predictions: of what operators did, and of pixels.
 
-Shapes: B batch of this process, N global batch, T numbers to predict.
+Shapes: B batch of this process, N global batch, T numbers to predict; H patches of an image, P
+numbers of a patch.
 """
 
 from torch import Tensor
@@ -16,8 +17,8 @@ def unexplained(
     """Squared error of predicted standard scores, `mean_bt (p_bt - (t_bt - mu_t) / s_t)^2`.
 
     It is 1 for predictions of the mean and 0 for perfect ones: 1 - R^2 over the global batch,
-    averaged over the T numbers. Targets that are NaN are asked of nobody: they count neither for
-    the error nor for mean and spread, and numbers that do not vary over the batch are left out.
+    averaged over the T numbers. Targets that are NaN count neither for the error nor for mean and
+    spread, and numbers that do not vary over the batch are left out.
 
     Args:
         predicted_BT: Predictions in units of the target's spread, shape (B, T).
@@ -29,9 +30,6 @@ def unexplained(
         Scalar, non-negative; its mean over processes is that of the global batch. 1, without a
         gradient, where no number varies.
 
-    Raises:
-        UserError: Predictions and targets of different shapes.
-
     Reference:
         AugSelf (Lee et al., NeurIPS 2021), Eq. 2, for a regression with standardised targets.
     """
@@ -40,10 +38,33 @@ def unexplained(
     mean_T = targets_NT.nansum(dim=0) / count_T
     variance_T = (targets_NT - mean_T).square().nansum(dim=0) / count_T
     score_BT = (full(target_BT) - mean_T) / (variance_T + eps).sqrt()
-    asked_BT = ~score_BT.isnan()
-    squared_BT = (full(predicted_BT) - score_BT.nan_to_num()).square() * asked_BT
+    known_BT = ~score_BT.isnan()
+    squared_BT = (full(predicted_BT) - score_BT.nan_to_num()).square() * known_BT
     processes = len(targets_NT) / len(target_BT)
     error_T = squared_BT.sum(dim=0) / count_T * processes
     varies_T = variance_T > eps
     mean = (error_T * varies_T).sum() / varies_T.sum().clamp(min=1)
     return mean + (~varies_T.any()).to(mean.dtype)
+
+
+@checked
+def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = True) -> Tensor:
+    """Mean squared error of the pixels of patches, in float32.
+
+    Args:
+        standardize: Whether the pixels of each patch are taken from their mean, in units of their
+            deviation.
+
+    Returns:
+        The mean over all, a scalar.
+
+    Reference:
+        MAE (He et al., CVPR 2022), section 3; facebookresearch/mae, `forward_loss`: the variance is
+        unbiased, with 1e-6 beside it.
+    """
+    target_BHP, predicted_BHP = target_BHP.float(), predicted_BHP.float()
+    if standardize:
+        variance_BH1 = target_BHP.var(dim=2, keepdim=True)
+        centred_BHP = target_BHP - target_BHP.mean(dim=2, keepdim=True)
+        target_BHP = centred_BHP / (variance_BH1 + 1e-6).sqrt()
+    return (predicted_BHP - target_BHP).square().mean()

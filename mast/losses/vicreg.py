@@ -1,8 +1,10 @@
-"""The three terms of VICReg (Bardes et al., ICLR 2022), with the normalisation of its code.
+"""The three terms of VICReg and the two of Barlow Twins, with the normalisation of their codes.
 
 Shapes: B batch, D embedding dimensions. Statistics are taken in float32, or in float64 for
 embeddings that are float64; `covariance` says where that is not enough.
 """
+
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -22,9 +24,6 @@ def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     Returns:
         Scalar, the mean over samples and dimensions.
 
-    Raises:
-        UserError: The two shapes differ.
-
     Reference:
         VICReg, Eq. 5 (a mean over dimensions, as in its code); MAST, Eq. 1.
     """
@@ -41,9 +40,6 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
 
     Returns:
         Scalar, `mean_j max(0, 1 - sqrt(Var(z_j) + eps))`.
-
-    Raises:
-        UserError: Fewer than two samples.
 
     Reference:
         VICReg, Eq. 1 and 2.
@@ -70,9 +66,6 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     Returns:
         Scalar; those of all parts add up to the term.
 
-    Raises:
-        UserError: Fewer than two samples, or no such part.
-
     Reference:
         VICReg, Eq. 3 and 4.
     """
@@ -91,6 +84,46 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
         before = sum(len(own) for own in split[:part])
         total = gram.diagonal_scatter(gram.new_zeros(len(gram)), before).square().sum()
     return total.to(centred_BD.dtype) / ((count - 1) ** 2 * dim)
+
+
+class Redundancy(NamedTuple):
+    """The two parts of the loss, before the second is weighted.
+
+    Attributes:
+        invariance: How far the correlation of every dimension between the views is from one.
+        redundancy: How far every dimension is correlated with the others, between the views.
+    """
+
+    invariance: Tensor
+    redundancy: Tensor
+
+
+@checked
+def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> Redundancy:
+    """Distance of the cross-correlation between two views from the identity.
+
+    Args:
+        first_BD: Embeddings of the first view over the global batch, shape (B, D).
+        second_BD: Those of the second view.
+        eps: Added to the variance, as BatchNorm does, which standardises in the official code.
+
+    Returns:
+        Sums over dimensions and over pairs of them, scalars.
+
+    Reference:
+        Barlow Twins (Zbontar et al., ICML 2021), Eq. 1 and 2.
+    """
+    first_BD, second_BD = _standardised(first_BD, eps), _standardised(second_BD, eps)
+    correlation_DD = product(first_BD.T, second_BD) / len(first_BD)
+    diagonal_D = correlation_DD.diagonal()
+    off_diagonal = correlation_DD.square().sum() - diagonal_D.square().sum()
+    return Redundancy((1 - diagonal_D).square().sum(), off_diagonal)
+
+
+def _standardised(embedding_BD: Tensor, eps: float) -> Tensor:
+    embedding_BD = full(embedding_BD)
+    variance_D = embedding_BD.var(dim=0, correction=0)
+    return (embedding_BD - embedding_BD.mean(dim=0)) * (variance_D + eps).rsqrt()
 
 
 def _at_least_two(embedding_BD: Tensor) -> None:

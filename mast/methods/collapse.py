@@ -44,10 +44,9 @@ def collapse_warnings(metrics: Mapping[str, float]) -> Iterator[str]:
             silent.append(f"{operator.replace('_', ' ')} (from the {source})")
     if metrics.get("progress", 1.0) > 0.5 and silent:
         yield (
-            f"nothing told: what was drawn for {', '.join(silent)} is predicted no better than by "
-            "its mean, so nothing keeps what these operators destroy. Raise the weight of the "
-            "prediction, train longer, or leave the operator out if it changes nothing at this "
-            "size."
+            f"nothing predicted: heads of {', '.join(silent)} do no better than the mean, so "
+            "what these operators destroy may be forgotten. Raise the weight of the prediction, "
+            "train longer, or leave the operator out if it changes nothing at this size."
         )
     if (value := metrics.get(SPREAD, 1.0)) < COLLAPSED[SPREAD]:
         yield (

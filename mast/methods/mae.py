@@ -51,9 +51,6 @@ class MAE(Method):
     does without the class token, which the official one has, so that the mean of the patches should
     be the representation, as in the recipes. It starts as in the official code; the encoder starts
     as timm has it, and its positions are learned.
-
-    Raises:
-        UserError: The encoder is no ViT, or has too few patches to hide that share.
     """
 
     config: MAEConfig

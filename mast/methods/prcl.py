@@ -42,9 +42,6 @@ class PrCL(Method):
     for. No code was found, and what is not in the paper that MAST compares with is chosen here:
     patches of the first view are replaced by the mean colour, the encoder sees the view once more,
     and two layers at every location of its map predict the hidden pixels, as MAE has it.
-
-    Raises:
-        UserError: The encoder has no square map, or its locations do not divide the image.
     """
 
     config: PrCLConfig

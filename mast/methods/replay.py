@@ -71,10 +71,6 @@ class Replay:
             step: The method as it is called without a replay.
             views: Of this process's images.
             progress: Share of the run that is done.
-
-        Raises:
-            UserError: The step cannot be recorded, or its replay computes something else, and the
-                user asked for it.
         """
         if self._failed:
             return step(views, progress)
@@ -135,11 +131,7 @@ class _Recorded:
             self.forward = self.forward._replace(result=self.forward.result.detach())
 
     def take(self, row_N: Tensor, layout: Layout, views: Views) -> None:
-        """Take a batch, whose views are where those of the first one were.
-
-        Raises:
-            GraphError: This is one of the first steps, and a replay computes something else.
-        """
+        """Take a batch, whose views are where those of the first one were."""
         places = [images_BCHW.data_ptr() for images_BCHW in views.images]
         assert places == [images_BCHW.data_ptr() for images_BCHW in self.images], "views moved"
         assert layout == self.step.layout, "what the host says has other shapes"

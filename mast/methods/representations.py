@@ -70,10 +70,6 @@ class Embedding(nn.Module):
         Returns:
             None: the whole embedding, which is trained to be invariant to all operators where no
             dimension is exempt from any.
-
-        Raises:
-            UserError: An operator that is not of the views, or one to match where nothing is
-                exempt; as `selection`.
         """
         ignored, matched = self.named(ignore), self.named(match)
         for name in (*ignored, *matched):
@@ -121,9 +117,6 @@ class EncoderAndEmbedding(nn.Module):
 class PredictedUncertainty(nn.Module):
     """The trace of the covariance that is predicted for an image: (B, channels, H, W) to (B, 1).
 
-    Raises:
-        UserError: The method predicts none.
-
     Reference:
         MAST, appendix ("Uncertainty visualization").
     """
@@ -146,9 +139,6 @@ class PredictedUncertainty(nn.Module):
 
 class Ensemble(nn.Module):
     """The K masked embeddings of MAST, or the hidden layers of LooC's heads, side by side.
-
-    Raises:
-        UserError: The method has neither.
 
     Reference:
         MAST, Table 3 ("ensemble"); LooC, "LooC++".

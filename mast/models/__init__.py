@@ -5,7 +5,7 @@ from mast.models.classifier import (
     Prediction,
     classifier_file,
     load_classifier,
-    said_of_classifier,
+    read_about,
     save_classifier,
 )
 from mast.models.depths import Depths
@@ -80,8 +80,8 @@ __all__ = [
     "patches_of",
     "picked",
     "positions",
+    "read_about",
     "relative",
-    "said_of_classifier",
     "save_classifier",
     "save_encoder",
     "selection",

@@ -18,7 +18,7 @@ from mast.core.files import quoted
 from mast.core.reading import Reading, read_reading
 from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors, write_tensors
 from mast.models.depths import Depths
-from mast.models.encoders import Encoder, check_size, described_encoder, unlike
+from mast.models.encoders import Encoder, check_size, described_encoder, mismatches
 
 NAME = "classifier"  # in a file's name and in its header
 REMEDY = "restore it, or run `mast fit` again"
@@ -27,7 +27,7 @@ COLDEST, HOTTEST = 1e-12, 1e12  # temperatures
 
 
 class Prediction(NamedTuple):
-    """What a classifier says of images.
+    """The output of a classifier.
 
     Attributes:
         classes: The likeliest class of each.
@@ -110,11 +110,7 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def of_features(self, features_BD: Tensor) -> Tensor:
-        """Probabilities (B, C) of features as the encoder gives them.
-
-        Raises:
-            UserError: They have other dimensions.
-        """
+        """Probabilities (B, C) of features as the encoder gives them."""
         if features_BD.shape[1] != self.head.in_features:
             raise UserError(
                 f"expected features of {self.head.in_features} dimensions, as the classifier "
@@ -125,26 +121,15 @@ class Classifier(nn.Module):
     @entry()
     @torch.no_grad()
     def predict(self, images_BCHW: Tensor) -> Prediction:
-        """Classes, probabilities and margins of images; `mast.open_images` reads some.
-
-        Args:
-            images_BCHW: In [0, 1], best of side `size`, on the device of the classifier.
-
-        Raises:
-            UserError: They are no batch of such images.
-        """
+        """Classes, probabilities and margins of images in [0, 1], best of side `size`."""
         if images_BCHW.shape[1] != self.channels:
             raise UserError(
                 f"expected images (B, {self.channels}, H, W), got {tuple(images_BCHW.shape)}"
             )
-        return self.told(self(images_BCHW))
+        return self.from_probabilities(self(images_BCHW))
 
-    def told(self, probability_BC: Tensor) -> Prediction:
-        """What probabilities of the classes say.
-
-        Raises:
-            UserError: Some are not finite.
-        """
+    def from_probabilities(self, probability_BC: Tensor) -> Prediction:
+        """Classes and margins of probabilities (B, C)."""
         if not bool(probability_BC.isfinite().all()):
             raise UserError(
                 "the classifier gives probabilities that are not finite: look for NaN in the "
@@ -205,7 +190,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     if encoder is None and "encoder" not in described:
-        own = "features" not in (said_of_classifier(file) or {}).get("encoder", ())
+        own = "features" not in (read_about(file) or {}).get("encoder", ())
         raise UserError(
             f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
             "Python, by mast.load_classifier(path, encoder=...)"
@@ -233,7 +218,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         if layers is not None:
             module = Depths(module, said["size"], [str(name) for name in layers])
         fits = not isinstance(module, Encoder | Depths) or module.dim == dim
-        if not fits or any(unlike(parts["head"], head.state_dict()).values()):
+        if not fits or any(mismatches(parts["head"], head.state_dict()).values()):
             raise ValueError("its head does not fit")
         check_finite(file, parts["head"])
         head.load_state_dict(parts["head"])
@@ -252,7 +237,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         ) from error
     if encoder is not None:  # changed only where all of it fits
         known = parts["encoder"]  # nothing where it learned from features of a file
-        if known and any(unlike(known, encoder.state_dict()).values()):
+        if known and any(mismatches(known, encoder.state_dict()).values()):
             raise UserError(f"{file} holds the weights of another encoder than the one given")
         if known:
             encoder.load_state_dict(known)
@@ -260,11 +245,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
 
 
 def classifier_file(path: str | Path) -> Path:
-    """The file of a classifier, from its path or that of a folder with one in it.
-
-    Raises:
-        UserError: There is none, or more than one.
-    """
+    """The file of a classifier, from its path or that of a folder with one in it."""
     path = Path(path)
     if not path.is_dir():
         if not path.is_file():
@@ -279,8 +260,8 @@ def classifier_file(path: str | Path) -> Path:
     return files[0]
 
 
-def said_of_classifier(path: Path) -> dict[str, Any] | None:
-    """What is known of the classifier in a file, unverified; None where it holds none."""
+def read_about(path: Path) -> dict[str, Any] | None:
+    """What a file says about its classifier, unverified; None where it holds none."""
     try:
         said = read_metadata(read_header(path) or {}).get(NAME)
     except ValueError:

@@ -148,11 +148,7 @@ class EncoderConfig:
         return len(self.mean)
 
     def check(self) -> None:
-        """Refuse values that cannot be.
-
-        Raises:
-            UserError: Naming the field, what it is and what it may be.
-        """
+        """Refuse values that cannot be."""
         if not isinstance(self.name, str):
             raise UserError(f"encoder.name must be text, got {in_short(self.name)}")
         for name, choices in (
@@ -249,11 +245,7 @@ class Encoder(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "encode"}
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
-        """Representations and unpooled features of images (B, channels, H, W) in [0, 1].
-
-        Raises:
-            UserError: The images are no floats, or, outside of training, far from [0, 1].
-        """
+        """Representations and unpooled features of images (B, channels, H, W) in [0, 1]."""
         # Not in training, where images are ours; what is compiled or exported cannot depend on
         # values, and on the meta device are none. Where reading them would wait for a GPU, the
         # first batch must do.
@@ -281,10 +273,8 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
         """Run two blank images to learn what the model gives, whatever it calls it."""
-        training = self.model.training
-        self.eval()
-        representation_BC, features_BLC = self.encode(self.blank(2))
-        self.train(training)
+        with evaluating(self):
+            representation_BC, features_BLC = self.encode(self.blank(2))
         shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
         if [len(shape) for shape in shapes] != [2, 3] or 0 in (*shapes[0], *shapes[1]):
             raise ValueError(f"it gives {shapes} of two images, not (2, C) and (2, L, C)")
@@ -292,26 +282,16 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def check_side(self, side: int) -> None:
-        """Refuse views that the model cannot take.
-
-        Args:
-            side: Of views, in pixels.
-
-        Raises:
-            UserError: It takes images of other sizes alone.
-        """
-        training = self.model.training
-        self.eval()
+        """Refuse views of a side, in pixels, that the model cannot take."""
         try:
-            self.encode(self.blank(2, side))
+            with evaluating(self):
+                self.encode(self.blank(2, side))
         except Exception as error:  # of the library's own code
             raise UserError(
                 f"encoder {self.config.name!r} cannot take images of {side} pixels, which are "
                 f"among these views ({error}); a ViT of timm can with encoder.options "
                 "dynamic_img_size: true"
             ) from error
-        finally:
-            self.train(training)
 
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.
@@ -319,21 +299,14 @@ class Encoder(nn.Module):
         For an objective over the features alone, in which such parameters get no gradient.
         """
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        training = self.model.training
-        self.eval()
-        with torch.enable_grad():
+        with evaluating(self), torch.enable_grad():
             total = self.encode(self.blank(1)).features_BLC.sum()
-        self.train(training)
         gradients = torch.autograd.grad(total, trained, allow_unused=True)
         for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.requires_grad_(gradient is not None)
 
     def depths(self) -> dict[str, int]:
-        """By name, in which of its layers each parameter is; those next to the images are 0.
-
-        Raises:
-            UserError: The model does not say what its layers are.
-        """
+        """By name, in which of its layers each parameter is; those next to the images are 0."""
         from timm.models import group_parameters
 
         if not hasattr(self.model, "group_matcher"):
@@ -462,18 +435,12 @@ def load_encoder(path: str | Path) -> Encoder:
 def described_encoder(
     described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> Encoder:
-    """An encoder from what `Encoder.describe` said of it, and its weights.
+    """An encoder, in evaluation mode, from what `Encoder.describe` gave and its `model`'s weights.
 
     Args:
-        described: What it said.
+        described: What rebuilds it.
         tensors: The state dict of its `model`.
-        file: Which holds both.
-
-    Returns:
-        The encoder in evaluation mode, on the CPU.
-
-    Raises:
-        UserError: They do not fit together, or this version has no such encoder.
+        file: Which holds both, for errors.
     """
     try:
         config = EncoderConfig(**described["encoder"])
@@ -483,7 +450,7 @@ def described_encoder(
         config.check()
         with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
             expected = weightless_model(config, described["size"]).state_dict()
-        if not any(unlike(tensors, expected).values()):
+        if not any(mismatches(tensors, expected).values()):
             with drawing():  # the first weights are drawn, only to be replaced
                 encoder = Encoder(config, described["size"])
             if "stem_padding" in described:
@@ -500,13 +467,12 @@ def described_encoder(
     raise UserError(f"{file} does not hold the weights that its header describes")
 
 
-def unlike(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, set[str]]:
+def mismatches(
+    tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> dict[str, set[str]]:
     """What keeps tensors from being loaded as a state dict: keys by what is wrong with them.
 
-    Args:
-        tensors: In any type of floating point, and without counts of batches, which PyTorch before
-            0.4.1 did not keep and nothing here uses.
-        expected: The state dict, perhaps on the meta device.
+    Counts of batches may be missing, which PyTorch before 0.4.1 did not keep and nothing here uses.
     """
     both = expected.keys() & tensors.keys()
     return {
@@ -530,12 +496,7 @@ def unlike(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dic
 
 
 def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normalization:
-    """A normalization from the header of a file.
-
-    Raises:
-        ValueError: It is not one of 1 to 16 channels, is not finite, or divides by what is not
-            positive.
-    """
+    """A normalization from the header of a file."""
     moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
     if not moments.usable:
         raise ValueError(
@@ -546,11 +507,7 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
 
 
 def check_size(size: int) -> None:
-    """Refuse a side of images, in pixels, that no image has.
-
-    Raises:
-        UserError: It names the bounds.
-    """
+    """Refuse a side of images, in pixels, that no image has."""
     if not isinstance(size, int) or not 1 <= size <= LARGEST:
         raise UserError(f"size must be 1 to {LARGEST} pixels, got {in_short(size)}")
 
@@ -558,14 +515,8 @@ def check_size(size: int) -> None:
 def check_options(options: Mapping[str, Any], library: str | None = None) -> None:
     """Refuse options of an encoder that are more than numbers and words of its architecture.
 
-    The headers of files have some, and an export writes them into Python.
-
-    Args:
-        options: By name.
-        library: Which builds it; if not given, those of either are taken.
-
-    Raises:
-        UserError: It names the option.
+    The headers of files have some, and an export writes them into Python. Without a library those
+    of either are taken.
     """
     known = OPTIONS[library] if library else frozenset().union(*OPTIONS.values())
     for name, value in options.items():
@@ -597,11 +548,7 @@ def _is_number(value: Any) -> bool:
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
-    """Split "library:model", or look the bare name up, torchvision first.
-
-    Raises:
-        UserError: Neither has such a model.
-    """
+    """Split "library:model", or look the bare name up, torchvision first."""
     import timm
     import torchvision
 
@@ -623,29 +570,24 @@ def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
 
 def arguments(encoder: Encoder) -> dict[str, Any]:
     """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
-    library, name = resolve(encoder.config.name)
-    given = _timm_arguments if library == "timm" else _torchvision_arguments
-    options = given(name, encoder.size, encoder.config)
+    options = _arguments(encoder.config, encoder.size)
     return {key: value for key, value in options.items() if key != ZERO_INIT}
 
 
 def build_model(config: EncoderConfig, size: int) -> nn.Module:
-    """The model of an encoder, with random weights, by its library.
-
-    Args:
-        config: Which one.
-        size: Side of the views in pixels.
-
-    Raises:
-        UserError: As `Encoder`.
-    """
+    """The model of an encoder, with random weights, by its library."""
     check_size(size)
     library, name = resolve(config.name)
     check_options(config.options, library)
-    build = _torchvision_model if library == "torchvision" else _timm_model
     with bounded_weights():
         with _in_one_line(config, size):
-            model = build(name, size, config)
+            options = _arguments(config, size)
+            if library == "torchvision":
+                model = _torchvision_model(name, options, config.channels)
+            else:
+                import timm
+
+                model = timm.create_model(name, pretrained=False, num_classes=0, **options)
         _set_stem(model, config, size)
     return model
 
@@ -680,42 +622,33 @@ def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
         ) from error
 
 
-def _timm_arguments(name: str, size: int, config: EncoderConfig) -> dict[str, Any]:
+def _arguments(config: EncoderConfig, size: int) -> dict[str, Any]:
+    """Of the constructor of a model, with its options."""
     import timm
 
-    pretrained = timm.get_pretrained_cfg(name)
-    own = {} if config.channels == 3 else {"in_chans": config.channels}
-    if pretrained is not None and pretrained.fixed_input_size:
-        own["img_size"] = size
+    library, name = resolve(config.name)
+    own: dict[str, Any] = {}
+    if library == "timm":
+        pretrained = timm.get_pretrained_cfg(name)
+        own = {} if config.channels == 3 else {"in_chans": config.channels}
+        if pretrained is not None and pretrained.fixed_input_size:
+            own["img_size"] = size
+    elif name.startswith(("resnet", "resnext", "wide_resnet")):
+        own = {ZERO_INIT: True}  # VICReg's encoder starts every residual branch at zero
+    elif name.startswith("vit"):
+        own = {"image_size": size}
     return own | config.options
 
 
-def _timm_model(name: str, size: int, config: EncoderConfig) -> nn.Module:
-    import timm
-
-    given = _timm_arguments(name, size, config)
-    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **given)
-    return model
-
-
-def _torchvision_arguments(name: str, size: int, config: EncoderConfig) -> dict[str, Any]:
-    options = config.options
-    if name.startswith(("resnet", "resnext", "wide_resnet")):
-        # VICReg's encoder starts every residual branch at zero.
-        return {ZERO_INIT: True, **options}
-    return {"image_size": size, **options} if name.startswith("vit") else dict(options)
-
-
-def _torchvision_model(name: str, size: int, config: EncoderConfig) -> nn.Module:
+def _torchvision_model(name: str, options: Mapping[str, Any], channels: int) -> nn.Module:
     import torchvision
 
-    options = _torchvision_arguments(name, size, config)
     model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
     for head in HEADS:
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
-    if config.channels != 3:
-        _widen_first(model, config.channels)
+    if channels != 3:
+        _widen_first(model, channels)
     return model
 
 
@@ -776,34 +709,32 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
 Family = Callable[[Any, Tensor], Encoding]
 
 
-def _residual(model: Any, x: Tensor) -> Encoding:
-    x = model.maxpool(model.relu(model.bn1(model.conv1(x))))
-    return _pooled(model.layer4(model.layer3(model.layer2(model.layer1(x)))))
-
-
 def _tokens(model: Any, x: Tensor) -> Encoding:
     x = model._process_input(x)
     x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
     return Encoding(x[:, 0], x[:, 1:])
 
 
-def _shuffle(model: Any, x: Tensor) -> Encoding:
-    x = model.stage2(model.maxpool(model.conv1(x)))
-    return _pooled(model.conv5(model.stage4(model.stage3(x))))
+def _in_turn(*parts: str) -> Family:
+    """The last map of a model whose parts are run one after the other."""
+
+    def run(model: Any, x: Tensor) -> Encoding:
+        for part in parts:
+            x = getattr(model, part)(x)
+        return _pooled(x)
+
+    return run
 
 
-def _swin(model: Any, x: Tensor) -> Encoding:
-    return _pooled(model.permute(model.norm(model.features(x))))
-
-
+LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FAMILIES: dict[str, Family] = {
-    "ResNet": _residual,
+    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *LAYERS),
     "VisionTransformer": _tokens,
-    "ShuffleNetV2": _shuffle,
-    "RegNet": lambda model, x: _pooled(model.trunk_output(model.stem(x))),
-    "MNASNet": lambda model, x: _pooled(model.layers(x)),
+    "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
+    "RegNet": _in_turn("stem", "trunk_output"),
+    "MNASNet": _in_turn("layers"),
     "DenseNet": lambda model, x: _pooled(model.features(x).relu()),
-    "SwinTransformer": _swin,
+    "SwinTransformer": _in_turn("features", "norm", "permute"),
 }
 
 
@@ -816,7 +747,7 @@ def _torchvision_family(model: nn.Module) -> Family:
     if family in FAMILIES:
         return FAMILIES[family]
     if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
-        return lambda model, x: _pooled(model.features(x))
+        return _in_turn("features")
     raise UserError(f"torchvision's {family} has no single feature map; use timm's version of it")
 
 

@@ -34,21 +34,23 @@ from mast.core.tensors import check_finite, read_header, read_metadata, read_ten
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
+    mismatches,
     read_normalization,
-    unlike,
     usual_normalization,
     weightless_model,
 )
 from mast.models.layouts import (
+    BY_ORDER,
     CHILDREN,
     CLASSIFIERS,
     LAYOUTS,
     Layout,
+    checkpoint_of,
     first_keys,
+    matched_by_order,
     recognise,
     with_names,
 )
-from mast.models.matching import BY_ORDER, checkpoint_of, matched_by_order
 from mast.models.pretrained import normalization_of, size_of
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
@@ -99,7 +101,7 @@ def load_foreign(
 
     Args:
         path: A file of `torch.save` or a `.safetensors`. With `order:` before it, weights of other
-            names are matched by their order and shapes (`mast.models.matching`).
+            names are matched by their order and shapes (`mast.models.layouts`).
         name: A timm or torchvision name, as in `EncoderConfig`. If not given it is inferred: for
             ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm (tiny, small,
             base and large, with a class token). A tag, as in
@@ -159,7 +161,7 @@ def load_foreign(
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 
 
-def says_how(path: Path) -> bool:
+def describes_itself(path: Path) -> bool:
     """Whether a checkpoint of another project says of what it is made: those of `mast export`."""
     return path.suffix == ".safetensors" and bool(_exported(path, read_header(path) or {}))
 
@@ -369,7 +371,7 @@ def _left_out(
     """The keys of the classifier, which are not loaded; all others must fit the encoder."""
     left_out = [key for key in tensors if key not in expected and key.startswith(CLASSIFIERS)]
     loaded = {key: tensors[key] for key in tensors.keys() - set(left_out)}
-    problems = unlike(loaded, expected)
+    problems = mismatches(loaded, expected)
     if any(problems.values()):
         raise UserError(
             f"it has the layout of {layout.name}, but its weights are not those of {name!r}: "

@@ -55,11 +55,7 @@ class GaussianProjectorConfig:
 
 
 def check_sizes(projector: MLPConfig | GaussianProjectorConfig) -> None:
-    """Refuse a projector without a width.
-
-    Raises:
-        UserError: Naming the field and what it is.
-    """
+    """Refuse a projector without a width."""
     for name in ("hidden", "dim"):
         if (size := getattr(projector, name)) < 1:
             raise UserError(f"objective.projector.{name} must be 1 or more, got {size}")

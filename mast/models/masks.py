@@ -37,9 +37,6 @@ class Masks(nn.Module):
         common: Share of the dimensions that "leave_one_out" starts in every subspace, in [0, 1].
         seed: Seed of the start.
 
-    Raises:
-        UserError: More masks than dimensions.
-
     Reference:
         MAST, sections 3.1 and A ("Mask learning").
     """
@@ -95,9 +92,6 @@ class ExemptBlocks(nn.Module):
 
     Attributes:
         count: G.
-
-    Raises:
-        UserError: A share that gives a group no dimension, or all groups more than there are.
     """
 
     def __init__(

@@ -30,9 +30,6 @@ class ShownPatches(nn.Module):
     Attributes:
         side: Of a patch in pixels.
         grid: Patches along each side of an image.
-
-    Raises:
-        UserError: The encoder is no plain ViT of timm, or its patches do not fill the image.
     """
 
     def __init__(self, encoder: Encoder) -> None:

@@ -71,9 +71,6 @@ def normalization_of(name: str) -> Normalization:
 
     Returns:
         ImageNet's where it names no weights.
-
-    Raises:
-        UserError: There are no such weights.
     """
     from timm.data.config import resolve_data_config
 
@@ -92,9 +89,6 @@ def size_of(name: str) -> int | None:
 
     Returns:
         None where it names no weights.
-
-    Raises:
-        UserError: There are no such weights.
     """
     weights = named_weights(name)
     return None if weights is None else int(_described(weights)["input_size"][-1])
@@ -109,10 +103,6 @@ def weights_file(weights: str, download: bool = False) -> Path:
 
     Returns:
         A .safetensors in the cache of the Hugging Face Hub.
-
-    Raises:
-        UserError: There are no such weights, they are not in the cache and may not be downloaded,
-            or the download failed.
     """
     from huggingface_hub import hf_hub_download
 

@@ -19,7 +19,7 @@ from mast.core.errors import UserError, unknown
 NOTHING = 1e-6  # a weight of which no more than rounding is left
 
 
-def _as_they_are(features_BD: Tensor) -> Tensor:
+def _identity(features_BD: Tensor) -> Tensor:
     return features_BD
 
 
@@ -32,7 +32,7 @@ class SearchSpace(NamedTuple):
     """
 
     of: str
-    seen: Callable[[Tensor], Tensor] = _as_they_are
+    seen: Callable[[Tensor], Tensor] = _identity
 
 
 def relative(mask_DK: Tensor) -> Tensor:
@@ -131,21 +131,18 @@ def selection(
     return weight_D
 
 
-def space_of_heads(readings: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
-    """What the heads that tell some operators read of the representation, side by side.
+def space_of_heads(weights: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
+    """The hidden units of the heads that predict some operators, side by side.
 
     Args:
-        readings: By operator, reading_HC, the weights with which its head reads.
+        weights: By operator, weight_HC, the first layer of its head over the representation.
         operators: Whose heads.
-
-    Raises:
-        UserError: One has no head over the representation.
     """
     for name in operators:
-        if name not in readings:
+        if name not in weights:
             raise UserError(
-                f"{name} cannot be matched: no head tells it from the representation. "
-                f"Heads tell {', '.join(readings) or 'nothing'}."
+                f"{name} cannot be matched: no head predicts it from the representation. "
+                f"Heads predict {', '.join(weights) or 'nothing'}."
             )
-    reading_HC = torch.cat([readings[name] for name in operators])
-    return SearchSpace("representation", partial(F.linear, weight=reading_HC))
+    weight_HC = torch.cat([weights[name] for name in operators])
+    return SearchSpace("representation", partial(F.linear, weight=weight_HC))

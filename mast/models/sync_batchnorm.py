@@ -61,9 +61,6 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
 
     Returns:
         The module, changed in place.
-
-    Raises:
-        UserError: On CPU, for timm's BatchNorm with a fused activation.
     """
     if device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm

@@ -39,9 +39,8 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, check_size, evaluating, unlike
-from mast.models.layouts import first_keys
-from mast.models.matching import checkpoint_of
+from mast.models.encoders import RETRAIN, check_size, evaluating, mismatches
+from mast.models.layouts import checkpoint_of, first_keys
 
 _log = logging.getLogger("mast")
 
@@ -83,7 +82,7 @@ def load_method(run: str | Path) -> Method:
             state |= tensors
         else:
             state = load_checkpoint(file)["module"]
-        if kinds := unlike(state, method.state_dict())["keys of another type"]:
+        if kinds := mismatches(state, method.state_dict())["keys of another type"]:
             raise TypeError(first_keys(kinds))
         if complete:  # one that diverged is looked into by its checkpoint
             check_finite(file, state)

@@ -21,10 +21,9 @@ from mast.losses import (
     nt_xent,
     sinkhorn,
     soft_cross_entropy,
-    subspace_mean,
 )
 
-SIZES = [(2, 5), (7, 16), (16, 4)]
+SIZES = [(2, 5), (16, 4)]
 sizes = pytest.mark.parametrize(("batch", "dim"), SIZES)
 temperatures = pytest.mark.parametrize("temperature", [0.07, 0.5])
 
@@ -51,14 +50,6 @@ def test_negative_cosine_is_lightlys(batch: int, dim: int) -> None:
     first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
     theirs = NegativeCosineSimilarity()(first_BD, second_BD)
     assert_same(negative_cosine(first_BD, second_BD), theirs, first_BD, second_BD)
-
-
-@sizes
-def test_byol_is_a_squared_distance_of_unit_vectors(batch: int, dim: int) -> None:
-    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
-    unit = [x_BD / x_BD.norm(dim=1, keepdim=True) for x_BD in (first_BD, second_BD)]
-    distance = (unit[0] - unit[1]).square().sum(dim=1).mean()
-    assert_same(2 + 2 * negative_cosine(first_BD, second_BD), distance, first_BD, second_BD)
 
 
 @sizes
@@ -147,23 +138,6 @@ def test_losses_are_float32_in_mixed_precision() -> None:
     assert found.dtype == torch.float32
     expected = nt_xent(first_BD.double(), second_BD.double(), 0.1)
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_half_precision_is_computed_in_float32() -> None:
-    positive_B, negative_BN = torch.rand(8).half(), torch.rand(8, 64).half()
-    wide = positive_B.float(), negative_BN.float()
-    ours = (
-        contrast(positive_B, negative_BN, 0.05),
-        hardened_contrast(positive_B, negative_BN, 0.05, 0.1, 1.0),
-        subspace_mean(negative_BN, negative_BN > 0.5),
-    )
-    theirs = (
-        contrast(*wide, 0.05),
-        hardened_contrast(*wide, 0.05, 0.1, 1.0),
-        subspace_mean(wide[1], negative_BN > 0.5),
-    )
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -0.1, math.nan, math.inf])

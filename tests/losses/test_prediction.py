@@ -26,11 +26,6 @@ def test_is_one_minus_r_squared() -> None:
     assert 1 - found.item() == pytest.approx(r2_score(target_BT, own_units_BT), abs=1e-5)
 
 
-def test_shapes_must_fit() -> None:
-    with pytest.raises(ValueError, match=r"\(4, 3\).*\(4, 2\)"):
-        unexplained(torch.zeros(4, 3), torch.zeros(4, 2), torch.zeros(4, 2))
-
-
 def test_what_nobody_can_tell_is_not_asked() -> None:
     generator = torch.Generator().manual_seed(1)
     target_BT, predicted_BT = torch.randn(2, 20, 1, generator=generator)

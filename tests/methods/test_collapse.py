@@ -125,29 +125,19 @@ def named(method: Mast, metrics: dict[str, float]) -> list[str]:
     return [text.split(":")[0] for text in method.warnings(metrics)]
 
 
-def test_heads_that_tell_nothing_are_named_late_in_a_run() -> None:
-    told = {"stat/predicted_by_block_color_jitter": 0.01, "stat/predicted_by_block_grayscale": 0.4}
+def test_heads_that_predict_nothing_are_named_late_in_a_run() -> None:
+    poor = {"stat/predicted_by_block_color_jitter": 0.01, "stat/predicted_by_block_grayscale": 0.4}
     method = build("paper")
-    assert named(method, {**HEALTHY, **told, "progress": 0.2}) == []
-    (text,) = method.warnings({**HEALTHY, **told, "progress": 0.8})
-    assert text.startswith("nothing told: what was drawn for color jitter (from the block) is")
+    assert named(method, {**HEALTHY, **poor, "progress": 0.2}) == []
+    (text,) = method.warnings({**HEALTHY, **poor, "progress": 0.8})
+    assert text.startswith("nothing predicted: heads of color jitter (from the block) do")
 
 
-def test_a_block_without_variance_is_named() -> None:
-    assert named(build("paper"), {**HEALTHY, "stat/block_std": 0.1}) == ["a block without variance"]
-
-
-def test_silent_on_healthy_and_on_missing_metrics() -> None:
-    assert named(build("paper"), HEALTHY) == []
-    assert named(build("guarded"), {}) == []
-
-
-def test_all_collapses_are_named_together() -> None:
+def test_every_collapse_is_named_where_it_can_happen() -> None:
+    paper = build("paper")
     everything = {name: value for part in COLLAPSES.values() for name, value in part.items()}
-    assert named(build("paper"), everything) == list(COLLAPSES)
-
-
-def test_fixed_masks_and_absent_uncertainty_do_not_collapse() -> None:
-    everything = {name: value for part in COLLAPSES.values() for name, value in part.items()}
-    method = build("paper", masks="none", uncertainty=False)
-    assert named(method, everything) == ["variance collapse"]
+    assert named(paper, HEALTHY) == named(build("guarded"), {}) == []
+    assert named(paper, {**HEALTHY, "stat/block_std": 0.1}) == ["a block without variance"]
+    assert named(paper, everything) == list(COLLAPSES)
+    fixed = build("paper", masks="none", uncertainty=False)
+    assert named(fixed, everything) == ["variance collapse"]

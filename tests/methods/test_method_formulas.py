@@ -14,17 +14,6 @@ from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods.byol import BYOL
-from mast.methods.clsa import CLSA
-from mast.methods.dino import DINO
-from mast.methods.infomin import InfoMin
-from mast.methods.looc import LooC
-from mast.methods.moco import MoCo
-from mast.methods.moco_v3 import MoCoV3
-from mast.methods.obow import OBoW
-from mast.methods.prcl import PrCL
-from mast.methods.simclr import SimCLR
-from mast.methods.swav import SwAV
 from mast.models.patches import pieces_of
 
 
@@ -53,7 +42,6 @@ def unit(embedding_BD: Tensor) -> Tensor:
 @torch.no_grad()
 def test_simclr_is_lightlys() -> None:
     method, images = built("simclr", {"temperature": 0.2})
-    assert isinstance(method, SimCLR)
     expected = NTXentLoss(0.2)(*(method.embed(image) for image in images))
     assert loss_of(method) == pytest.approx(expected.item(), rel=1e-5)
 
@@ -68,7 +56,6 @@ def test_vicreg_is_lightlys() -> None:
 @torch.no_grad()
 def test_byol_is_the_distance_of_unit_vectors() -> None:
     method, images = built("byol", {})
-    assert isinstance(method, BYOL)
     told = [unit(method.predictor(method.embed(image))) for image in images]
     targets = [unit(method.teacher(image)) for image in images]
     expected = (told[0] - targets[1]).square().sum(1) + (told[1] - targets[0]).square().sum(1)
@@ -76,14 +63,20 @@ def test_byol_is_the_distance_of_unit_vectors() -> None:
 
 
 @torch.no_grad()
-def test_moco_v2_tells_the_key_from_the_queue() -> None:
-    method, images = built("moco_v2", {"queue": 11, "temperature": 0.2})
-    assert isinstance(method, MoCo)
+@pytest.mark.parametrize("hardness", [0.0, 0.1])
+def test_moco_v2_finds_the_key_in_the_queue(hardness: float) -> None:
+    """With hardness it is the mean of two contrasts (IFM)."""
+    method, images = built("moco_v2", {"queue": 11, "temperature": 0.2, "hardness": hardness})
     query_BD, key_BD = unit(method.embed(images[0])), unit(method.teacher(images[1]))
-    queue_ND = method.queue.key_ND.double().clone()
-    logits = torch.cat([(query_BD * key_BD).sum(1, keepdim=True), query_BD @ queue_ND.T], dim=1)
-    expected = F.cross_entropy(logits / 0.2, torch.zeros(BATCH).long())
-    assert loss_of(method) == pytest.approx(expected.item(), rel=1e-5)
+    positive_B1 = (query_BD * key_BD).sum(1, keepdim=True)
+    negative_BN = query_BD @ method.queue.key_ND.double().clone().T
+    expected = sum(
+        F.cross_entropy(
+            torch.cat([positive_B1 - e, negative_BN + e], 1) / 0.2, torch.zeros(BATCH).long()
+        ).item()
+        for e in (0.0, hardness)
+    )
+    assert loss_of(method) == pytest.approx(expected / 2, rel=1e-5)
     torch.testing.assert_close(method.queue.key_ND[:BATCH].double(), key_BD, rtol=0, atol=1e-5)
 
 
@@ -91,7 +84,6 @@ def test_moco_v2_tells_the_key_from_the_queue() -> None:
 def test_moco_v3_is_its_official_code() -> None:
     """facebookresearch/moco-v3, moco/builder.py: a cross-entropy over the batch, times 2 T."""
     method, images = built("moco_v3", {"temperature": 0.5})
-    assert isinstance(method, MoCoV3)
     queries = [unit(method.predictor(method.embed(image))) for image in images]
     keys = [unit(method.teacher(image)) for image in images]
     expected = sum(
@@ -102,18 +94,8 @@ def test_moco_v3_is_its_official_code() -> None:
 
 
 @torch.no_grad()
-def test_swav_projects_views_of_all_sizes_together() -> None:
-    method, _ = built("swav", {"prototypes": 5})
-    seen: list[int] = []
-    method.projector.register_forward_hook(lambda module, args, out: seen.append(len(args[0])))
-    method(of_sides(32, 32, 16), 0.0)
-    assert seen == [3 * BATCH]
-
-
-@torch.no_grad()
 def test_swav_is_lightlys() -> None:
     method, images = built("swav", {"prototypes": 5, "frozen": 0.0})
-    assert isinstance(method, SwAV)
     together = method.projector(method.encoder(torch.cat(images)))
     scores = method.prototypes(together).chunk(2)
     expected = SwaVLoss(temperature=0.1)(list(scores), [])
@@ -126,7 +108,6 @@ def test_dino_is_lightlys(sides: tuple[int, ...]) -> None:
     """Views of one size are encoded together, as by DINO's `MultiCropWrapper`."""
     options = {"prototypes": 6, "warmup": 0.5, "temperature": 0.1}
     method, _ = built("dino", options)
-    assert isinstance(method, DINO)
     views = of_sides(*sides)
     large, small = (torch.cat(views.images[part]) for part in (slice(2), slice(-2, None)))
     method.center_P.copy_(torch.linspace(-0.2, 0.2, 6))
@@ -149,7 +130,6 @@ def test_dino_is_lightlys(sides: tuple[int, ...]) -> None:
 def test_looc_keeps_in_a_head_what_its_views_share() -> None:
     """LooC, Eq. 2: other views of the image are negatives of the heads that keep something."""
     method, images = built("looc", {"queue": 7, "temperature": 0.2}, 4)
-    assert isinstance(method, LooC)
     query_BHD = unit(method.projector(method.encoder(images[0])))
     keys = [unit(method.teacher(image)) for image in images[1:]]
     queues = [queue.key_ND.double().clone() for queue in method.queues]
@@ -171,7 +151,6 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
 def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
     """Patch by patch; only the encoder, whose BatchNorm is the batch's, sees all images at once."""
     method, (images, _) = built("prcl", {"queue": 11, "hidden": 0.6})
-    assert isinstance(method, PrCL)
     moco, _ = built("moco_v2", {"queue": 11})
     moco.load_state_dict({name: method.state_dict()[name] for name in moco.state_dict()})
     side, grid = method.side, SIZE // method.side
@@ -223,7 +202,6 @@ def test_infomin_is_its_official_code() -> None:
     """HobbitLong/PyContrast: `RGBMultiHeads`, `JigsawHead`, `RGBMoCo` and beta."""
     options = {"queue": 11, "temperature": 0.3, "jigsaw": 0.4}
     method, (query, key, whole) = built("infomin", options, 3)
-    assert isinstance(method, InfoMin)
     queue_ND, key_BD = method.queue.key_ND.double().clone(), unit(method.teacher(key))
     noise = method.host_inputs(make_views(0, 3), 0.25)["noise_0"]
     pieces = pieces_of(whole, noise[:, :18].view(BATCH, 9, 2))
@@ -246,7 +224,6 @@ def test_clsa_is_its_official_code() -> None:
     """maple-research-lab/CLSA, model/CLSA.py and training/train.py: one weak view, one strong."""
     options = {"queue": 11, "temperature": 0.2}
     method, (query, key, strong) = built("clsa", options, 3)
-    assert isinstance(method, CLSA)
     keys = torch.cat([unit(method.teacher(key)), method.queue.key_ND.double().clone()])
     logits, logits_strong = (
         torch.einsum("nc,kc->nk", unit(method.embed(image)), keys) / 0.2
@@ -276,7 +253,6 @@ def test_obow_is_its_official_code(sides: tuple[int, ...]) -> None:
     Its divergence is the cross-entropy less the entropy of the bags, which has no gradient.
     """
     method, _ = built("obow", {"words": 20, "sharpness": 10.0, "scale": 5.0})
-    assert isinstance(method, OBoW)
     generator = torch.Generator().manual_seed(0)
     images = [torch.rand(BATCH, 3, side, side, generator=generator) for side in sides]
     words = method.words.key_ND.double().clone()
@@ -326,54 +302,28 @@ def test_simsiam_is_lightlys() -> None:
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
-TEACHERS = {  # what their momentum is when half of the run is done
-    "byol": ({"momentum": 0.8}, 0.9),
-    "moco_v2": ({"momentum": 0.8, "queue": 16}, 0.8),
-    "moco_v3": ({"momentum": 0.8}, 0.9),
-    "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
-    "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
-    "clsa": ({"momentum": 0.8, "queue": 16}, 0.8),
-    "infomin": ({"momentum": 0.8, "queue": 16}, 0.8),
-    "prcl": ({"momentum": 0.8, "queue": 16}, 0.8),
-    "obow": ({"momentum": 0.8, "words": 16}, 0.9),
-}
+RISES = {"byol": True, "moco_v2": False, "moco_v3": True, "dino": True, "looc": False,
+         "clsa": False, "infomin": False, "prcl": False, "obow": True}  # fmt: skip
+SIZES = {"byol": {}, "moco_v3": {}, "dino": {"prototypes": 6}, "obow": {"words": 16}}
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", TEACHERS)
+@pytest.mark.parametrize("name", RISES)
 def test_a_teacher_follows_after_the_step(name: str) -> None:
-    options, momentum = TEACHERS[name]
-    method, _ = built(name, options)
-    projector = torch.nn.Identity() if name == "obow" else method.projector
-    for parameter in [*method.encoder.parameters(), *projector.parameters()]:
+    """With a momentum of 0.8, of 0.9 in the middle of a run in which it rises."""
+    method, _ = built(name, {"momentum": 0.8, **SIZES.get(name, {"queue": 16})})
+    student = [*method.encoder.parameters()]
+    student += [] if name == "obow" else [*method.projector.parameters()]
+    before = [parameter.clone() for parameter in method.teacher.parameters()]
+    for parameter in student:
         parameter.add_(1.0)
-    parts = {"encoder": method.encoder, "projector": projector}
-    if name == "dino":
-        parts = {"encoder": method.encoder, "projector.0": projector}
-    before = {key: value.clone() for key, value in method.teacher.named_parameters()}
     method.after_step(0.5)
-    after = dict(method.teacher.named_parameters())
-    for part, module in parts.items():
-        for key, value in module.named_parameters():
-            old, new = before[f"{part}.{key}"], after[f"{part}.{key}"]
-            torch.testing.assert_close(new, momentum * old + (1 - momentum) * value, msg=key)
-    for buffer in method.encoder.buffers():
-        buffer.add_(1)
+    pairs = zip(method.teacher.parameters(), before, student, strict=name != "dino")
+    for new, old, _ in pairs:  # behind DINO's projector are prototypes
+        torch.testing.assert_close(new - old, torch.full_like(old, 0.1 if RISES[name] else 0.2))
     method.begin()
     own, student = method.teacher.encoder.state_dict(), method.encoder.state_dict()
     assert all(torch.equal(own[key], value) for key, value in student.items())
-
-
-@pytest.mark.parametrize("name", ["swav", "dino"])
-def test_prototypes_keep_their_length(name: str) -> None:
-    method, _ = built(name, {"prototypes": 6})
-    with torch.no_grad():
-        method.prototypes.weight_PD.mul_(2.0)
-    method.after_step(0.7)
-    torch.testing.assert_close(method.prototypes.weight_PD.norm(dim=1), torch.ones(6))
-    for key, parameter in method.named_parameters():
-        if key.startswith("teacher.") and key.endswith("weight_PD"):
-            torch.testing.assert_close(parameter.norm(dim=1), torch.ones(6))
 
 
 @torch.no_grad()
@@ -394,21 +344,6 @@ def test_swav_assigns_a_batch_beside_its_queue(progress: float) -> None:
     assert loss_of(method, progress=progress) == pytest.approx(expected, rel=1e-5)
     for queue, embedding_BD in zip(method.queues, embeddings, strict=True):
         torch.testing.assert_close(queue.key_ND[:BATCH].double(), embedding_BD, rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_ifm_is_the_mean_of_two_contrasts() -> None:
-    method, images = built("moco_v2", {"queue": 11, "temperature": 0.2, "hardness": 0.1})
-    query_BD, key_BD = unit(method.embed(images[0])), unit(method.teacher(images[1]))
-    positive_B1 = (query_BD * key_BD).sum(1, keepdim=True)
-    negative_BN = query_BD @ method.queue.key_ND.double().clone().T
-    both = [
-        F.cross_entropy(
-            torch.cat([positive_B1 - e, negative_BN + e], 1) / 0.2, torch.zeros(8).long()
-        )
-        for e in (0.0, 0.1)
-    ]
-    assert loss_of(method) == pytest.approx((both[0] + both[1]).item() / 2, rel=1e-5)
 
 
 @torch.no_grad()

@@ -38,12 +38,8 @@ def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any], size: 
     ("config", "changes"),
     [
         (ENCODER, {"options": {"layers": [4 * 10**7, 1, 1, 1]}}),
-        (ENCODER, {"options": {"layers": [16384] * 4}}),
         (ENCODER, {"options": {"channels": [16384] * 4}}),
-        (VIT, {"options": {"depth": 16384}}),
         (VIT, {"options": {"embed_dim": 16383}}),  # 12 GB of weights a block
-        (VIT, {"options": {"img_size": 16384, "patch_size": 1, "dynamic_img_size": True}}),
-        (VIT, {"options": {"mlp_ratio": 16384}}),
         (VIT, {"name": "timm:vit_giant_patch14_dinov2", "options": {"depth": 40}}),
         (EncoderConfig("torchvision:mobilenet_v2"), {"options": {"width_mult": 1000}}),
     ],
@@ -55,7 +51,7 @@ def test_an_architecture_needs_no_more_than_the_file_holds(
     refused(tmp_path, config, changes)
 
 
-@pytest.mark.parametrize("size", [10**9, 2049, 0, -1, 1.5, "32", None, 10**400])
+@pytest.mark.parametrize("size", [2049, 0, 1.5, "32", None, 10**400])
 def test_a_size_is_that_of_an_image(tmp_path: Path, size: Any) -> None:
     refused(tmp_path, ENCODER, {}, size)
 
@@ -63,22 +59,14 @@ def test_a_size_is_that_of_an_image(tmp_path: Path, size: Any) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"stem_padding": 10**9}, {"stem_padding": -1}, {"stem_padding": "x"},
-        {"stem_padding": [1]}, {"stem_padding": None},
-        {"normalization": {"mean": [float("nan")] * 3, "std": [1, 1, 1]}},
+        {"stem_padding": 10**9}, {"stem_padding": "x"}, {"stem_padding": None},
         {"normalization": {"mean": [0, 0, 0], "std": [1, 1, float("inf")]}},
-        {"normalization": {"mean": [0, 0, 0], "std": [1, 1, 1e-40]}},
         {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
-        {"normalization": {"mean": "abc", "std": [1, 1, 1]}},
         {"normalization": {"mean": ["x" * 10**5] * 3, "std": [1, 1, 1]}},
-        {"normalization": {"mean": [0] * 10**5, "std": [1, 1, 1]}},
-        {"normalization": [1]}, {"normalization": 3}, {"normalization": {"mean": 1, "std": 2}},
-        {"stem": "large"}, {"stem": 3}, {"stem_stride": 10**9}, {"stem_stride": [2]},
-        {"mean": [float("nan")] * 3}, {"mean": [0.0] * 4},
-        {"stem_stride": 3}, {"options": {"stem_type": "&a [*a, *a]"}}, {"stdd": 1},
-        {"name": None}, {"name": ["timm:resnet18"]},
-        {"name": "timm:resnet18.no_such_tag"}, {"name": "timm:resnet18.\n\x1b[2J"},
-        {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5},
+        {"normalization": [1]}, {"stem": "large"}, {"stem_stride": [2]},
+        {"mean": [float("nan")] * 3}, {"stem_stride": 3}, {"stdd": 1},
+        {"options": {"stem_type": "&a [*a, *a]"}}, {"name": ["timm:resnet18"]},
+        {"name": "timm:resnet18.\n\x1b[2J"}, {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5},
     ],
     ids=lambda changes: str(changes)[:40],
 )  # fmt: skip
@@ -121,11 +109,9 @@ def test_the_header_of_an_export_is_bounded(tmp_path: Path) -> None:
     usual = {"architecture": ENCODER.name, "options": "{}", "stem": '{"stride": 2, "size": 32}',
              "mean": "[0, 0, 0]", "std": "[1, 1, 1]"}  # fmt: skip
     for changes in (
-        {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "[1]"}, {"options": "null"},
-        {"options": '{"channels": [16384, 16384, 16384, 16384]}'}, {"mean": "[NaN, 0, 0]"},
-        {"stem": '{"stride": 1000000000, "size": 32}'}, {"stem": '{"stride": [2], "size": 32}'},
-        {"stem": '{"stride": 2, "size": 1000000000}'}, {"stem": '{"stride": 2, "size": 1e999}'},
-        {"architecture": "timm:vit_giant_patch14_dinov2"}, {"architecture": "timm:resnet18.x"},
+        {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "null"},
+        {"mean": "[NaN, 0, 0]"}, {"stem": '{"stride": [2], "size": 32}'},
+        {"stem": '{"stride": 2, "size": 1e999}'}, {"architecture": "timm:resnet18.x"},
     ):  # fmt: skip
         write_tensors(tmp_path / "model.safetensors", state, header=usual | changes)
         with pytest.raises(UserError, match=r"model\.safetensors"):

@@ -63,11 +63,6 @@ def test_no_class_is_named_by_probabilities_that_are_no_numbers() -> None:
         ours.predict(torch.where(IMAGES > 0.9, torch.nan, IMAGES))
 
 
-def test_two_classes_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two classes are called 'crane'"):
-        Classifier(nn.Identity(), nn.Linear(2, 3), ("crane", "owl", "crane"), 32)
-
-
 def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     def module() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
@@ -145,11 +140,9 @@ def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> Non
 @pytest.mark.parametrize(
     "changes",
     [
-        {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": None},
-        {"classes": "abc"}, {"classes": {"a": 1, "b": 2, "c": 3}}, {"about": None},
-        {"classes": ["a"] * 10**6}, {"size": 10**9}, {"size": 0}, {"size": "32"}, {"size": 1.5},
-        {"temperature": 1e-300}, {"temperature": 1e300}, {"temperature": "1"},
-        {"temperature": None}, {"about": 3}, {"about": "x"},
+        {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": "abc"},
+        {"classes": ["a"] * 10**6}, {"size": 10**9}, {"size": "32"}, {"temperature": 1e-300},
+        {"temperature": None}, {"about": 3},
     ],
     ids=lambda changes: "-".join([*changes, str(changes)[-12:]]),
 )  # fmt: skip

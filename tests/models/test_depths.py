@@ -13,9 +13,7 @@ from mast.models import Depths, Encoder, EncoderConfig
 ENCODERS = {  # with how many depths
     "timm:resnet18": 4,  # at 64 pixels, with its small stem
     "resnet18": 4,
-    "timm:efficientnet_lite0": 6,
     "mobilenet_v3_small": 5,
-    "densenet121": 6,
     "timm:vit_tiny_patch16_224": 5,
     "timm:mixer_s32_224": 5,
     "timm:swin_tiny_patch4_window7_224": 5,

@@ -12,7 +12,6 @@ import yaml
 from tiny import ENCODER, SIZE, configure
 
 import mast
-from mast.cli import main
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
@@ -104,30 +103,14 @@ def test_options_are_looked_at_wherever_they_come_from(
     ("name", "value"),
     [
         ("checkpoint_path", "x.pth"), ("pretrained", True), ("pretrained_cfg", {"file": "x.pth"}),
-        ("pretrained_cfg_overlay", {"file": "x.pth"}), ("cache_dir", "."), ("device", "cuda"),
-        ("dtype", "float16"), ("scriptable", True), ("features_only", True), ("weights", "DEFAULT"),
-        ("num_classes", 5), ("in_chans", 1), ("layers", {"a": 1}), ("layers", float("nan")),
-        ("stem_type", "../x"), ("layers", [1] * 65), ("layers", [[[[1]]]]), ("layers", 10**9),
-        ("layers", 10**40), ("stem_width", float("inf")), ("stem_type", "x" * 65),
+        ("num_classes", 5), ("layers", {"a": 1}), ("layers", float("nan")), ("stem_type", "../x"),
+        ("layers", [1] * 65), ("layers", [[[[1]]]]), ("layers", 10**9), ("stem_type", "x" * 65),
         ("drop_rate", -0.5), ("attn_drop_rate", "x"), ("drop_path_rate", [1]),
     ],
 )  # fmt: skip
 def test_what_is_no_architecture_is_refused(name: str, value: Any) -> None:
     with pytest.raises(UserError, match=rf"{name}"):
         Encoder(EncoderConfig(ENCODER.name, {name: value}), SIZE)
-
-
-def test_a_number_that_python_does_not_write_is_refused() -> None:
-    with pytest.raises(UserError, match=r"encoder\.options\.layers .*, got a number too long"):
-        Encoder(EncoderConfig(ENCODER.name, {"layers": 10**5000}), SIZE)
-
-
-def test_a_command_line_is_refused_likewise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--data", str(tmp_path), "--encoder.options", '{"checkpoint_path": "x.pth"}']
-    assert main(["pretrain", "--recipe", "vicreg5_small", *words]) == 2
-    assert "'checkpoint_path'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("library", OPTIONS)
@@ -144,48 +127,18 @@ def test_no_option_is_one_of_the_factory(library: str) -> None:
 
 
 VIT = ("timm:test_vit", 32)
+RESNET = ("timm:resnet18", 32)
 CASES = [
-    *(
-        (("timm:resnet18", 32), {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8]} | options)
-        for options in (
-            {"layers": 0}, {"layers": []}, {"layers": [1]}, {"layers": "x"}, {"channels": [-1] * 4},
-            {"channels": [0] * 4}, {"channels": ["x"] * 4},
-            {"cardinality": 0}, {"cardinality": 3}, {"output_stride": 3},
-            {"act_layer": "x"}, {"norm_layer": "x"}, {"aa_layer": "x"}, {"drop_path_rate": "x"},
-            {"global_pool": "x"}, {"down_kernel_size": 0},
-        )
-    ),
-    *(
-        (VIT, options)
-        for options in (
-            {"patch_size": 0}, {"patch_size": -1}, {"patch_size": 64}, {"patch_size": [[1]]},
-            {"embed_dim": 0}, {"embed_dim": -2}, {"embed_dim": 7}, {"embed_dim": "x"},
-            {"depth": 1.5}, {"depth": [1]}, {"num_heads": 0}, {"num_heads": 5},
-            {"num_heads": []}, {"img_size": 0}, {"img_size": []},
-            {"mlp_ratio": -1}, {"mlp_ratio": "x"}, {"init_values": "x"}, {"reg_tokens": -1},
-            {"global_pool": ""}, {"global_pool": "x"}, {"norm_layer": 3}, {"act_layer": True},
-            {"pos_embed": 5}, {"weight_init": "x"},
-        )
-    ),
-    *(
-        (("timm:test_convnext", 32), options)
-        for options in (
-            {"dims": [8]}, {"dims": 8}, {"depths": [1, 1, 1, "x"]},
-            {"kernel_sizes": [2] * 4}, {"patch_size": -1}, {"stem_type": "x"},
-            {"output_stride": 7}, {"norm_eps": "x"}, {"drop_path_rate": [1]},
-        )
-    ),
-    *(
-        (("torchvision:resnet18", 32), options)
-        for options in (
-            {"groups": 0}, {"groups": 2}, {"width_per_group": 0}, {"width_per_group": "x"},
-            {"replace_stride_with_dilation": [True]}, {"replace_stride_with_dilation": [True] * 3},
-        )
-    ),
-    *(
-        ((MOBILE, 32), options)
-        for options in ({"dropout": "x"}, {"dropout": 2}, {"width_mult": []})
-    ),
+    (RESNET, {"layers": []}), (RESNET, {"layers": "x"}), (RESNET, {"channels": [-1] * 4}),
+    (RESNET, {"cardinality": 3}), (RESNET, {"act_layer": "x"}), (RESNET, {"global_pool": "x"}),
+    (VIT, {"patch_size": 0}), (VIT, {"patch_size": 64}), (VIT, {"embed_dim": 7}),
+    (VIT, {"depth": 1.5}), (VIT, {"num_heads": 0}), (VIT, {"img_size": []}),
+    (VIT, {"reg_tokens": -1}), (VIT, {"global_pool": ""}), (VIT, {"pos_embed": 5}),
+    (("timm:test_convnext", 32), {"dims": [8]}),
+    (("timm:test_convnext", 32), {"depths": [1, 1, 1, "x"]}),
+    (("torchvision:resnet18", 32), {"groups": 0}),
+    (("torchvision:resnet18", 32), {"replace_stride_with_dilation": [True]}),
+    ((MOBILE, 32), {"dropout": 2}),
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import timm
 import torch
 import torchvision
 from safetensors.torch import save_file
+from tiny import scrambled
 from torch import nn
 
 from mast.core.errors import UserError
@@ -24,18 +25,6 @@ def normalised(images_BCHW: torch.Tensor) -> torch.Tensor:
     return torchvision.transforms.functional.normalize(
         images_BCHW, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     )
-
-
-def scrambled(module: nn.Module) -> nn.Module:
-    """Every parameter and statistic away from its start, so that no branch is zero or unit."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            if "running_var" in name or (name.endswith("weight") and tensor.ndim == 1):
-                tensor.uniform_(0.5, 1.5, generator=generator)
-            elif tensor.ndim == 1:
-                tensor.uniform_(-0.1, 0.1, generator=generator)
-    return module.eval()
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -104,11 +93,6 @@ def test_families(name):
         torch.testing.assert_close(representation_BC, features_BLC.mean(dim=1))
 
 
-def test_vicregs_residual_branches_start_at_zero():
-    model = Encoder(EncoderConfig("resnet18"), 32).model
-    assert all((block.bn2.weight == 0).all() for block in model.layer1)
-
-
 def test_measuring_leaves_no_trace():
     encoder = Encoder(TINY, 32)
     assert encoder.training
@@ -123,9 +107,7 @@ def test_measuring_leaves_no_trace():
         (64, "auto", None, 3, 32),
         (65, "auto", None, 7, 17),  # stride 2, then max-pooling
         (32, "standard", None, 7, 8),
-        (96, "small", None, 3, 48),
         (64, "small", 1, 3, 64),
-        (32, "small", 2, 3, 16),
     ],
 )
 def test_stem(name, size, stem, stride, kernel, side):
@@ -147,7 +129,6 @@ def test_stem_is_for_resnets():
     ("name", "message"),
     [
         ("resnet81", "unknown encoder 'resnet81'. Did you mean 'resnet18'"),
-        ("torchvision:resnet81", "unknown torchvision encoder 'resnet81'. Did you mean 'resnet18'"),
         ("tim:resnet18", "unknown encoder library 'tim'. Did you mean 'timm'"),
         ("timm:vit_tiny_patch16_244", "Did you mean 'vit_tiny_patch16_224'"),
     ],
@@ -156,11 +137,6 @@ def test_unknown_name_gives_the_nearest(name, message):
     with pytest.raises(UserError) as caught:
         Encoder(EncoderConfig(name), 32)
     assert message in str(caught.value)
-
-
-def test_unknown_option_is_named():
-    with pytest.raises(UserError, match=r"encoder\.options.*widht"):
-        Encoder(EncoderConfig("resnet18", {"widht": 3}), 32)
 
 
 # ---------------------------------------------------------------------------------- images
@@ -175,6 +151,9 @@ def test_unknown_option_is_named():
 )
 def test_images_far_from_0_to_1_are_refused(scale, shift, message):
     encoder = Encoder(TINY, 32).eval()
+    with pytest.raises(UserError, match="in \\[0, 1\\], got uint8: divide values of 0 to 255"):
+        encoder(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    assert encoder(1.4 * torch.rand(2, 3, 32, 32) - 0.2).isfinite().all()  # an interpolation's
     images = scale * torch.rand(2, 3, 32, 32) + shift
     with pytest.raises(UserError, match=r"expected images as RGB float in \[0, 1\], " + message):
         encoder(images)
@@ -209,21 +188,6 @@ def test_a_normalization_that_is_no_number_is_refused(place):
         read_normalization(*moments)
     with pytest.raises(UserError, match=r"encoder\.mean must be finite"):
         EncoderConfig(**moments._asdict()).check()
-
-
-def test_images_that_are_no_floats_are_refused():
-    encoder = Encoder(TINY, 32)
-    for mode in (True, False):
-        with pytest.raises(UserError, match="in \\[0, 1\\], got uint8: divide values of 0 to 255"):
-            encoder.train(mode)(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
-
-
-def test_images_that_an_interpolation_overshot_are_taken():
-    encoder = Encoder(TINY, 32).eval()
-    with torch.no_grad():
-        assert encoder(1.4 * torch.rand(2, 3, 32, 32) - 0.2).isfinite().all()
-        assert encoder(torch.zeros(0, 3, 32, 32)).shape == (0, 32)
-        assert encoder(torch.rand(2, 3, 32, 32).bfloat16().float()).shape == (2, 32)
 
 
 def test_an_encoder_is_exported_without_the_look_at_values():

@@ -25,45 +25,26 @@ def projector(**options) -> GaussianProjector:
 # ------------------------------------------------------------------------------------- GeM
 
 
-def test_gem_of_one_is_the_average():
-    features_BLC = torch.rand(4, L, C)
-    torch.testing.assert_close(GeM(1.0)(features_BLC), features_BLC.mean(dim=1))
-
-
 def test_gem_by_hand():
     features_BLC = torch.tensor([[[1.0], [2.0], [3.0]]])
     assert GeM(3.0)(features_BLC).item() == pytest.approx(((1 + 8 + 27) / 3) ** (1 / 3))
 
 
-def test_gem_of_ten_is_nearly_the_maximum():
-    features_BLC = torch.rand(64, 4, C) + 0.5
-    largest_BC = features_BLC.amax(dim=1)
-    pooled_BC = GeM(10.0)(features_BLC)
-    # One of four locations at the maximum: between (1/4)^(1/10) of it and all of it.
-    assert (pooled_BC <= largest_BC * 1.000001).all()
-    assert (pooled_BC >= largest_BC * 0.25**0.1 * 0.999999).all()
-
-
-@pytest.mark.parametrize(("outside", "limit"), [(-2.0, 1.0), (0.3, 1.0), (25.0, 10.0)])
-def test_gem_clamps_its_power(outside, limit):
-    features_BLC = torch.rand(4, L, C)
-    assert torch.equal(GeM(outside)(features_BLC), GeM(limit)(features_BLC))
-
-
-def test_gem_of_zero_features_has_finite_gradients():
-    features_BLC = torch.zeros(2, L, C, requires_grad=True)
-    pool = GeM()
-    pooled_BC = pool(features_BLC)
+@pytest.mark.parametrize("power", [1.0, 3.0, 10.0])
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e5])
+def test_gem_is_finite_for_dead_and_for_large_channels(power: float, scale: float) -> None:
+    """1e-6 to the tenth is 0 in float32, and 1e5 to the tenth is infinite."""
+    generator = torch.Generator().manual_seed(0)
+    gem = GeM(power)
+    features_BLC = (scale * torch.rand(2, 5, 3, generator=generator)).requires_grad_()
+    pooled_BC = gem(features_BLC)
     pooled_BC.sum().backward()
-    assert pooled_BC.max() < 2e-6
-    assert torch.isfinite(features_BLC.grad).all()
-    assert torch.isfinite(pool.power.grad)
-
-
-def test_gem_learns_its_power():
-    pool = GeM()
-    pool(torch.rand(2, L, C)).sum().backward()
-    assert pool.power.grad > 0  # a larger power gives a larger mean
+    wide_BLC = features_BLC.detach().double().clamp(min=1e-6)
+    expected_BC = wide_BLC.pow(power).mean(dim=1).pow(1 / power)
+    torch.testing.assert_close(pooled_BC.double(), expected_BC, rtol=1e-4, atol=0)
+    for gradient in (features_BLC.grad, gem.power.grad):
+        assert gradient is not None
+        assert gradient.isfinite().all()
 
 
 # ------------------------------------------------------------------------------ projectors
@@ -105,17 +86,6 @@ def test_pool_before_and_after_are_what_they_say():
         torch.testing.assert_close(after(x).mean_BD, after.mean_head(pooled_BH))
 
 
-def test_pools_of_the_two_heads_are_separate():
-    for pool in ("before", "after"):
-        head = projector(pool=pool).eval()
-        mean_BD, covariance_BD = head(encoding())
-        with torch.no_grad():
-            head.pools["covariance"].power.fill_(9.0)
-        changed = head(encoding())
-        assert torch.equal(changed.mean_BD, mean_BD)
-        assert not torch.equal(changed.covariance_BD, covariance_BD)
-
-
 @pytest.mark.parametrize(("positivity", "floor"), [("relu", 0.1), ("paper", 1e-6)])
 def test_covariance_stays_positive(positivity, floor):
     head = projector(positivity=positivity)
@@ -139,19 +109,6 @@ def test_covariance_starts_near_one(pool, positivity):
     assert 0.9 < covariance_BD.mean() < 1.5
     assert covariance_BD.std() < 0.6
     assert (covariance_BD < 0.15).float().mean() < 0.05  # few on the floor
-
-
-@pytest.mark.parametrize(
-    ("cls", "config"),
-    [(MLP, MLPConfig), (GaussianProjector, GaussianProjectorConfig)],
-)
-def test_layers_are_those_of_vicreg(cls, config):
-    head = cls(C, config(hidden=H, dim=D))
-    kinds = [type(layer) for layer in head.trunk]
-    assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU] * 2
-    last = head.head if cls is MLP else head.mean_head
-    assert last.bias is None
-    assert (head.trunk[0].in_features, last.in_features, last.out_features) == (C, H, D)
 
 
 @pytest.mark.parametrize("last_norm", ["none", "affine", "plain"])

@@ -73,11 +73,6 @@ def test_kinds():
     assert torch.equal(none(), torch.ones(40, 4))
 
 
-def test_masks_are_not_negative():
-    masks = fixed([[-1.0, 0.5], [2.0, -0.1], [0.3, 0.0]])
-    assert torch.equal(masks(), torch.tensor([[0.0, 0.5], [2.0, 0.0], [0.3, 0.0]]))
-
-
 def test_normalisation():
     rows = [[3.0, -1.0], [4.0, 2.0], [0.0, 2.0], [-7.0, 0.0]]
     assert torch.equal(fixed(rows)().T[0], torch.tensor([3.0, 4.0, 0.0, 0.0]))
@@ -112,21 +107,6 @@ def test_statistics_by_hand():
     assert statistics["active_share"] == pytest.approx((2 / 4 + 1 / 4) / 2)
 
 
-def test_statistics_at_the_limits():
-    alike = fixed([[1.0, 2.0], [1.0, 2.0]]).statistics()
-    assert (alike["cosine"], alike["active_share"]) == (pytest.approx(1.0), pytest.approx(1.0))
-    apart = Masks(40, 4, "handcrafted").statistics()
-    assert (apart["cosine"], apart["active_share"]) == (pytest.approx(0.0), pytest.approx(0.25))
-    assert Masks(8, 1).statistics()["cosine"] == pytest.approx(0.0, abs=1e-6)
-    dead = fixed([[-1.0, -1.0], [-1.0, -1.0]]).statistics()
-    assert dead == {"mean": 0.0, "zero": 1.0, "cosine": 0.0, "active_share": 0.0}
-
-
-def test_statistics_are_of_the_masks_before_normalisation():
-    rows = [[0.01, 0.02], [0.03, 0.01]]
-    assert fixed(rows, normalize="l2").statistics() == fixed(rows).statistics()
-
-
 def test_more_masks_than_dimensions():
     with pytest.raises(UserError, match="5 masks need at least 5 embedding dimensions, got 4"):
         Masks(4, 5)
@@ -141,10 +121,6 @@ def test_a_group_shares_a_block_and_the_others_have_none():
     expected_DK[0:2, 0] = expected_DK[0:2, 3] = 0.0
     expected_DK[2:4, 2] = 0.0
     assert torch.equal(mask_DK, expected_DK)
-
-
-def test_no_group_is_no_block():
-    assert torch.equal(ExemptBlocks(8, [None, None])(), torch.ones(8, 2))
 
 
 @pytest.mark.parametrize(("share", "size"), [(0.001, 0), (0.6, 12)])

@@ -53,19 +53,11 @@ def test_an_encoder_without_patches_is_refused() -> None:
         ShownPatches(Encoder(ENCODER, SIZE))
 
 
-@pytest.mark.parametrize(
-    ("options", "size", "message"),
-    [
-        ({"patch_size": [8, 4]}, 32, "must be filled by square patches"),
-        ({"patch_size": 12}, 32, "must be filled by square patches"),
-    ],
-)
-def test_patches_that_do_not_fill_an_image_are_refused(
-    options: dict[str, Any], size: int, message: str
-) -> None:
-    config = replace(VIT, options=VIT.options | options)
-    with pytest.raises(UserError, match=message):
-        ShownPatches(Encoder(config, size))
+@pytest.mark.parametrize("patch_size", [[8, 4], 12])
+def test_patches_that_do_not_fill_an_image_are_refused(patch_size: Any) -> None:
+    config = replace(VIT, options=VIT.options | {"patch_size": patch_size})
+    with pytest.raises(UserError, match="must be filled by square patches"):
+        ShownPatches(Encoder(config, 32))
 
 
 def test_patches_are_rows_of_pixels() -> None:

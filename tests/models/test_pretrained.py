@@ -1,12 +1,10 @@
 """Weights that names of timm name: found in its cache, normalised as they were trained."""
 
-import json
 from pathlib import Path
 
 import pytest
 import timm
 import torch
-from safetensors.torch import load as loaded
 from safetensors.torch import save_file
 
 import mast
@@ -109,11 +107,9 @@ def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "timm:resnet18.a1_in1k\0", "resnet18.a1_in1k\n", "timm:resnet18.\x1b[2J", "resnet18.\udcff",
-        "timm:resnet18.a1_in1k/../..", "timm:resnet18.a1_in1k@main", "timm:resnet18.a1_in1k?x#y",
-        "timm:hf-hub:a/b", "hf_hub:a", "timm:local-dir:x", "x" * 10**5,
-        "timm:resnet18." + "x" * 10**5,
-        "a\0b", "", ":", "timm:", "timm:.", "torchvision:", "timm:efficientvim_m1",
+        "timm:resnet18.a1_in1k\0", "timm:resnet18.\x1b[2J", "resnet18.\udcff",
+        "timm:resnet18.a1_in1k/../..", "timm:hf-hub:a/b", "x" * 10**5, "", "timm:.",
+        "torchvision:", "timm:efficientvim_m1",
     ],
     ids=lambda name: repr(name)[:40],
 )  # fmt: skip
@@ -161,17 +157,3 @@ def test_files_keep_the_normalization(hub: Path, tmp_path: Path) -> None:
         assert again.config.normalization == HALF
         with torch.no_grad():
             torch.testing.assert_close(again(images), encoder(images))
-
-
-def test_encoders_from_scratch_are_described_as_ever(tmp_path: Path) -> None:
-    config = EncoderConfig(f"timm:{TAGGED}")  # as earlier versions trained it
-    encoder = Encoder(config, 32).eval()
-    assert encoder.describe().keys() == {"encoder", "size"}
-    assert encoder.config.normalization == IMAGENET
-    file = tmp_path / "encoder.safetensors"
-    save_encoder(encoder, file)
-    assert load_encoder(file).config.normalization == IMAGENET
-    described = {**encoder.describe(), "normalization": {"mean": [0.5], "std": [0.5, 0.5]}}
-    save_file(loaded(file.read_bytes()), file, metadata={"mast": json.dumps(described)})
-    with pytest.raises(UserError, match="expected mean and std of 1 to 16"):
-        load_encoder(file)

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mast.core.errors import UserError
 from mast.models import exempt_blocks, selection
@@ -74,13 +72,3 @@ def test_a_run_that_kept_nothing_says_so() -> None:
         selection(apart, OPERATORS[:2], list(OPERATORS[:2]))
     with pytest.raises(UserError, match="not finite"):
         selection(apart * torch.nan, OPERATORS[:2])
-
-
-@given(
-    exponent_K=st.lists(st.integers(-20, 20), min_size=4, max_size=4),
-    ignored=st.sets(st.sampled_from(OPERATORS[:3])),
-)
-def test_the_scale_of_a_mask_does_not_matter(exponent_K: list[int], ignored: set[str]) -> None:
-    scaled_DK = MASKS * 2.0 ** torch.tensor(exponent_K)
-    weight_D = selection(MASKS, OPERATORS, sorted(ignored))
-    assert torch.equal(selection(scaled_DK, OPERATORS, sorted(ignored)), weight_D)

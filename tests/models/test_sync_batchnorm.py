@@ -48,9 +48,3 @@ def test_fused_batchnorm_is_refused_by_name():
     fused = nn.Sequential(timm.layers.BatchNormAct2d(4))
     with pytest.raises(UserError, match="BatchNormAct2d cannot be synchronised between CPU"):
         synchronise_batchnorm(fused, CPU)
-
-
-def test_shape_is_checked():
-    layer = synchronise_batchnorm(nn.BatchNorm1d(4), CPU)
-    with pytest.raises(ValueError, match=r"at least \(B, C\), got \(4,\)"):
-        layer(torch.zeros(4))

@@ -44,7 +44,7 @@ class Factors(nn.Module):
             known_ND[:, :3] = 1
         return known_ND
 
-    def readings(self) -> dict[str, Tensor]:
+    def head_weights(self) -> dict[str, Tensor]:
         return self.read
 
     def masks(self) -> Tensor:
