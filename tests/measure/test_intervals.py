@@ -190,7 +190,7 @@ def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
     assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]
 
 
-@pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("p", [0.5, 0.99])
 @pytest.mark.parametrize("name", CLASSES)
 def test_coverage_of_a_mean_per_class(name: str, p: float) -> None:
     """Also of classes with a single image; the bootstrap over all images has 22 to 95 %."""
@@ -273,7 +273,7 @@ def test_other_means_and_differences_over_files_have_students_t() -> None:
     assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
 
 
-@pytest.mark.parametrize(("alike", "least"), [(0.0, 92), (0.5, 92), (1.0, 90)])
+@pytest.mark.parametrize(("alike", "least"), [(0.0, 92), (0.5, 92)])
 def test_coverage_over_pieces_of_files(alike: float, least: float) -> None:
     """Intervals that take tiles for independent hold the truth in 20 to 40 % of all draws."""
     for of, covered in of_files(0.9, alike, 12, 36, vary=True, simulations=150).items():
