@@ -5,7 +5,7 @@
 
 Single: test sets of n images, each right with probability p. Paired: two encoders on the same
 images, whose being right is correlated by phi; the first is right with probability p, the second
-is as good, or makes half the errors. The intervals are those of `mast.measure`. Counts say all of
+is as good, or makes half the errors. The intervals are those of `mast`. Counts say all of
 a test set: those with the same counts share their score interval and up to 20 bootstraps, and what
 a bootstrap draws has multinomial counts.
 

@@ -66,7 +66,7 @@ QUICK = EvaluationSettings(
         "retrieval": {"k": 3, "operators": ["invert"]},
         "svm": {"costs": [0.1, 10]},
         "semi": {"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [3.0], "batch_size": 8},
-        "finetune": {"changes": {"epochs": 10, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},
+        "finetune": {"changes": {"epochs": 6, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},
         "detection": DETECTOR,
         "segmentation": DETECTOR,
     }

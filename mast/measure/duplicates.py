@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,11 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.display import track
+from mast.data.canvas import CanvasSet
 from mast.measure.neighbours import block_shape, cosines, nearest
 from mast.measure.overlap import NEAR, one_by_one, pixel_digests, standardised
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are

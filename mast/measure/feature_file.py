@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import Any, NoReturn, final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, parse_json
+from mast.data.canvas import CanvasSet
 from mast.data.pieces import split_cut
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
 
 ENDINGS = (".npz", ".parquet")
 PATHS = ("paths", "path", "identifiers", "identifier")  # what the names of images may be called

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,13 +25,10 @@ from mast.core.memory import keep_freed_memory
 from mast.core.reading import Reading
 from mast.core.transfer import to_device
 from mast.data import crop_fraction, read_test_view
+from mast.data.canvas import CanvasSet
 from mast.measure.changes import Change
 from mast.measure.compute import Compute, autocast
 from mast.models.encoders import evaluating
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
-
 
 LARGEST = 1e15  # squares of features are summed in float32
 GATHERED = 16384  # rows that processes exchange at a time

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mast.data.canvas import CanvasSet
 from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.neighbours import knn_accuracy
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
 
 
 def online_scores(

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.canvases import Canvases
+from mast.data.canvas import CanvasSet
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.neighbours import nearest
 from mast.measure.sets import EvaluationData
-
-if TYPE_CHECKING:
-    from mast.core.canvases import Canvases
-    from mast.data.canvas import CanvasSet
 
 NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
 DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing

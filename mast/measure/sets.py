@@ -13,19 +13,17 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.data.annotated import Annotated
+from mast.data.canvas import CanvasSet
 from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
-
-if TYPE_CHECKING:
-    from mast.data.annotated import Annotated
-    from mast.data.canvas import CanvasSet
 
 _log = logging.getLogger("mast")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,6 +20,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.core.seeds import drawing, seed_global
+from mast.data.canvas import CanvasSet
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
@@ -27,10 +28,6 @@ from mast.measure.sets import EvaluationData, LearningData, Task
 from mast.measure.settings import Ranged
 from mast.measure.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import synchronise_batchnorm
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
-
 
 PRESENT = 0.2  # share of an image from which a class that was mixed in is in it
 

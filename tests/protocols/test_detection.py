@@ -86,7 +86,7 @@ def test_the_truth_scores_all_points_on_coco(tmp_path: Path) -> None:
                           for measure in ("ap", "ap50", "ap75", "ap_small")}  # fmt: skip
 
 
-@pytest.mark.parametrize("counts", ["abc", "", "0o", "0P1" * 100, "\x7f" * 50, "\u20ac"])
+@pytest.mark.parametrize("counts", ["", "0P1" * 100, "\u20ac"])
 def test_run_lengths_that_fill_no_image_are_named(tmp_path: Path, counts: str) -> None:
     masks = [SQUARE, {"counts": counts, "size": [6, 8]}]
     objects = [box(10, 3, [2, 1, 4, 3], segmentation=mask) for mask in masks]
@@ -160,10 +160,14 @@ def test_two_processes_share_the_batches_of_one(object_data: ObjectData) -> None
 # -------------------------------------------------------------------------------------- networks
 
 
-@pytest.mark.parametrize("library", ["torchvision", "timm"])
 @pytest.mark.parametrize(
-    ("model", "kind"),
-    [("resnet18", "c4"), ("resnet18", "fpn"), ("resnet50", "c4"), ("resnet50", "masks")],
+    ("library", "model", "kind"),
+    [
+        ("torchvision", "resnet18", "c4"),
+        ("timm", "resnet18", "fpn"),
+        ("timm", "resnet50", "c4"),
+        ("torchvision", "resnet50", "masks"),
+    ],
 )
 def test_every_resnet_trains(library: str, model: str, kind: str, object_data: ObjectData) -> None:
     encoder = Encoder(EncoderConfig(f"{library}:{model}"), 64).eval()

@@ -1,7 +1,7 @@
-"""Evaluating by several protocols: what is shared, what is checked before anything runs."""
+"""Protocols by name, and their settings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import get_args, get_origin, get_type_hints
 
@@ -11,6 +11,7 @@ from tiny_evaluation import QUICK
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.data import CanvasSet
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, ObjectData
@@ -153,3 +154,24 @@ def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationDat
         assert [size for size, _ in module.batches] == sizes
     # The settings of an evaluation have no second say.
     assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
+
+
+def test_neighbours_are_clipped_to_the_training_set(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    labels = data.train.targets["class"]
+    few = data.train.subset([int((labels == label).argmax()) for label in range(3)])
+    few = replace(few, targets={"class": few.targets["class"]})
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (200,)}})
+    (result,) = evaluate_encoder(encoder, replace(data, train=few), ["knn"], settings)
+    assert result.targets["class"].chosen["k"] == 3  # clipped to the images there were
+
+
+@pytest.mark.parametrize(("neighbours", "expected"), [(1, False), (4, False), (5, True)])
+def test_fewer_than_five_neighbours_have_no_top5(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet], neighbours: int, expected: bool
+) -> None:
+    sets = [make_set(images, classes=10, seed=images) for images in (6, 2, 3)]
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (neighbours,)}})
+    (result,) = evaluate_encoder(encoder, EvaluationData(*sets, 16), "knn", settings)
+    assert ("top5" in result.targets["class"].values) is expected

@@ -1,4 +1,4 @@
-"""Effective rank on spectra that are known."""
+"""Scores while a run trains: effective rank, and kNN."""
 
 import math
 
