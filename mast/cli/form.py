@@ -1,4 +1,4 @@
-"""What a command takes, as argparse is told: built from its function, or kept for its help.
+"""What a command takes, for argparse: built from its function, or kept for its help.
 
 To build it, a command's function is imported and PyTorch with it, which takes seconds. So
 `docs/generate.py` keeps the forms of all commands in a file, and `mast COMMAND --help` reads it.

@@ -26,7 +26,7 @@ def page_of(file: Path, rows: list[Row]) -> Page:
 
 def test_it_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     canvases = replace(tiny_set(2), identifiers=(NASTY, "caf\udce9.jpg", *(NASTY,) * 4))
-    rows = [Row(NASTY, [Item(canvases, 0, NASTY, asked=True), Item(canvases, 1, "0.9")])]
+    rows = [Row(NASTY, [Item(canvases, 0, NASTY, is_query=True), Item(canvases, 1, "0.9")])]
     page = page_of(tmp_path / "page.html", rows)
     assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
     assert len(page.sources) == 2
