@@ -29,7 +29,7 @@ from written.starts import starts
 from written.subspaces import found, pairs, wanted
 from written.tables import pooling, small, table6, tables
 
-from mast.cli.form import file_of
+from mast.cli.form import KEPT, as_kept
 from mast.cli.options import form_of
 from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
@@ -71,9 +71,9 @@ def documents() -> dict[Path, str]:
 
 
 def helps() -> dict[Path, str]:
-    """What every command takes, as its help shows it."""
+    """What all commands take, as their help shows it."""
     names = [*VERBS, *(f"show {topic}" for topic in TOPICS)]
-    return {file_of(name): form_of(name).text() for name in names}
+    return {KEPT: as_kept({name: form_of(name) for name in names})}
 
 
 def between(document: Path, parts: dict[str, str]) -> str:

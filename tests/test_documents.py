@@ -11,7 +11,6 @@ import torch
 
 import mast
 from mast.cli import arguments_of, main
-from mast.cli.form import KEPT
 from mast.core.errors import UserError
 from mast.protocols import EVALUATORS
 
@@ -61,10 +60,8 @@ def test_results_are_those_of_the_result_files() -> None:
 
 def test_the_help_is_that_of_the_functions() -> None:
     script = str(ROOT / "docs" / "generate.py")
-    helps = runpy.run_path(script)["helps"]()
-    assert {*helps} == {*KEPT.iterdir()}
-    for file, text in helps.items():
-        assert file.read_text(encoding="utf-8") == text, f"{file.name}: run {script}"
+    ((file, text),) = runpy.run_path(script)["helps"]().items()
+    assert file.read_text(encoding="utf-8") == text, f"run {script}"
 
 
 def test_the_manual_lists_every_protocol() -> None:

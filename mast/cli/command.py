@@ -76,7 +76,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 
 def _fail(message: str, code: int = 2) -> int:
-    """Print why a command cannot do what it was asked to; its exit code."""
+    """Print why a command cannot do what was asked; its exit code."""
     from mast.core.display import say
 
     if not leave_message(message):

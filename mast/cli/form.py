@@ -1,19 +1,19 @@
-"""What a command takes, as argparse is told: built from its function, or kept for its help.
+"""What a command takes, for argparse: built from its function, or kept for its help.
 
 To build it, a command's function is imported and PyTorch with it, which takes seconds. So
-`docs/generate.py` keeps the form of each command in `help/`, and `mast COMMAND --help` reads it.
+`docs/generate.py` keeps the forms of all commands in a file, and `mast COMMAND --help` reads it.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mast.core.errors import UserError, visible
 
-KEPT = Path(__file__).parent / "help"
+KEPT = Path(__file__).parent / "help.json"
 FLAG = "flag"  # the action of an option that is there or not
 
 
@@ -109,19 +109,13 @@ class Form:
             parser.rare += [action] if "rare" in how else []
         return parser
 
-    def text(self) -> str:
-        """As it is kept: JSON, a line for each argument."""
-        own = asdict(self)
-        rows = [f"  {json.dumps(row, ensure_ascii=False)}" for row in own.pop("arguments")]
-        head = json.dumps(own, indent=1, ensure_ascii=False).removesuffix("\n}")
-        return "\n".join([f"{head},", ' "arguments": [', ",\n".join(rows), " ]", "}", ""])
-
     @classmethod
     def kept(cls, name: str) -> "Form":
-        """The form of a command as it was kept."""
-        return cls(**json.loads(file_of(name).read_text(encoding="utf-8")))
+        """The form of a command, such as "show views", as it was kept."""
+        return cls(**json.loads(KEPT.read_text(encoding="utf-8"))[name])
 
 
-def file_of(name: str) -> Path:
-    """Where the form of a command is kept, such as "pretrain" or "show views"."""
-    return KEPT / f"{name.replace(' ', '-')}.json"
+def as_kept(forms: Mapping[str, Form]) -> str:
+    """The file of the forms of all commands."""
+    written = {name: asdict(form) for name, form in forms.items()}
+    return json.dumps(written, indent=1, ensure_ascii=False) + "\n"

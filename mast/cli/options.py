@@ -156,7 +156,7 @@ class _Options:
             threads = convert(values.pop("threads"), int, "threads")
             check_threads(threads)
             torch.set_num_threads(threads)
-        arguments = {}
+        arguments: dict[str, Any] = {}
         for name, group in self.groups.items():
             parts = {part: values.pop(part) for part in get_type_hints(group) if part in values}
             arguments[name] = build(group, parts, "option")

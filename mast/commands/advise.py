@@ -110,7 +110,7 @@ def advise(
         raise UserError(f"seed must be 0 or more, got {seed}")
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if sets.data is None and sets.train is None and sets.test is None:
-        raise UserError("give data, the labelled set that is asked about")
+        raise UserError("give data, the labelled set of the tasks")
     loaded = load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
     folder = RunFolder(loaded.folder)
     of_run = folder.config.is_file()

@@ -206,8 +206,8 @@ def _searched(
         The share of the copies whose originals are found first, in percent, by space.
     """
     compute = Compute(find_device(device))
-    asked = list(range(0, len(canvases), -(-len(canvases) // COPIES)))
-    copies = None if planted is None else _planted(canvases, asked, planted, adapted.size)
+    queries = list(range(0, len(canvases), -(-len(canvases) // COPIES)))
+    copies = None if planted is None else _planted(canvases, queries, planted, adapted.size)
     colored = "color" in {OPERATORS[name].destroys for name in adapted.operators}
     of_photos: dict[str, list[list[int]]] = {}
     of_copies: dict[str, list[list[int]]] = {}
@@ -222,30 +222,30 @@ def _searched(
         by = compared(path, choice, compute)
         bank_ND, most = by.features(canvases), min(NEAREST + 1, len(canvases))
         if way != "ignoring all":
-            nearest_MK = nearest(bank_ND, bank_ND[asked], most)[1].tolist()
+            nearest_MK = nearest(bank_ND, bank_ND[queries], most)[1].tolist()
             of_photos[way] = [
                 [at for at in nearest_K if at != own][:NEAREST]
-                for own, nearest_K in zip(asked, nearest_MK, strict=True)
+                for own, nearest_K in zip(queries, nearest_MK, strict=True)
             ]
         if copies is not None and way in ("by the output", "ignoring all"):
             nearest_MK = nearest(bank_ND, by.extract(copies), most)[1].tolist()
             of_copies[way] = [nearest_K[:NEAREST] for nearest_K in nearest_MK]
 
     rows = []
-    for number in range(0, len(asked), -(-len(asked) // SHOWN)):
-        name = canvases.identifiers[asked[number]]
+    for number in range(0, len(queries), -(-len(queries) // SHOWN)):
+        name = canvases.identifiers[queries[number]]
         for way, found_MK in of_photos.items():
-            query = Item(canvases, asked[number], "the query", asked=True)
+            query = Item(canvases, queries[number], "the query", is_query=True)
             rows.append(_row(f"{name}, {way}", query, canvases, found_MK[number]))
         for way, found_MK in of_copies.items():
             assert copies is not None
-            query = Item(copies, number, "the query, rotated and recolored", asked=True)
+            query = Item(copies, number, "the query, rotated and recolored", is_query=True)
             rows.append(_row(f"a copy of {name}, {way}", query, canvases, found_MK[number]))
     lead = f"The nearest of {len(canvases):,} images of {canvases.name}, a row a space."
     write_gallery(page, "One encoder, and the invariance chosen", lead, rows)
     return {
         way: 100
-        * statistics.fmean(at == first for at, (first, *_) in zip(asked, found_MK, strict=True))
+        * statistics.fmean(at == first for at, (first, *_) in zip(queries, found_MK, strict=True))
         for way, found_MK in of_copies.items()
     }
 
@@ -254,11 +254,11 @@ def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -
     return Row(heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))])
 
 
-def _planted(canvases: CanvasSet, asked: Sequence[int], folder: Path, size: int) -> CanvasSet:
+def _planted(canvases: CanvasSet, queries: Sequence[int], folder: Path, size: int) -> CanvasSet:
     """Copies of some images after a quarter turn, with another hue, kept in a folder."""
     folder.mkdir(exist_ok=True)
-    files = [folder / f"{at:06d}.png" for at in asked]
-    for file, at in zip(files, asked, strict=True):
+    files = [folder / f"{at:06d}.png" for at in queries]
+    for file, at in zip(files, queries, strict=True):
         hsv_HWC = np.asarray(thumbnail(Item(canvases, at, ""), 2 * size).convert("HSV")).copy()
         hsv_HWC[..., 0] += np.uint8(RECOLORED)
         copy = Image.fromarray(hsv_HWC, "HSV").convert("RGB")

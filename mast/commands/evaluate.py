@@ -228,13 +228,13 @@ def measure_missing(
         weights: As `evaluate`.
     """
     if isinstance(encoder, nn.Module):
-        missing, asked = list(protocols), list(dict.fromkeys(operators))
+        missing, changes = list(protocols), list(dict.fromkeys(operators))
     else:
         missing = unmeasured(folder, target_set, seed, protocols, operators)
-        asked = operators_to_measure(folder, target_set, seed, operators)
+        changes = operators_to_measure(folder, target_set, seed, operators)
     if missing:
         measured = folder.path if encoder is None else encoder
         evaluate(
-            measured, target_set.sets, missing, {"retained": {"operators": asked}},
+            measured, target_set.sets, missing, {"retained": {"operators": changes}},
             target_set.size, device, seed=seed, weights=weights,
         )  # fmt: skip

@@ -49,8 +49,8 @@ def export(
     Args:
         model: A run folder or an `encoder.safetensors`, for the encoder; or a
             `classifier-*.safetensors` of `mast fit`, for the classifier.
-        format: What loads it: a name in `mast.exports.FORMATS`. Some hold any encoder or
-            classifier.
+        format: What loads it: a name in `mast.exports.FORMATS`. onnx and pt2 hold any encoder or
+            classifier, and what is ignored and matched.
         out: The folder; if not given, `exports/<format>` in the run folder, for a classifier
             `exports/<its file>-<format>`, or `<file>-<format>` beside a file elsewhere; what is
             ignored and matched stands before the format. An earlier export of the same format is

@@ -175,7 +175,7 @@ def fit(
         head = whole.seen.before(head)
         whole = whole.encoder
     classifier = Classifier(
-        copy.deepcopy(whole),  # a module that was given stays as and where it is
+        copy.deepcopy(whole),  # a user's module stays as and where it is
         head,
         task.classes,
         loaded.size,
@@ -218,7 +218,7 @@ def _published(about: Mapping[str, Any]) -> str:
 
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
-    """How well images are told that were held out, and how they were."""
+    """How well the classes of held-out images are predicted."""
     folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
     groups_N = pool.groups
     held_V = task.held_out_V if folds else task.choose_V

@@ -85,18 +85,18 @@ def neighbours(
         raise UserError("pairs choose by what they have in common: give same and different")
     invariances = Invariances(representation, ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
-    asked = list(dict.fromkeys(map(str, as_list(query))))
-    if not asked:
+    queries = list(dict.fromkeys(map(str, as_list(query))))
+    if not queries:
         raise UserError("no query is named; give one or more images")
     by, canvases = open_search(
         encoder, data, invariances, device, size, seed, weights, download, max_broken
     )
     places = {name: at for at, name in enumerate(canvases.identifiers)}
-    asked = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in asked))
-    inside = {name: _position(name, data, places, canvases.skipped) for name in asked}
+    queries = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in queries))
+    inside = {name: _position(name, data, places, canvases.skipped) for name in queries}
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
-    most = len(canvases) - (others is None or len(outside) < len(asked))
+    most = len(canvases) - (others is None or len(outside) < len(queries))
     if not 1 <= k <= most:
         raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
     if approximate:
@@ -121,7 +121,7 @@ def neighbours(
     else:
         cosine_MK, position_MK = index.nearest(query_MD, wanted)
     recall = None if index is None else index.recall(k)
-    ordered = [name for name in asked if inside[name] is not None] + outside
+    ordered = [name for name in queries if inside[name] is not None] + outside
     found = {
         name: [
             (at, cosine)
@@ -132,7 +132,7 @@ def neighbours(
     }
     rows = [
         (name, rank, canvases.identifiers[at], cosine)
-        for name in asked
+        for name in queries
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
@@ -144,10 +144,10 @@ def neighbours(
     )
 
     def shelves() -> list[Row]:
-        return [_row(name, inside[name], found[name], canvases, others) for name in asked]
+        return [_row(name, inside[name], found[name], canvases, others) for name in queries]
 
     write_listing(file, columns, "Nearest images", lead, shelves)
-    sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in asked}
+    sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in queries}
     return Listing(columns, sections, file, recall)
 
 

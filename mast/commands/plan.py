@@ -227,13 +227,13 @@ def _adaptation(
     seconds = (times[1] * (1 + len(changes)) + time.perf_counter() - begun) * images / count
     seconds += decoding_seconds(source, loaded.size)
     peak = peak_memory(device)
-    said = "" if peak is None else f", {peak / 1e9:.1f} GB of memory"
+    memory = "" if peak is None else f", {peak / 1e9:.1f} GB of memory"
     words = ["mast", "adapt", as_word(encoder), "--data", as_word(data)]
     for name, value in (("size", size), ("weights", weights)):
         words += [] if value is None else [f"--{name}", as_word(str(value))]
     line = (
         f"mast adapt encodes {passes:,} views of {images} images at {loaded.size} pixels: about "
-        f"{seconds / 60:.1f} minutes on this {'GPU' if device.type == 'cuda' else 'CPU'}{said}."
+        f"{seconds / 60:.1f} minutes on this {'GPU' if device.type == 'cuda' else 'CPU'}{memory}."
     )
     return Plan(data, (), (), adapting=(line, shlex.join(words + ["--download"] * download)))
 

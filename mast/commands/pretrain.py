@@ -351,7 +351,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         )
         if not training.step and not fabric.loggers:
             say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
-    # What was said before a run was killed is not said again.
+    # A continued run does not repeat warnings.
     warned = {line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line}
     logged_step, logged_at = training.step, time.monotonic()
     shown = doing(

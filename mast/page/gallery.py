@@ -20,7 +20,7 @@ class Item(NamedTuple):
     canvases: CanvasSet
     position: int
     caption: str
-    asked: bool = False  # whether the row is about it
+    is_query: bool = False  # whether the row is about it
     # Two names that are written into a table if the image is ticked as no copy; else it has no box.
     pair: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None
     def image(item: Item, side: int) -> dict[str, Any]:
         caption = f"{item.canvases.identifiers[item.position]}: {item.caption}"
         picture = Picture(jpeg(thumbnail(item, side)), caption)
-        return {"picture": picture, "asked": item.asked, "pair": item.pair}
+        return {"picture": picture, "is_query": item.is_query, "pair": item.pair}
 
     def page(side: int) -> dict[str, Any]:
         first = [

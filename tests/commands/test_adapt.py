@@ -80,7 +80,7 @@ def test_what_is_matched_and_ignored_is_chosen_when_searching(
 
 
 def test_the_folder_is_opened_by_the_command_line(
-    adapted: Adaptation, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    adapted: Adaptation, colors: Path, tmp_path: Path
 ) -> None:
     assert adapted.path is not None
     out = tmp_path / "near.csv"
@@ -95,7 +95,6 @@ def test_the_folder_is_opened_by_the_command_line(
         assert arrays["matched"].tolist() == ["color_jitter", "grayscale"]
     with np.load(tmp_path / "all.npz") as arrays:
         assert sorted(arrays["ignored"].tolist()) == sorted(FEW)
-    capsys.readouterr()
 
 
 def test_the_lines_for_fiftyone(
@@ -181,17 +180,23 @@ def test_copies_differ_in_what_is_ignored(
 def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None:
     assert adapted.path is not None
     again, images = mast.load_adapted(adapted.path), mast.open_images([colors / "00.png"], 32)
+    encoder = mast.load_encoder(adapted.path)  # which it is to other commands
     with torch.no_grad():
+        torch.testing.assert_close(encoder(images), adapted.adapted.encoder(images))
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
             torch.testing.assert_close(again(images, **choice), adapted.adapted(images, **choice))
     first_PF, second_PF = torch.randn(2, 9, len(again.subspaces.mean_F)).unbind()
-    told = [of.changed_by(first_PF, second_PF) for of in (again, adapted.adapted)]
-    assert [name for name, _ in told[0]] == [name for name, _ in told[1]]
-    assert [share for _, share in told[0]] == pytest.approx([share for _, share in told[1]])
+    before, after = (of.changed_by(first_PF, second_PF) for of in (adapted.adapted, again))
+    assert [name for name, _ in after] == [name for name, _ in before]
+    assert [share for _, share in after] == pytest.approx([share for _, share in before])
     with pytest.raises(UserError, match="focus"):
         again.space(ignore="focus")
     with pytest.raises(UserError, match="cannot be both ignored and matched"):
         again.space(ignore="color", match="grayscale")
+    with pytest.raises(UserError, match="adapted at 32 pixels"):
+        mast.neighbours(adapted.path, colors, "00.png", k=3, size=48, ignore="color")
+    with pytest.raises(UserError, match="can neither ignore nor match yet"):
+        mast.neighbours(NAME, colors, "00.png", k=3, ignore="color")
 
 
 @pytest.fixture(scope="module")
@@ -218,20 +223,6 @@ def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: 
     assert "pretrained" not in text
     known = json.loads((exported.folder / "mast.json").read_text())["encoder"]
     assert known != load_original(small.path).fingerprint()
-
-
-def test_to_the_other_commands_it_is_its_encoder(adapted: Adaptation, colors: Path) -> None:
-    assert adapted.path is not None
-    encoder, images = mast.load_encoder(adapted.path), mast.open_images([colors / "11.png"], 32)
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(images), adapted.adapted.encoder(images))
-    found = mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu")
-    plain = mast.neighbours(encoder, colors, "00.png", k=3, size=32, device="cpu")
-    assert found.columns["path"] == plain.columns["path"]
-    with pytest.raises(UserError, match="adapted at 32 pixels"):
-        mast.neighbours(adapted.path, colors, "00.png", k=3, size=48, ignore="color")
-    with pytest.raises(UserError, match="can neither ignore nor match yet"):
-        mast.neighbours(NAME, colors, "00.png", k=3, ignore="color")
 
 
 def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -> None:
@@ -372,14 +363,11 @@ def test_too_few_images_and_damaged_files(
     few = tmp_path / "few"
     few.mkdir()
     for name in ("00.png", "11.png"):
-        (few / name).write_bytes((colors / name).read_bytes())
+        shutil.copy(colors / name, few)
     with pytest.raises(UserError, match="has 2 images: 10 or more are needed"):
         mast.adapt(SMALL, few, size=32, device="cpu")
     assert adapted.path is not None
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in adapted.path.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    copy = shutil.copytree(adapted.path, tmp_path / "copy")
     damaged = bytearray((copy / "subspaces.safetensors").read_bytes())
     damaged[-3] ^= 255
     (copy / "subspaces.safetensors").write_bytes(damaged)

@@ -154,7 +154,7 @@ def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixt
          r"unknown preset of views 'mast51'\. Did you mean 'mast5'"),
         ([encoder, "--data", "flowers17", "--seed", "-1"], "seed must be 0 or more, got -1"),
         ([encoder, "--data", "unlabelled"], "there is no label to predict in all sets"),
-        ([encoder], "give data, the labelled set that is asked about"),
+        ([encoder], "give data, the labelled set of the tasks"),
         ([encoder, "--train", "flowers17/train"], "has no test folder; give test too"),
     ):  # fmt: skip
         assert main(["advise", *words]) == 2

@@ -8,20 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
 
 import mast
 from mast.analyses import ANALYSES
 from mast.augment import PRESETS
-from mast.augment.operators.color import gray
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.data import open_canvas
-from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
-from mast.runs.subject import outputs
 
 
 def test_analyze_a_labelled_set(
@@ -76,23 +70,6 @@ def test_analyze_images_alone_and_a_run_without_masks(
     assert "--" not in str(error.value)
     with pytest.raises(UserError, match="is not a run folder"):
         mast.analyze(tmp_path)
-
-
-class Luminance(nn.Module):
-    """The brightness of a coarse grid: it ignores colour, and nothing else."""
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(gray(images_BCHW), 4).flatten(1)
-
-
-def test_an_encoder_that_ignores_colour_is_invariant_to_grayscale(photos: Path) -> None:
-    canvases = open_canvas(str(photos / "test"), 32)
-    embed = outputs(FrozenEncoder(Luminance()), canvases, 32, seed=0)
-    before = embed(None)
-    assert F.cosine_similarity(before, embed(("grayscale", None))) == pytest.approx(
-        torch.ones(24), abs=1e-4
-    )
-    assert not torch.allclose(before, embed(("invert", None)), atol=0.05)  # that it does see
 
 
 def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> None:

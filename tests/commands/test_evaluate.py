@@ -23,7 +23,7 @@ from mast.data.registry import default_cache
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
-from mast.measure.sets import EvaluationData, ObjectData
+from mast.measure.sets import EvaluationData
 from mast.protocols.run import evaluate_encoder
 from mast.runs.load import load
 
@@ -73,30 +73,6 @@ def test_precision_is_that_of_the_encoder(
     ]
     assert any(torch.equal(expected, features_ND) for features_ND in stored)
     assert len(stored) == 2
-
-
-@pytest.mark.parametrize(
-    ("sets", "kind", "message"),
-    [
-        (
-            mast.NamedSets(train="a"),
-            EvaluationData,
-            "what is named has no test folder; give test too",
-        ),
-        (mast.NamedSets(val="a"), EvaluationData, "has no test and no train folder; give test and"),
-        (
-            mast.NamedSets("factors"),
-            ObjectData,
-            "factors@train has no annotated objects, which detection, segmentation",
-        ),
-    ],
-)
-def test_errors_name_arguments(
-    sets: mast.NamedSets, kind: type[EvaluationData] | type[ObjectData], message: str
-) -> None:
-    with pytest.raises(UserError, match=message) as raised:
-        sets.open(kind, 32)
-    assert "--" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,17 @@ def test_a_run_by_command(large: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
     assert mast.export(file, "timm").folder == (file.parent / "mine-timm").resolve()
-    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs").mkdir(mode=0o700)
     for _ in range(2):  # into an empty folder, and in the place of the first
         mast.export(file, "timm", tmp_path / "theirs")
+    assert stat.S_IMODE((tmp_path / "theirs").stat().st_mode) == 0o700
     with pytest.raises(UserError, match="is an export as timm; choose another out"):
         mast.export(file, "hf", tmp_path / "theirs")
-    (tmp_path / "theirs" / "note.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds note\.txt, which no export wrote"):
+    listing = tmp_path / "theirs" / "mast.json"
+    known = json.loads(listing.read_text())
+    listing.write_text(json.dumps({**known, "files": [*known["files"], "precious"]}))
+    (tmp_path / "theirs" / "precious").mkdir()  # which is listed, and no file
+    with pytest.raises(UserError, match="holds precious, which no export wrote"):
         mast.export(file, "timm", tmp_path / "theirs")
     (tmp_path / "theirs" / "mast.json").write_text("[]")
     (tmp_path / "note.txt").write_text("mine")

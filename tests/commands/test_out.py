@@ -1,8 +1,6 @@
 """What a command may write over: what it wrote itself, or nothing; said before any work."""
 
 import hashlib
-import json
-import stat
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -146,16 +144,3 @@ def test_tables_of_others_that_begin_alike_stay(
     np.savez(tmp_path / "f.npz", features=np.zeros(3), identifiers=np.zeros(3))
     with pytest.raises(mast.UserError, match="is not what this command writes"):
         mast.embed(ours.path, photos / "test", tmp_path / "f.npz")
-
-
-def test_an_export_replaces_plain_files_and_keeps_the_mode(ours: RunFolder, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir(mode=0o700)
-    mast.export(ours.path, "pt2", out)
-    assert stat.S_IMODE(out.stat().st_mode) == 0o700
-    (out / "precious").mkdir()
-    known = json.loads((out / "mast.json").read_text())
-    known["files"].append("precious")
-    (out / "mast.json").write_text(json.dumps(known))
-    with pytest.raises(mast.UserError, match="holds precious, which no export wrote"):
-        mast.export(ours.path, "pt2", out)

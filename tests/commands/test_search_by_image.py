@@ -86,18 +86,6 @@ def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
             mast.neighbours(module, data, "0", size=32, **options)  # type: ignore[arg-type]
 
 
-def test_features_are_taken_once(
-    ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = mast.neighbours(ours.path, str(photos / "test"), "0")
-
-    def fail(*_: object) -> None:
-        raise AssertionError("the features were kept")
-
-    monkeypatch.setattr("mast.measure.frozen.extract", fail)
-    assert mast.neighbours(ours.path, str(photos / "test"), "0") == first
-
-
 def test_an_approximate_search_says_its_recall(
     ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

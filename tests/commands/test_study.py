@@ -128,25 +128,3 @@ def test_cheaper_runs_and_one_that_fails(
     shutil.copytree(run.studies / "base-seed0", run.studies / "base-seed0-old")
     (insight,) = mast.analyze(run.path, analyses=["leave_one_out"])
     assert insight.text == done.insight.text
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("study leave_one_in RUN --data SET", "Did you mean 'leave_one_out'"),
-        ("study leave_one_out SET --data SET", "is not a run folder"),
-        ("study leave_one_out RUN --data SET/test", "no train and test images with labels"),
-        ("study leave_one_out RUN --data SET --shard 2/2", "expected shard as i/n"),
-        ("study leave_one_out RUN --data SET --seeds one", "seeds"),
-        ("study leave_one_out RUN --data SET --epochs 0", "epochs must be 1 or more"),
-    ],
-)
-def test_mistakes_are_one_line(
-    words: str, message: str, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths = {"RUN": str(theirs.path), "SET": str(photos)}
-    assert main([word.replace("SET", paths["SET"]) if "SET" in word else paths.get(word, word)
-                 for word in words.split()]) == 2  # fmt: skip
-    shown = capsys.readouterr().err
-    assert message in shown
-    assert shown.count("\n") == 1

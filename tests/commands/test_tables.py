@@ -15,9 +15,8 @@ from mast.augment import OPERATORS
 from mast.commands.advise import AdviceResult
 from mast.commands.demo import DemoResult
 from mast.commands.reproduce import fitted
-from mast.commands.show import show_cache, show_operators, show_recipes
+from mast.commands.show import show_operators, show_recipes
 from mast.commands.study import StudyResult
-from mast.data import open_canvas
 from mast.measure.compare import Comparison, Row
 from mast.measure.paired import Difference
 from mast.measure.result import Result, TargetResult, tables
@@ -113,15 +112,6 @@ def words(cell: object) -> list[str]:
     ],
 )
 def test_no_word_of_a_table_is_broken(printed: Table) -> None:
-    check(printed)
-
-
-def test_no_word_of_the_cache_is_broken(photos: Path, tmp_path: Path) -> None:
-    open_canvas(str(photos / "train"), 8)
-    check(show_cache())
-
-
-def check(printed: Table) -> None:
     console = Console(width=WIDTH, file=io.StringIO())
     console.print(printed)
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from mast.cli import main
 from mast.core.errors import UserError
@@ -50,7 +49,9 @@ def test_damaged_features_are_not_read(
     assert store.read(path) is None
     store.write(path, FEATURES)
     content = bytearray(path.read_bytes())
-    assert torch.equal(_read(store, path), FEATURES)
+    features_ND = store.read(path)
+    assert features_ND is not None
+    assert torch.equal(features_ND, FEATURES)
     assert not caplog.records
     damage(content)
     path.write_bytes(content)
@@ -58,15 +59,8 @@ def test_damaged_features_are_not_read(
     assert "is damaged" in caplog.text
 
 
-def _read(store: FeatureStore, path: Path) -> Tensor:
-    features_ND = store.read(path)
-    assert features_ND is not None
-    return features_ND
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_score_that_is_not_finite_is_no_hit(bad: float) -> None:
-    scores_NC = torch.tensor([[0.1, 0.9], [bad, 0.5]])
+def test_a_score_that_is_not_finite_is_no_hit() -> None:
+    scores_NC = torch.tensor([[0.1, 0.9], [float("nan"), 0.5]])
     with pytest.raises(UserError, match="class scores of 1 of 2 images are not finite"):
         correct_within(scores_NC, torch.tensor([1, 0]), k=1)
 
@@ -146,11 +140,6 @@ def test_a_pipe_in_place_of_a_cache_is_replaced(cached: DataConfig, kind: str) -
     assert file.is_file()
 
 
-def test_views_without_pixels_are_refused(cached: DataConfig) -> None:
-    with pytest.raises(UserError, match="size must be 1 pixel or more, got -9"):
-        open_canvas(cached, -9)
-
-
 @pytest.mark.parametrize(
     ("later", "message"),
     [
@@ -203,23 +192,17 @@ def test_what_is_no_manifest_is_built_anew(cached: DataConfig, written: bytes | 
     [
         {"aspect": torch.ones(3)},
         {"aspect": torch.full((24,), float("nan"))},
-        {"aspect": torch.zeros(24)},
         {"aspect": torch.ones(24, dtype=torch.float64)},
         {"kept": torch.arange(24) - 1},
-        {"kept": torch.arange(24) + 1},
         {"kept": torch.arange(24).flip(0)},
-        {"kept": torch.zeros(24, dtype=torch.int64)},
         {"kept": torch.arange(24).reshape(2, 12)},
-        {"kept": torch.arange(0)},
         {"checksum": torch.zeros(48, dtype=torch.int16)},
         {"ends": -torch.arange(24)},
         {"ends": torch.arange(24) * 10**15},
         {"names": torch.zeros(0, dtype=torch.uint8)},
-        {"side": 0},
         {"side": float("inf")},
         {"height": torch.zeros(24, dtype=torch.int32)},
         {"width": torch.ones(23, dtype=torch.int32)},
-        {"skipped": [1, 2]},
         {"skipped": {"a": None}},
     ],
 )

