@@ -59,9 +59,9 @@ def test_a_table_is_whole(name: str) -> None:
         assert row.recipe or row.note  # what cannot be trained says why
         assert row.recipe or any(number is not None for number in row.published)
     for column in table.columns:
-        assert {column.test, column.on} <= SETS.keys()
+        assert {column.test, column.train} <= SETS.keys()
         assert column.protocol in EVALUATORS
-        assert SETS[column.on].images
+        assert SETS[column.train].images
 
 
 def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> None:
