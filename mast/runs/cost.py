@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import shutil
 import tempfile
 import time
 import warnings
@@ -281,5 +282,4 @@ def free_space(path: Path) -> int:
     """Bytes that are free where a folder is or will be."""
     while not path.exists():
         path = path.parent
-    status = os.statvfs(path)
-    return status.f_bavail * status.f_frsize
+    return shutil.disk_usage(path).free

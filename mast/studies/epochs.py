@@ -95,9 +95,9 @@ class Epochs(Study):
                 for at, method in enumerate(arrays["methods"])
             ]
             if len(clauses) > 1:
-                clauses.append(_compared(arrays, task))
-            parts.append(f"{title}: {', '.join(clauses)}")
-        return f"Top-1: {'; '.join(parts)}."
+                clauses.insert(0, _compared(arrays, task))
+            parts.append(f"{title}: {'; '.join(clauses)}")
+        return f"Top-1 on {'. On '.join(parts)}."
 
     def details(self, arrays: Arrays) -> Details:
         """One row a task, method and number of epochs."""
@@ -137,7 +137,7 @@ def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> 
         f"{with_margin(mean_N[at], margin_N[at])} % after {_length(epochs_N[at])}"
         for at in dict.fromkeys(known_N[:1].tolist() + known_N[-1:].tolist())
     ]
-    return f"{method} {' and '.join(ends) or 'was not measured yet'}"
+    return f"{method} {' and '.join(ends) or 'not measured yet'}"
 
 
 def _length(epochs: int) -> str:
@@ -145,19 +145,18 @@ def _length(epochs: int) -> str:
 
 
 def _compared(arrays: Arrays, task: int) -> str:
-    """How the run's method stands to its rival of as many epochs and the same seed."""
+    """How the run's method compares with its rival of as many epochs and the same seed."""
     run_SN, rival_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
     lead_N, margin_N = mean_and_margin(run_SN - rival_SN)
     known_N = np.flatnonzero(np.isfinite(lead_N))
     if len(known_N) == 0:
-        return "no two of the same length"
+        return "no two runs of one length"
     last = known_N[-1]
     method, rival = arrays["methods"]
-    side = f"behind {rival}" if lead_N[last] < 0 else f"ahead of {rival}"
     clear_N = lead_N - np.nan_to_num(margin_N) > 0
-    beyond = ", beyond the interval," if np.isfinite(margin_N[known_N]).all() else ""
+    beyond = " beyond the 95 % interval" if np.isfinite(margin_N[known_N]).all() else ""
     return (
-        f"{method} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
-        f"{_length(arrays['epochs'][last])} and ahead{beyond} at {int(clear_N[known_N].sum())} of "
+        f"{method} minus {rival} {with_margin(lead_N[last], margin_N[last], '+')} points after "
+        f"{_length(arrays['epochs'][last])}, ahead{beyond} at {int(clear_N[known_N].sum())} of "
         f"{len(known_N)} lengths"
     )

@@ -108,22 +108,18 @@ class LeaveOneOut(Study):
                 f"{verdict} {figure.words(arrays['operators'][at])} ({_change(arrays, task, at)})"
                 for verdict, at in _extremes(arrays, task)
             ]
-            parts.append(f"{title} {' and '.join(verdicts) or 'shows no need of any one of them'}")
-        return (
-            f"{'; '.join(parts)}: the operators that matter most to each task either way, by the "
-            "points of top-1 that training without one changes."
-        )
+            parts.append(f"{title} {' and '.join(verdicts) or 'needs no single operator'}")
+        return f"{'; '.join(parts)} (change of top-1 in points without it)."
 
     def caption(self, arrays: Arrays) -> str:
         text = self.headline(arrays)
         compared = int(np.isfinite(arrays["change_low"]).sum())
-        tasks = range(len(arrays["tasks"]))
-        if not any(np.isfinite(_margin(arrays)[task, at])
-                   for task in tasks for _, at in _extremes(arrays, task)):  # fmt: skip
+        if not any(np.isfinite(_margin(arrays)[task, at]) for task in range(len(arrays["tasks"]))
+                   for _, at in _extremes(arrays, task)):  # fmt: skip
             return text
         return (
-            f"{text} What has a margin is beyond its 95 % interval over seeds; of {compared} "
-            f"comparisons chance alone brings {0.05 * compared:.1f} there."
+            f"{text} Margins are 95 % intervals over seeds; chance alone exceeds "
+            f"{0.05 * compared:.1f} of {compared} of them."
         )
 
     def details(self, arrays: Arrays) -> Details:

@@ -31,11 +31,7 @@ def cell(values: Sequence[float | None]) -> str:
 
 
 def pack(credit_N: Tensor) -> str:
-    """Credits in [0, 1] as compressed text; they are rounded to half a percent.
-
-    Raises:
-        ValueError: A credit is not in [0, 1].
-    """
+    """Credits in [0, 1] as compressed text, rounded to half a percent."""
     if not bool(((credit_N >= 0) & (credit_N <= 1)).all()):
         raise ValueError("credits are in [0, 1]")
     percent_N = (200 * credit_N.double()).round().to(torch.uint8).numpy()
@@ -51,16 +47,12 @@ def unpack(text: str) -> Tensor:
 class Difference(NamedTuple):
     """By how many points one method is ahead of another.
 
-    Attributes:
-        mean: Over seeds.
-        spread: Standard deviation over seeds; None of a single one.
-        low: Lower end of the 95 % interval of the mean over test sets of this size, with these
-            seeds; None where the units of the measure are not known.
-        high: Its upper end.
+    The interval (95 %) is of the mean over test sets of this size, with these seeds; None where
+    credits of images are not known.
     """
 
-    mean: float
-    spread: float | None
+    mean: float  # over seeds
+    spread: float | None  # standard deviation over seeds
     low: float | None
     high: float | None
 
@@ -74,16 +66,13 @@ class Difference(NamedTuple):
 def difference(
     results: Sequence[Measured], others: Sequence[Measured], key: str, other_key: str | None = None
 ) -> Difference:
-    """How far the scores of one method are above those of another, with the same seeds.
+    """How far the scores `key` of one method are above those of another, over common seeds.
 
     Args:
         results: Of one method, a seed each.
-        others: Of the other.
+        others: Of the other, tested on the same images.
         key: Of the score.
-        other_key: Of the other's score, of the same images; the same if None.
-
-    Raises:
-        ValueError: They have no seed in common, or were tested on other images.
+        other_key: Of the other's score, if it is another.
     """
     other_key = other_key or key
     by_seed = {result["seed"]: result for result in others}
@@ -92,21 +81,16 @@ def difference(
         raise ValueError(f"no seed has both results of {key}")
     gains = [result["scores"][key] - other["scores"][other_key] for result, other in pairs]
     credits = [
-        _gain(unpack(result["each"][key]), unpack(other["each"][other_key]))
+        (unpack(result["each"][key]), unpack(other["each"][other_key]))
         for result, other in pairs
         if key in result.get("each", {}) and other_key in other.get("each", {})
     ]
     low = high = None
-    if len({len(credit_N) for credit_N in credits}) > 1:
-        raise ValueError(f"the results of {key} are of different images")
+    if len(counts := {len(credit_N) for pair in credits for credit_N in pair}) > 1:
+        raise ValueError(f"{key} was tested on different numbers of images: {sorted(counts)}")
     if len(credits) == len(pairs):
-        interval = difference_interval(torch.stack(credits).mean(dim=0), seed=0)
+        gain_SN = torch.stack([credit_N - other_N for credit_N, other_N in credits])
+        interval = difference_interval(gain_SN.mean(dim=0), seed=0)
         low, high = 100 * interval.low, 100 * interval.high
     over_seeds = spread(gains) if len(gains) > 1 else None
     return Difference(statistics.fmean(gains), over_seeds, low, high)
-
-
-def _gain(credit_N: Tensor, other_N: Tensor) -> Tensor:
-    if len(credit_N) != len(other_N):
-        raise ValueError(f"{len(credit_N)} and {len(other_N)} images were tested")
-    return credit_N - other_N

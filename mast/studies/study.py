@@ -19,30 +19,16 @@ MEASURE = "top1"
 
 
 class Study(Analysis):
-    """A question to a run that is answered by retraining variants of it.
-
-    Runs are compared by top-1, whatever the field reports on their set.
-
-    Attributes:
-        name: Of the study, by which `mast study` makes its runs.
-    """
+    """A question to a run that is answered by retraining variants of it, compared by top-1."""
 
     name: ClassVar[str]
     command: ClassVar[str] = "mast study {name} {run} --data SET"
 
     @abstractmethod
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        """The runs to make.
+        """By the trial's name the fields that differ from the run's, by dotted name.
 
-        Args:
-            subject: The run that they vary.
-
-        Returns:
-            By the trial's name the fields of the configuration that differ from the run's, by
-            dotted name; the same name is the same run in every study.
-
-        Raises:
-            UserError: The run cannot be varied so.
+        The same name is the same run in every study. A run that cannot be varied so is an error.
         """
 
     @abstractmethod
@@ -79,11 +65,7 @@ class Study(Analysis):
 
 
 def collect(subject: Subject, names: Sequence[str]) -> Arrays:
-    """What was measured of the runs of a plan.
-
-    Args:
-        subject: With the finished runs.
-        names: Of the N trials.
+    """What was measured of the N runs of a plan.
 
     Returns:
         tasks: (T,) names, with the protocol where there are several.

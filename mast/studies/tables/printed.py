@@ -21,10 +21,7 @@ BAR = r"\|"  # within a cell of Markdown
 def refuse_something_else(stem: Path, title: str) -> None:
     """Refuse to overwrite files that `write` did not write.
 
-    Beside its own is a folder of results, and its page begins with the title.
-
-    Raises:
-        UserError: Naming one of them.
+    Its own have a folder of results beside them, and a page that begins with the title.
     """
     page = stem.with_name(f"{stem.name}.md")
     ours = stem.is_dir() and (not page.exists() or read_text(page).startswith(f"# {title}\n"))
@@ -38,35 +35,20 @@ def refuse_something_else(stem: Path, title: str) -> None:
 def write(
     stem: Path, title: str, grids: Mapping[str, Grid], notes: Sequence[str]
 ) -> tuple[Path, ...]:
-    """Write tables beside each other: `<stem>.md` and `<stem>.tex` whole, `<stem>.csv` the first.
-
-    Args:
-        stem: The files without their endings.
-        title: Of all of them.
-        grids: By heading.
-        notes: Below them.
-    """
-    texts = (
-        markdown_page(title, grids, notes),
-        as_csv(next(iter(grids.values()))),
-        as_latex(title, grids, notes),
-    )
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    files = []
-    for ending, text in zip(ENDINGS, texts, strict=True):
-        file = stem.with_name(stem.name + ending)
-        write_text(file, text)
-        files.append(file)
-    return tuple(files)
-
-
-def markdown_page(title: str, grids: Mapping[str, Grid], notes: Sequence[str]) -> str:
-    """A page of Markdown."""
-    parts = [f"# {title}"]
+    """Write tables by heading: `<stem>.md` and `<stem>.tex` whole, `<stem>.csv` the first."""
+    page = [f"# {title}"]
     for heading, grid in grids.items():
-        parts += [f"## {heading[0].upper()}{heading[1:]}", as_markdown(grid)]
-    parts.append("\n".join(f"- {note}" for note in notes))
-    return "\n\n".join(parts) + "\n"
+        page += [f"## {heading[0].upper()}{heading[1:]}", as_markdown(grid)]
+    page.append("\n".join(f"- {note}" for note in notes))
+    texts = {
+        ".md": "\n\n".join(page) + "\n",
+        ".csv": as_csv(next(iter(grids.values()))),
+        ".tex": as_latex(title, grids, notes),
+    }
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for ending, text in texts.items():
+        write_text(stem.with_name(stem.name + ending), text)
+    return tuple(stem.with_name(stem.name + ending) for ending in texts)
 
 
 def as_markdown(grid: Grid) -> str:

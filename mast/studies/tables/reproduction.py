@@ -215,7 +215,7 @@ class Reproduction(TableExperiment):
     def _standing_in(self) -> Iterator[tuple[Column, Column | None]]:
         """Each column of the paper, and what takes its place."""
         for column in self.paper.columns:
-            on = self.budget.trained_on.get(column.on, column.on)
+            on = self.budget.trained_on.get(column.train, column.train)
             test = self.budget.tested_on.get(column.test, column.test)
             if not on or not test:
                 yield column, None
@@ -236,7 +236,7 @@ class Reproduction(TableExperiment):
                 self._config(workplace, row, on, seed), seed, trained=row.trained,
             )
             for seed in seeds
-            for on in dict.fromkeys(column.on for column in self.columns())
+            for on in dict.fromkeys(column.train for column in self.columns())
             for name, row in self.paper.rows.items()
             if row.recipe and row.only_at in (None, self.scale)
         ]  # fmt: skip
@@ -290,7 +290,7 @@ class Reproduction(TableExperiment):
         return [
             column._replace(protocol=row.protocols.get(column.protocol, column.protocol))
             for column in self.columns()
-            if column.on == run.changes["on"] and column.protocol not in row.unmeasured
+            if column.train == run.changes["on"] and column.protocol not in row.unmeasured
         ]
 
     def check(self, run: StudyRun, workplace: Workplace) -> None:
@@ -301,7 +301,7 @@ class Reproduction(TableExperiment):
                 )
 
     def prepare(self, workplace: Workplace) -> None:
-        if any(column.on == SMALL_SET for column in self.columns()):
+        if any(column.train == SMALL_SET for column in self.columns()):
             link_cifar(workplace, IMAGES, SMALL_SET, flat=False)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
@@ -428,7 +428,7 @@ class Reproduction(TableExperiment):
             for column, other in self._standing_in()
             if other is not None
             for training, before, after in (
-                (True, column.on, other.on), (False, column.test, other.test)
+                (True, column.train, other.train), (False, column.test, other.test)
             )
             if before != after
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The paper's tables as experiments."""
+"""The paper's tables, and the table of most methods at one small budget, as experiments."""
 
 import csv
 import json
@@ -12,21 +12,19 @@ import pytest
 from tiny import ENCODER
 
 import mast
+from experiments.small import ROWS, Small
 from mast.analyses import Grid
 from mast.augment.presets import MAST15
 from mast.cli import main
-from mast.core.errors import UserError
+from mast.commands.reproduce import Reproduced, reproduced
+from mast.core.errors import DivergedError, UserError
 from mast.core.run import flatten, plain
 from mast.protocols import EVALUATORS
+from mast.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
 from mast.studies import Workplace
-from mast.studies.engine import FINISHED
-from mast.studies.tables import (
-    SCALES,
-    TABLES,
-    experiment,
-    paper,
-)
+from mast.studies.engine import ALL, FINISHED, WAITING, Shard
+from mast.studies.tables import SCALES, TABLES, TableExperiment, experiment, paper
 from mast.studies.tables.paper import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
 
@@ -43,8 +41,8 @@ SETTINGS = {
 SMALLER = {"size": 32, "batch_size": 8, "encoder": asdict(ENCODER)}
 
 
-def place(sets: Path, out: Path) -> Workplace:
-    return Workplace(sets, out, mast.pretrain, mast.evaluate, "cpu")
+def place(sets: Path, out: Path, pretrain: Any = mast.pretrain) -> Workplace:
+    return Workplace(sets, out, pretrain, mast.evaluate, "cpu")
 
 
 # ------------------------------------------------------------------------------ what tables are
@@ -61,9 +59,9 @@ def test_a_table_is_whole(name: str) -> None:
         assert row.recipe or row.note  # what cannot be trained says why
         assert row.recipe or any(number is not None for number in row.published)
     for column in table.columns:
-        assert {column.test, column.on} <= SETS.keys()
+        assert {column.test, column.train} <= SETS.keys()
         assert column.protocol in EVALUATORS
-        assert SETS[column.on].images
+        assert SETS[column.train].images
 
 
 def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> None:
@@ -75,6 +73,8 @@ def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> Non
             assert len(set(names)) == len(names)
             for run in runs:
                 assert folders.setdefault(str(run.folder.path), run.config) == run.config, run.name
+                assert run.config is not None
+                assert run.config.batch_size <= SETS[run.changes["on"]].images
     # What is trained alike is trained once.
     alike: dict[str, str] = {}
     for folder, config in folders.items():
@@ -89,22 +89,6 @@ def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> Non
         in ("imagenet-mast5-0", "imagenet-mast5_guarded-1000-0", "imagenet-operators-5-0")
     }
     assert mast5.endswith("-1000-epochs-0")
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_batch_fits_its_set(name: str, tmp_path: Path) -> None:
-    for scale in SCALES:
-        for run in experiment(name, scale).plan(place(tmp_path, tmp_path), [0]):
-            assert run.config is not None
-            assert run.config.batch_size <= SETS[run.changes["on"]].images
-
-
-def test_staging_is_all_that_differs_at_the_small_scale(tmp_path: Path) -> None:
-    runs = experiment("table6").plan(place(tmp_path, tmp_path), [0])
-    fields = {run.changes["row"]: flatten(plain(run.config)) for run in runs}
-    staged, plainly = fields["vicreg5_staged"], fields["vicreg5"]
-    differing = {name for name, value in staged.items() if plainly[name] != value}
-    assert differing == {"recipe", "out", "schedule.staged"}
 
 
 def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
@@ -125,16 +109,10 @@ def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
     for count in range(5, 16):
         grown = config("figure4b", f"imagenet-operators-{count}-0")
         assert (grown.operators or grown.preset.operators) == MAST15[:count]
-
-
-def test_figure_8_multiplies_one_coefficient(tmp_path: Path) -> None:
-    runs = experiment("figure8", "paper").plan(place(tmp_path, tmp_path), [0])
-    objectives = {run.changes["row"]: run.config.objective.resolved() for run in runs if run.config}
-    base = objectives["base"]
-    assert objectives["masked_weight-2"] == replace(base, masked_weight=2 * base.masked_weight)
-    assert objectives["sparsity_weight-0.25"] == replace(
-        base, sparsity_weight=base.sparsity_weight / 4
-    )
+    base = config("figure8", "imagenet-base-0").objective.resolved()
+    for name, by in (("masked_weight", 2.0), ("sparsity_weight", 0.25)):
+        scaled = config("figure8", f"imagenet-{name}-{by:g}-0").objective.resolved()
+        assert scaled == replace(base, **{name: by * getattr(base, name)})
 
 
 @pytest.mark.parametrize(
@@ -243,6 +221,110 @@ def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
     assert float(flops) == pytest.approx(expected / 1e15, rel=1e-2)
     seconds = expected / (REACHED * GPUS["A100"])
     assert float(hours) == pytest.approx(seconds / 3600, rel=1e-2)
+
+
+# ------------------------------------------------------------------- the table of most methods
+
+
+def planned(small: Small, sets: Path, out: Path) -> dict[str, str]:
+    return ran(reproduced(small, place(sets, out), [1], (), ALL, True, "H200"))
+
+
+@pytest.fixture
+def small() -> Small:
+    """The table of most methods with two rows at two rates."""
+    rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
+            for name in ("untrained", "vicreg", "simsiam")}  # fmt: skip
+    return Small(rows, 24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols=SETTINGS))
+
+
+def ran(done: Reproduced) -> dict[str, str]:
+    return {run.name: run.state for run in done.runs}
+
+
+def test_rates_are_chosen_on_validation_and_then_tested(
+    small: Small, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = planned(small, sets, tmp_path)
+    assert before["test/simsiam-1"] == WAITING
+    assert before["test/untrained-1"] == "to do"
+    trained: list[str] = []
+
+    def pretrain(config: Any) -> Any:
+        trained.append(Path(config.out).name)
+        if trained[-1] == "vicreg-0.005-0":
+            raise DivergedError("the loss is not finite at step 1")
+        return mast.pretrain(config)
+
+    workplace = place(sets, tmp_path, pretrain)
+    monkeypatch.setattr(
+        "experiments.small.mean_of_tasks",
+        lambda result: {0.005: 70.0, 0.0017: 60.0}.get(round(result["rate"] or 0, 4), 50.0),
+    )
+    done = reproduced(small, workplace, [1], (), ALL, False, None)
+    assert ran(done).keys() == before.keys()
+    assert {run.state for run in done.runs} == {FINISHED}
+    # Of one the better rate, of the other that which did not diverge, which is not tried again.
+    assert trained.count("vicreg-0.005-0") == 1
+    assert "simsiam-0.005-1" in trained
+    assert "vicreg-0.0017-1" in trained
+    rates = {row[0]: row[1:] for row in done.grids[
+        "rates, by the mean of four tasks on validation images"].rows}  # fmt: skip
+    assert rates["SimSiam"] == ("60.0", "70.0", "0.005 (at the edge)")
+    assert rates["VICReg"] == ("60.0", "diverged", "0.0017 (at the edge)")
+    result = json.loads((tmp_path / "small" / "test" / "simsiam-1.json").read_text())
+    assert result["images_seen"] == 24
+    assert result["flops"] > 0
+    assert {"cifar10/class/robust/changed", "cifar10/rotation/rotation"} <= result["scores"].keys()
+    ahead = done.grids["ahead of VICReg, in points"]
+    assert [row[0] for row in ahead.rows] == ["SimSiam", "untrained"]
+    assert done.grids["results"].rows[0][:2] == ("SimSiam", "1")
+    again = reproduced(small, workplace, [1], (), ALL, False, None)
+    assert again == done
+    # A test at a rate that is no longer the best is done again.
+    monkeypatch.setattr("experiments.small.mean_of_tasks", lambda result: -(result["rate"] or 0))
+    states = planned(small, sets, tmp_path)
+    assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
+
+
+@pytest.mark.parametrize("text", ["{", "null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
+def test_a_result_that_is_none_is_named(
+    small: Small, sets: Path, tmp_path: Path, text: str
+) -> None:
+    (run, *_) = small.plan(place(sets, tmp_path), (0,))
+    file = small.file(run, tmp_path)
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    with pytest.raises(
+        UserError, match=rf"{file.name} is not a valid result .*: delete it to have"
+    ):
+        planned(small, sets, tmp_path)
+
+
+def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
+    small: Small, sets: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small.md").write_text("# my notes\n")
+    with pytest.raises(UserError, match=r"small\.md is there and is not what this command writes"):
+        planned(small, sets, tmp_path)
+    runs = small.plan(place(sets, tmp_path), (0, 1))
+    first, second = (Shard(at, 2).selects(runs) for at in range(2))
+    assert [not own for own in first] == second
+    rows = [{run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
+            for own in (first, second)]  # fmt: skip
+    assert not rows[0] & rows[1]
+
+
+@pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 20)])
+def test_results_that_are_kept_are_of_today_s_recipes(table: TableExperiment) -> None:
+    """Otherwise they would be measured again, and the document be of old ones."""
+    runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
+    kept = table.measured(runs, RESULTS)
+    assert kept
+    assert all(
+        kept[run.name]["fingerprint"] == table.fingerprint(run) for run in runs if run.name in kept
+    )
 
 
 # -------------------------------------------------------------------------------------- files
