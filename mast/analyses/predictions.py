@@ -60,7 +60,7 @@ class Predictions(Analysis):
             score_TK3 = np.array(
                 [[(score.value, score.low, score.high) for name in subject.operators
                   if (score := measures[f"{measure}_{name}"])] for measures in tasks.values()],
-                float,
+                np.float64,
             )  # fmt: skip
             for at, end in enumerate(("", "_low", "_high")):
                 arrays[f"{measure}{end}"] = score_TK3[..., at]
