@@ -21,6 +21,7 @@ import mast
 from mast.cli.form import Form
 
 ROOT = Path(__file__).parent.parent
+WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
     "lines in mast/": 53_700,
@@ -40,7 +41,7 @@ def lines(folder: str) -> int:
 def words() -> int:
     """Of the README and the documents, without code and what programs write between two marks."""
     files = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
-    texts = [file.read_text() for file in files if file.name != "index.md"]
+    texts = [file.read_text() for file in files if file.name not in WRITTEN]
     code = r"<!-- (\w+) -->.*?<!-- /\1 -->|```.*?```"
     return sum(len(re.sub(code, "", text, flags=re.DOTALL).split()) for text in texts)
 
