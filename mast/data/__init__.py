@@ -11,13 +11,13 @@ from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
 from mast.data.canvas import open_files as open_files
+from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.decode import crop_fraction as crop_fraction
 from mast.data.decode import read_canvas as read_canvas
 from mast.data.decode import read_test_view as read_test_view
 from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
 from mast.data.folder import no_classes as no_classes
-from mast.data.formats import BrokenImageError as BrokenImageError
 from mast.data.generated import Factors as Factors
 from mast.data.generated import Toys as Toys
 from mast.data.loader import Batch as Batch

@@ -33,8 +33,7 @@ import numpy as np
 
 from mast.core.errors import UserError, unknown
 from mast.core.files import named, parse_json, read_bytes, read_text
-from mast.data.decode import upright_size
-from mast.data.formats import Opened, open_image
+from mast.data.decode import Opened, open_image, upright_size
 from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels

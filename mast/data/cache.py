@@ -50,7 +50,7 @@ from mast.core.files import locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
-from mast.data.formats import BrokenImageError
+from mast.data.decode import BrokenImageError
 from mast.data.source import Source, warn_of_stacks
 
 

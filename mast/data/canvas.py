@@ -28,8 +28,7 @@ from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews, lengths
-from mast.data.decode import find_reading, read_canvas, read_test_view
-from mast.data.formats import Opened
+from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled

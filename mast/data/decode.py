@@ -1,4 +1,4 @@
-"""Opened images become pixels: the canvas and the test view, with values scaled by a set's range.
+"""Opens image files and makes pixels of them: the canvas and the test view.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
 or over black if their visible part is itself white; EXIF orientation is undone. What has more than
@@ -11,28 +11,147 @@ Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, 
 import functools
 import logging
 import math
+import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.errors import UserError
+from mast.core.files import special
 from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
     UNDO_ORIENTATION,
     Bands,
-    BrokenImageError,
-    Opened,
+    formats,
     has_four_bands,
     is_deep,
     load_pixels,
-    open_image,
+    lost_by_pillow,
+    needs,
     orientation_of,
+    read_array,
+    read_tiff,
+    refuse_bomb,
+    refuse_size,
 )
+
+Opened: TypeAlias = Image.Image | Bands
+
+
+class BrokenImageError(UserError):
+    """An image, by its file or its name in its set, that cannot be decoded, and why in one line."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}; replace or remove this file")
+        self.name = name
+        self.reason = reason
+
+    @classmethod
+    def of(cls, name: str, error: Exception) -> "BrokenImageError":
+        """What a decoder raised, in one line."""
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
+        return cls(name, " ".join(said.split()) or type(error).__name__)
+
+
+def open_image(
+    file: Path | BytesIO,
+    state: tuple[int, int] | None = None,
+    page: int = 0,
+    max_pixels: int | None = None,
+) -> Image.Image | Bands:
+    """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
+
+    Args:
+        file: A path, or what is in a file.
+        state: Size in bytes and time of modification in ns that the file must have.
+        page: Which of its pages or frames, from 0.
+        max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
+
+    Raises:
+        Exception: It is no image that is read, made to take minutes, or cannot be decoded.
+    """
+    if isinstance(file, Path):
+        if kind := special(file):
+            raise ValueError(f"{kind}, not a file")
+        status = file.stat()
+        if state not in (None, (status.st_size, status.st_mtime_ns)):
+            raise ValueError("not the file that was there when the set was opened")
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        content.seek(0)
+        begin = content.read(132)
+        content.seek(0)
+        if begin.startswith(b"\x93NUMPY"):
+            return read_array(content, max_pixels)
+        if begin.endswith(b"DICM"):
+            try:
+                from mast.data.dicom import read_dicom
+            except ModuleNotFoundError:
+                raise needs("dicom") from None
+            return read_dicom(content, page, max_pixels)
+        refuse_bomb(content)
+    try:
+        image = _opened(file) if max_pixels is None else _opened_unbound(file)
+    except UnidentifiedImageError:
+        if not begin.startswith((b"II", b"MM")):
+            raise
+        return read_tiff(file, page, max_pixels)
+    try:
+        if page:
+            image.seek(page)
+        if max_pixels is not None:
+            refuse_size(*image.size, max_pixels)
+        bands = lost_by_pillow(image, file, page, max_pixels)
+    except Exception:
+        image.close()
+        raise
+    if bands:
+        image.close()
+    return bands or image
+
+
+def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
+    try:
+        return Image.open(file, formats=formats())
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{error} max_pixels allows more") from error
+
+
+def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
+    """As `Image.open` does, without its bound, which is one for all of a process."""
+    if isinstance(file, Path):
+        with file.open("rb") as content:
+            begin = content.read(16)
+    else:
+        file.seek(0)
+        begin = file.read(16)
+    for name in formats():
+        make, accepts = Image.OPEN[name]
+        if accepts is not None and accepts(begin) is not True:
+            continue
+        if not isinstance(file, Path):
+            file.seek(0)
+        try:
+            return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
+        except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
+            continue
+    raise UnidentifiedImageError("no image of a format that is read")
+
+
+class _LargeTiff(TiffImagePlugin.TiffImageFile):
+    """One that Pillow does not compare with its bound again when it is decoded."""
+
+    def load_prepare(self) -> None:
+        if self._im is None:
+            self.im = Image.core.new(self.mode, self._tile_size)  # type: ignore[attr-defined]
+        super().load_prepare()
+
 
 Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
 _VALUES = 16_384  # of each of them and of its channels

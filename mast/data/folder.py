@@ -17,7 +17,8 @@ import numpy as np
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, Opened, extensions, open_image
+from mast.data.decode import Opened, open_image
+from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
 from mast.data.source import UNLABELLED, WHOLE, SetDescription, Source, part_of, parts_among
 
 _SYSTEM = frozenset({"@eadir", "__macosx"})  # what systems and stores put there

@@ -22,7 +22,7 @@ from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
-from mast.data.formats import Opened, open_image
+from mast.data.decode import Opened, open_image
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
     UNLABELLED,

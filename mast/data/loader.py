@@ -30,8 +30,7 @@ from mast.core.reading import Reading
 from mast.core.threads import Prefetcher
 from mast.data.cache import VERSION, Canvas, InMemory
 from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
-from mast.data.decode import find_reading
-from mast.data.formats import BrokenImageError, Opened, open_image
+from mast.data.decode import BrokenImageError, Opened, find_reading, open_image
 from mast.data.pieces import split_cut
 from mast.data.registry import default_cache
 from mast.data.shards import open_index

@@ -28,8 +28,8 @@ from mast.core.files import named, read_text
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
-from mast.data.decode import there, upright, upright_size
-from mast.data.formats import Bands, BrokenImageError, Opened, page_numbers
+from mast.data.decode import BrokenImageError, Opened, there, upright, upright_size
+from mast.data.formats import Bands, page_numbers
 from mast.data.source import Pages, Source
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie

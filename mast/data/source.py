@@ -26,8 +26,15 @@ from PIL import Image
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.reading import Reading
-from mast.data.decode import to_canvas, to_pixels, to_test_view, upright_size
-from mast.data.formats import Bands, BrokenImageError, Opened, is_deep, page_numbers
+from mast.data.decode import (
+    BrokenImageError,
+    Opened,
+    to_canvas,
+    to_pixels,
+    to_test_view,
+    upright_size,
+)
+from mast.data.formats import Bands, is_deep, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]

@@ -12,9 +12,8 @@ from tifffile import imwrite
 from mast.core.errors import UserError
 from mast.data import open_source, read_canvas
 from mast.data.canvas import open_files
-from mast.data.decode import to_canvas, to_pixels
+from mast.data.decode import BrokenImageError, to_canvas, to_pixels
 from mast.data.folder import Folder
-from mast.data.formats import BrokenImageError
 from mast.data.shards.shard import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)

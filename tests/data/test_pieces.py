@@ -27,7 +27,7 @@ from mast.data import (
     split_cut,
 )
 from mast.data.cache import decode_in_order
-from mast.data.formats import open_image
+from mast.data.decode import open_image
 
 RANDOM = np.random.default_rng(0)
 

@@ -23,8 +23,8 @@ import numpy as np
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.threads import wait
-from mast.data.decode import to_canvas
-from mast.data.formats import BrokenImageError, open_image, page_numbers
+from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.formats import page_numbers
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 from mast.data.source import IMAGES, image_column, label_column
 

@@ -33,8 +33,8 @@ from mast.core.reading import Reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import Names, named_after
-from mast.data.decode import to_pixels
-from mast.data.formats import Bands, Opened, open_image
+from mast.data.decode import Opened, open_image, to_pixels
+from mast.data.formats import Bands
 from mast.data.shards.index import (
     TASK,
     ShardIndex,

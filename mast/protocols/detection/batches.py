@@ -18,8 +18,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.core.threads import Prefetcher
 from mast.core.transfer import pinned
-from mast.data.decode import to_pixels
-from mast.data.formats import BrokenImageError
+from mast.data.decode import BrokenImageError, to_pixels
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

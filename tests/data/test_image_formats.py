@@ -18,8 +18,9 @@ from pydicom.encaps import encapsulate
 from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
+from mast.data.decode import BrokenImageError, open_image
 from mast.data.folder import Folder, walk
-from mast.data.formats import Bands, BrokenImageError, extensions, open_image
+from mast.data.formats import Bands, extensions
 from mast.data.shards.shard import Sample
 
 H, W = 18, 20
