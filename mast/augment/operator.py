@@ -1,7 +1,7 @@
 """The contract of an augmentation operator: sample parameters, then apply them.
 
 Legend: B samples, C channels, H and W pixels. Images are in [0, 1], in and out; kernels clip to it.
-Kernels compute in float32 and return the dtype they were given.
+Kernels compute in float32.
 """
 
 from abc import ABC, abstractmethod
@@ -155,7 +155,7 @@ def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Paramete
 
 
 def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`Operator.apply` of a class, as users may call it."""
+    """`Operator.apply` of a class, as users may call it: it computes in float32."""
 
     @entry()
     @wraps(apply)
@@ -171,7 +171,7 @@ def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         if not images_BCHW.numel():
             return images_BCHW.clone()
         try:
-            return apply(self, images_BCHW, parameters)
+            return apply(self, images_BCHW.float(), parameters).to(images_BCHW.dtype)
         except (KeyError, TypeError) as error:
             drawn = self.sample(0, torch.Generator())
             if lacking := ", ".join(drawn.keys() - parameters.keys()):
@@ -296,8 +296,8 @@ class Operator(ABC):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         """Transform every sample with its own parameters, as `sample` draws them.
 
-        Images are in [0, 1], float32 or bfloat16, and never written to; the result has their shape
-        and dtype.
+        Images are in [0, 1] and never written to. A subclass is given float32, whatever the caller
+        has; the result has the shape and dtype of the caller's images.
         """
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:

@@ -13,6 +13,7 @@ of the largest image. Images are in [0, 1]. A pixel whose centre lies outside th
 image's mean colour.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,18 +46,15 @@ class Warp:
     bicubic: bool = False
 
     def __getitem__(self, samples: slice) -> "Warp":
-        return Warp(
-            self.matrices_B33[samples],
-            self.extent_B2[samples],
-            self.aligned_B[samples],
-            self.bounded_B[samples],
-            self.bicubic,
-        )
+        return self._each(lambda values: values[samples])
 
     def repeated(self, count: int) -> "Warp":
         """The warp of every sample so many times, one after the other."""
+        return self._each(lambda values: values.repeat_interleave(count, dim=0))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Warp":
         every = (self.matrices_B33, self.extent_B2, self.aligned_B, self.bounded_B)
-        matrices, extent, aligned, bounded = (of.repeat_interleave(count, dim=0) for of in every)
+        matrices, extent, aligned, bounded = map(change, every)
         return Warp(matrices, extent, aligned, bounded, self.bicubic)
 
 

@@ -239,7 +239,7 @@ class ColorJitter(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         values = {f"{name}_B": value for name, value in parameters.items()}
-        return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
+        return jitter(images_BCHW, **values)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         factor_N3 = torch.stack([parameters[name] for name in FACTORS], dim=1)
@@ -311,8 +311,7 @@ class BandJitter(Operator):
         brightness_B, contrast_B, gain_BC = (
             parameters[name] for name in ("brightness", "contrast", "gain")
         )
-        changed = jitter_bands(images_BCHW.float(), brightness_B, contrast_B, gain_BC)
-        return changed.to(images_BCHW.dtype)
+        return jitter_bands(images_BCHW, brightness_B, contrast_B, gain_BC)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         factors = [parameters[name] for name in ("brightness", "contrast")]
@@ -350,7 +349,7 @@ class Grayscale(Operator):
     probability: float = 0.2
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return gray(images_BCHW.float()).to(images_BCHW.dtype).repeat(1, 3, 1, 1)
+        return gray(images_BCHW).repeat(1, 3, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -392,7 +391,7 @@ class Solarize(Operator):
         return {"threshold": between(magnitude, (high, low), parameters["threshold"])}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
+        return solarize(images_BCHW, parameters["threshold"])
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -425,7 +424,7 @@ class Posterize(Operator):
         return {"bits": bits.round().to(parameters["bits"].dtype)}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)
+        return posterize(images_BCHW, parameters["bits"])
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (torch.exp2(8.0 - parameters["bits"]),)
@@ -451,4 +450,4 @@ class Equalize(Operator):
     probability: float = 0.2
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return equalize(images_BCHW.float()).to(images_BCHW.dtype)
+        return equalize(images_BCHW)

@@ -192,8 +192,7 @@ class GaussianBlur(Operator):
         return {"sigma": between(magnitude, self.sigma, parameters["sigma"]) * scale}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
-        return blurred.to(images_BCHW.dtype)
+        return gaussian_blur(images_BCHW, parameters["sigma"], self.taps)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
@@ -224,7 +223,7 @@ class Sharpness(Operator):
     factor: tuple[float, float] = (0.1, 1.9)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
+        return sharpen(images_BCHW, parameters["factor"])
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ class Sobel(Operator):
     blend: tuple[float, float] = (0.1, 1.0)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
+        return blend_edges(images_BCHW, parameters["blend"])
 
 
 @dataclass(frozen=True)
@@ -278,8 +277,7 @@ class Cutout(Operator):
         }
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
-        return covered.to(images_BCHW.dtype)
+        return cut_out(images_BCHW, parameters["side"], parameters["x"], parameters["y"])
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -342,7 +340,7 @@ class MotionBlur(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.window)
-        return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
+        return filter_each(images_BCHW, kernels_BTT)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (motion_kernels(parameters["taps"], parameters["angle"], self.window),)

@@ -62,13 +62,11 @@ class GeometricOperator(Operator):
         square_B = torch.ones(count, device=images_BCHW.device)
         size_B2 = torch.full((count, 2), side)
         matrices_B33 = self.matrices(parameters, square_B)
-        images = images_BCHW.float()
-        if self.axis_aligned:
-            bounded_B = torch.full((count,), self.keeps_frame, device=images.device)
-            views = resize_boxes(images, size_B2, matrices_B33, side, bounded_B, self.bicubic)
-        else:
-            views = warp_affine(images, size_B2, matrices_B33, side, torch.ones(count, 2), size_B2)
-        return views.to(images_BCHW.dtype)
+        if not self.axis_aligned:
+            step_B2 = torch.ones(count, 2)
+            return warp_affine(images_BCHW, size_B2, matrices_B33, side, step_B2, size_B2)
+        bounded_B = torch.full((count,), self.keeps_frame, device=images_BCHW.device)
+        return resize_boxes(images_BCHW, size_B2, matrices_B33, side, bounded_B, self.bicubic)
 
     @classmethod
     def difference(

@@ -72,5 +72,4 @@ class GaussianNoise(Operator):
         }
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])
-        return noisy.to(images_BCHW.dtype)
+        return add_noise(images_BCHW, parameters["std"], parameters["seed"])
