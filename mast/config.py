@@ -300,7 +300,7 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run, of a complete one held against what its embedding says."""
+    """The configuration of a run; of a complete one it must be that of its embedding."""
     config = read(folder.config)
     now = deciding(config)
     try:

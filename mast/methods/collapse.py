@@ -10,7 +10,7 @@ COLLAPSED = {SPREAD: 0.1, STD: 0.3}  # below it
 
 
 class CollapseCheck(NamedTuple):
-    """What the log says of one thing that can collapse.
+    """What the log shows of one thing that can collapse.
 
     Attributes:
         evidence: The number, in words that continue a list; empty where there is none to quote.

@@ -40,7 +40,7 @@ SOURCES: dict[Source, tuple[str, ...]] = {
 
 @dataclass
 class MastConfig(PaperConfig):
-    """MAST's objective: exempt blocks, or Eq. 7 with its switches. None: as the mode says.
+    """MAST's objective: exempt blocks, or Eq. 7 with its switches. None: the mode decides.
 
     Attributes:
         mode: "exempt", "guarded", or "paper" for Eq. 7 as printed.

@@ -77,7 +77,7 @@ MODES: dict[str, Mode] = {
 
 @dataclass
 class PaperConfig(MethodConfig):
-    """The switches of Eq. 7. None: as the mode says.
+    """The switches of Eq. 7. None: the mode decides.
 
     Attributes:
         projector: Sizes and options of the Gaussian projector.

@@ -318,7 +318,7 @@ class OperatorPrediction(Part):
         inputs: HostInputs,
         part_DP: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """What `Method.step` returns, with the prediction beside its other terms."""
+        """What `Method.step` returns, with the prediction added to its terms."""
         if not self.heads:
             return output
         shares = self(pair, inputs, part_DP)

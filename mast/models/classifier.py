@@ -1,4 +1,4 @@
-"""An encoder with a head that tells classes, and the file that holds both.
+"""An encoder with a head that predicts classes, and the file that holds both.
 
 Shapes: B images a batch, D dimensions of the representation, C classes.
 """
@@ -51,7 +51,7 @@ class Classifier(nn.Module):
         head: From there to scores (B, C).
         classes: Their names.
         size: Side of the views in pixels that it was made for.
-        temperature: By which scores are divided, so that probabilities say how often it is right.
+        temperature: By which scores are divided, so that probabilities are as often right.
         about: What else is known, as JSON has it: what it learned from, how well it does.
 
     Attributes:
@@ -190,11 +190,11 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     if encoder is None and "encoder" not in described:
-        own = "features" not in (read_about(file) or {}).get("encoder", ())
+        of_module = "features" not in (read_about(file) or {}).get("encoder", ())
         raise UserError(
             f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
             "Python, by mast.load_classifier(path, encoder=...)"
-            if own
+            if of_module
             else f"{file} learned from features of a file, whose model is not known here: `mast "
             "predict` takes --features of new images; for all else give the model in Python, by "
             "mast.load_classifier(path, encoder=...)"
@@ -203,8 +203,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     for name, tensor in tensors.items():
         part, _, key = name.partition(".")
         parts.setdefault(part, {})[key] = tensor
-    said = described[NAME]
-    layers = said.get("layers") if isinstance(said, dict) else None
+    own = described[NAME]
+    layers = own.get("layers") if isinstance(own, dict) else None
     if layers is not None:
         parts["encoder"] = {key.removeprefix("encoder."): value
                             for key, value in parts["encoder"].items()}  # fmt: skip
@@ -216,18 +216,18 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         outputs, dim = parts["head"]["weight"].shape
         head = nn.Linear(dim, outputs)
         if layers is not None:
-            module = Depths(module, said["size"], [str(name) for name in layers])
+            module = Depths(module, own["size"], [str(name) for name in layers])
         fits = not isinstance(module, Encoder | Depths) or module.dim == dim
         if not fits or any(mismatches(parts["head"], head.state_dict()).values()):
             raise ValueError("its head does not fit")
         check_finite(file, parts["head"])
         head.load_state_dict(parts["head"])
-        if not isinstance(said["classes"], list):
+        if not isinstance(own["classes"], list):
             raise ValueError("its classes are no list of names")
-        if not isinstance(said["about"], dict):
-            raise ValueError("what it says of itself is no mapping")
+        if not isinstance(own["about"], dict):
+            raise ValueError("its description is no mapping")
         classifier = Classifier(
-            module, head, said["classes"], said["size"], said["temperature"], said["about"]
+            module, head, own["classes"], own["size"], own["temperature"], own["about"]
         )
         if "reading" in described:
             classifier.reading = read_reading(described["reading"])
@@ -263,8 +263,8 @@ def classifier_file(path: str | Path) -> Path:
 def read_about(path: Path) -> dict[str, Any] | None:
     """What a file says about its classifier, unverified; None where it holds none."""
     try:
-        said = read_metadata(read_header(path) or {}).get(NAME)
+        own = read_metadata(read_header(path) or {}).get(NAME)
     except ValueError:
         return None
-    about = said.get("about") if isinstance(said, dict) else None
+    about = own.get("about") if isinstance(own, dict) else None
     return about if isinstance(about, dict) else None

@@ -124,18 +124,19 @@ class Depths(nn.Module):
         """Of the layers that give maps or tokens how many axes and places each has, in order."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             try:
-                given = self.encoder(self.noise())
+                output_BD = self.encoder(self.noise())
             except UserError:
                 raise
             except Exception as error:  # of the user's own code
-                said = " ".join(str(error).split())
+                cause = " ".join(str(error).split())
                 raise UserError(
-                    f"the encoder cannot take images of {self.size} pixels: {said}"
+                    f"the encoder cannot take images of {self.size} pixels: {cause}"
                 ) from error
-        if not (isinstance(given, Tensor) and given.ndim == 2 and given.is_floating_point()):
+        fits = isinstance(output_BD, Tensor) and output_BD.is_floating_point()
+        if not (fits and output_BD.ndim == 2):
             raise UserError(
                 "expected the encoder to return a representation of shape (2, D) of two images, "
-                f"got {in_short(given)}: pool its feature map first, and return it alone"
+                f"got {in_short(output_BD)}: pool its feature map first, and return it alone"
             )
         return {
             name: (output.ndim, output[0].numel() // pooled.shape[1])

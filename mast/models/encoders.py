@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
-from mast.core.arguments import in_short
+from mast.core.arguments import argument, in_short
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
@@ -49,13 +49,13 @@ UNSCALED = "divide values of 0 to 255 by 255"
 NOT_NUMBERS = "look for NaN in what made them"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
-# What of a configuration rebuilds an encoder, beside the normalisation.
+# What rebuilds an encoder, with the normalisation.
 ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
 HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 LARGEST = 2048  # pixels: side of the largest image
-# What may be said of an architecture in `EncoderConfig.options`, of either library: no file, no
+# What `EncoderConfig.options` may hold, of either library: the architecture alone. No file, no
 # weights, no device, and nothing that decides which images come in or which classes come out.
 OPTIONS = {
     "timm": frozenset({
@@ -93,7 +93,7 @@ MOST_MOMENT = 1e6  # of a channel
 
 
 def usual_normalization(channels: int) -> Normalization:
-    """What is taken where nobody says another: ImageNet's for 3 channels."""
+    """The default normalization: ImageNet's for 3 channels."""
     return IMAGENET if channels == 3 else Normalization((0.5,) * channels, (0.25,) * channels)
 
 
@@ -105,7 +105,7 @@ class EncoderConfig:
         name: A torchvision or timm model name, such as "resnet18" or
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
             "torchvision:" and "timm:" choose. It names an architecture.
-        options: Keyword arguments of the model's constructor that say what it is made of, for
+        options: Keyword arguments of the model's constructor that change its architecture, for
             example {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or
             {"drop_path_rate": 0.1}.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
@@ -149,14 +149,8 @@ class EncoderConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        if not isinstance(self.name, str):
-            raise UserError(f"encoder.name must be text, got {in_short(self.name)}")
-        for name, choices in (
-            ("stem", ("auto", "standard", "small")),
-            ("stem_stride", (None, 1, 2)),
-        ):
-            if (value := getattr(self, name)) not in choices:
-                raise UserError(f"encoder.{name} must be of {choices}, got {in_short(value)}")
+        for name in ("name", "stem", "stem_stride"):
+            argument(getattr(self, name), get_type_hints(EncoderConfig)[name], f"encoder.{name}")
         if not self.normalization.usable:
             raise UserError(
                 "encoder.mean must be finite, and encoder.std positive and finite, up to "

@@ -207,8 +207,8 @@ def matched_by_order(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Weights under the names of a model that has the same shapes in the same order.
 
-    Modules of the same shapes beside each other are told apart by their order alone, so they must
-    be numbered in that order, in the file and in the model: as `bn1` and `bn2` are, but not `query`
+    Only their order distinguishes modules of the same shapes next to each other, so they must be
+    numbered in that order, in the file and in the model: as `bn1` and `bn2` are, but not `query`
     and `key`.
 
     Args:

@@ -16,8 +16,9 @@ def mast5() -> PretrainConfig:
     Paper: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
     Hyper-parameters of section 3.2 and of VICReg, whose protocol it follows: LARS, rate 1.6 at
     batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector 8192-8192, d 4096.
-    The objective is ours (docs/method.md): exempt blocks whose dimensions tell what the operators
-    did, all operators from the start, no uncertainty. `mast5_guarded` is nearer to the paper.
+    The objective is ours (docs/method.md): exempt blocks whose dimensions predict what the
+    operators did, all operators from the start, no uncertainty. `mast5_guarded` is nearer to the
+    paper.
 
     Cost, estimated and not measured: 6.3e19 FLOP for the encoder (4.1 GMAC forward, three times
     that with the backward, two views, 1.28 million images, 1000 epochs) and nearly as much for
@@ -122,7 +123,7 @@ def vicreg5_staged() -> PretrainConfig:
 
 
 def vicreg5_augself() -> PretrainConfig:
-    """VICReg whose representation has to tell by how much the colours of the views differ.
+    """VICReg whose representation predicts by how much the colours of the views differ.
 
     The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
     """
@@ -155,8 +156,8 @@ def mast5_medium() -> PretrainConfig:
     """MAST-5 on one GPU: ResNet-50 at 224 pixels, batch 128 in two parts, 200 epochs, AdamW.
 
     For 50,000 images; `mast plan` says how many epochs other sets and hours want, what it costs on
-    which GPU, and how many parts fit. The objective is that of `mast5_small`. Nobody has trained it
-    to the end yet: rates are those in use for these encoders (AdamW 1e-3 at a batch of 256 with
+    which GPU, and how many parts fit. The objective is that of `mast5_small`. It has not been
+    trained to the end: rates are those in use for these encoders (AdamW 1e-3 at a batch of 256 with
     weight decay 0.05 for ConvNeXt, DINO's 5e-4 for ViTs).
 
         mast pretrain --data photos --recipe mast5_medium

@@ -111,11 +111,11 @@ def ifm_moco_v2() -> PretrainConfig:
 
 
 def prcl() -> PretrainConfig:
-    """MoCo v2 that also tells hidden pixels, on ImageNet: ResNet-50, batch 256, 800 epochs.
+    """MoCo v2 that also predicts hidden pixels, on ImageNet: ResNet-50, batch 256, 800 epochs.
 
     Li et al., Addressing Feature Suppression in Unsupervised Visual Representations, 2020: linear
     top-1 71.0, as the paper of MAST prints it (Table 1). No code was found: what is hidden, how it
-    is told and the weight of both terms are chosen here, all else is MoCo v2's.
+    is predicted and the weight of both terms are chosen here, all else is MoCo v2's.
 
     Cost: some 70 GPU hours, as every query is seen twice.
     """
@@ -127,7 +127,7 @@ def infomin() -> PretrainConfig:
 
     Tian et al., What Makes for Good Views for Contrastive Learning, NeurIPS 2020: linear top-1 73.0
     (70.1 after 200 epochs). Temperature 0.15, all else as MoCo v2 (HobbitLong/PyContrast). What
-    differs in the views stands beside the preset `infomin` (`mast/augment/presets.py`).
+    differs in the views is noted at the preset `infomin` (`mast/augment/presets.py`).
 
     Cost: some 60 GPU hours.
     """
@@ -157,7 +157,7 @@ def simsiam() -> PretrainConfig:
 
 
 def simsiam_augself() -> PretrainConfig:
-    """SimSiam whose representation has to tell how crop and colour differ between the views.
+    """SimSiam whose representation predicts how crop and colour differ between the views.
 
     AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
     """
@@ -258,8 +258,8 @@ def looc() -> PretrainConfig:
     """LooC as MoCo v2, with heads that keep colour and orientation, 200 epochs.
 
     Its paper trains on ImageNet-100 and keeps colour, rotation and texture; there is no official
-    code. The views are those of MAST-5, two of which share what is kept. The query is encoded with
-    a gradient, three keys without one.
+    code. The views are those of MAST-5, two of which share what is preserved. The query is encoded
+    with a gradient, three keys without one.
 
     Cost: some 15 GPU hours.
     """
@@ -272,7 +272,7 @@ def clsa() -> PretrainConfig:
     Its paper, with one strong view: linear top-1 72.2 (69.4 after 200 epochs). As MoCo v2, with
     both terms of one weight and a strong view of 96 pixels (maple-research-lab/CLSA, "single
     crop"). Its results with five strong views (73.3 after 200 epochs, 76.2 after 800) are of
-    another recipe. What differs in the strong view stands beside the preset `clsa`
+    another recipe. What differs in the strong view is noted at the preset `clsa`
     (`mast/augment/presets.py`).
 
     Cost: some 45 GPU hours.
@@ -286,7 +286,7 @@ def obow() -> PretrainConfig:
     Its paper: linear top-1 73.8, with words of blocks 3 and 4. The teacher sees the image, the
     student two crops of 160 pixels and five of 96. SGD at 0.03 with a warm-up of 10 epochs, weight
     decay 1e-4, 8192 words, momentum from 0.99 (valeoai/obow, ResNet50_OBoW_full). The
-    weight decay acts on biases and norms, too. What differs in the views stands beside
+    weight decay acts on biases and norms, too. What differs in the views is noted at
     the preset `obow` (`mast/augment/presets.py`).
 
     Cost: some 18 GPU hours.

@@ -27,10 +27,9 @@ def normalised(images_BCHW: torch.Tensor) -> torch.Tensor:
     )
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_resnet_is_torchvisions(name):
-    encoder = scrambled(Encoder(EncoderConfig(name, stem="standard"), 64))
-    reference = torchvision.models.get_model(name).eval()
+def test_resnet_is_torchvisions():
+    encoder = scrambled(Encoder(EncoderConfig("resnet18", stem="standard"), 64))
+    reference = torchvision.models.resnet18().eval()
     reference.fc = nn.Identity()
     reference.load_state_dict(encoder.model.state_dict())
     images = torch.rand(2, 3, 64, 64)

@@ -217,18 +217,6 @@ def test_lightlys_own_resnet(tmp_path: Path) -> None:
     assert_is(foreign, resnet, size=32)
 
 
-def test_what_export_writes_is_read_with_its_stem(tmp_path: Path) -> None:
-    from mast.commands.export import export
-
-    encoder = scrambled(Encoder(EncoderConfig("resnet18", stem="small", stem_stride=2), 48))
-    save_encoder(encoder, tmp_path / "encoder.safetensors")
-    exported = export(tmp_path / "encoder.safetensors", "torchvision")
-    foreign = load_foreign(exported.folder / "model.safetensors")
-    assert foreign.encoder.size == 48
-    images_BCHW = torch.rand(2, 3, 48, 48)
-    torch.testing.assert_close(foreign.encoder(images_BCHW), encoder(images_BCHW))
-
-
 def vit(name: str, **options: Any) -> nn.Module:
     return scrambled(timm.create_model(name, num_classes=3, **options))
 
