@@ -15,7 +15,7 @@ import pytest
 from size import BOUNDS, measured
 
 import mast
-from mast.cli import TOPICS, VERBS
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.errors import UserError
 from mast.methods import METHODS
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import mast
-from mast.cli import arguments_of, main
+from mast.cli import main
+from mast.cli.options import arguments_of
 from mast.core.errors import UserError
 from mast.protocols import EVALUATORS
 

@@ -4,23 +4,8 @@ Nothing is imported here before signals are answered, as they may come at any mo
 """
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from mast.core.stopping import end_by_signals
-
-if TYPE_CHECKING:
-    from mast.cli.options import arguments_of as arguments_of
-    from mast.cli.verbs import TOPICS as TOPICS
-    from mast.cli.verbs import VERBS as VERBS
-    from mast.cli.verbs import Verb as Verb
-
-_FROM = {
-    "arguments_of": "mast.cli.options",
-    "TOPICS": "mast.cli.verbs",
-    "VERBS": "mast.cli.verbs",
-    "Verb": "mast.cli.verbs",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,9 +25,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from mast.cli.command import run
 
     return run(arguments)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FROM:
-        raise AttributeError(f"module 'mast.cli' has no attribute {name!r}")
-    return getattr(import_module(_FROM[name]), name)

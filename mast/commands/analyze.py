@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.text import Text
 
-from mast.analyses import Arrays, Subject, read_arrays, understood
+from mast.analyses import Subject, read_arrays, understood
 from mast.analyses.figure import save
-from mast.commands.common import command
+from mast.commands.common import command, write_arrays
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
-from mast.core.checkpoint import write_atomically, write_json
+from mast.core.checkpoint import write_json
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
@@ -156,12 +156,6 @@ def _insight(name: str, subject: Subject, folder: Path) -> Insight:
         return Insight(name, title, lacking, None)
     file = folder / f"{name}.npz"
     file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
-    write_atomically(file, lambda partial: _write(partial, arrays))
+    write_arrays(file, np.savez_compressed, arrays)
     save(analysis.draw(arrays), file)
     return Insight(name, title, analysis.caption(arrays), file)
-
-
-def _write(path: Path, arrays: Arrays) -> None:
-    named: dict[str, Any] = dict(arrays)
-    with path.open("wb") as file:
-        np.savez_compressed(file, **named)

@@ -2,12 +2,13 @@
 
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
+from mast.core.checkpoint import write_atomically
 from mast.core.entry import entry
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
@@ -89,6 +90,16 @@ def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Pat
     table = begins(*columns)
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     return None if out is None else out_file(out, kinds)
+
+
+def write_arrays(path: Path, save: Callable[..., None], arrays: Mapping[str, Any]) -> None:
+    """Write arrays by `numpy.savez` or one like it, at once or not at all."""
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:  # to a path it would add an ending
+            save(file, **arrays)
+
+    write_atomically(path, write)
 
 
 def write_listing(

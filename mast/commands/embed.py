@@ -9,7 +9,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from torch import nn
 
-from mast.commands.common import command, open_search
+from mast.commands.common import command, open_search, write_arrays
 from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device
@@ -111,18 +111,14 @@ def _is_parquet(path: Path) -> bool:
 def _write_npz(
     path: Path, features_ND: np.ndarray, canvases: CanvasSet, beside: Mapping[str, Any]
 ) -> None:
-    def write(partial: Path) -> None:
-        with partial.open("wb") as file:
-            arrays: dict[str, Any] = {
-                "features": features_ND,
-                "identifiers": np.array(canvases.identifiers),
-                **{f"target_{name}": values for name, values in canvases.targets.items()},
-                **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
-                **{name: np.array(value) for name, value in beside.items()},
-            }
-            np.savez(file, **arrays)
-
-    write_atomically(path, write)
+    arrays = {
+        "features": features_ND,
+        "identifiers": np.array(canvases.identifiers),
+        **{f"target_{name}": values for name, values in canvases.targets.items()},
+        **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
+        **{name: np.array(value) for name, value in beside.items()},
+    }
+    write_arrays(path, np.savez, arrays)
 
 
 def _write_parquet(

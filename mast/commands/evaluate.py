@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mast.commands.common import command
+from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
@@ -110,7 +111,7 @@ def evaluate(
         compute = Compute(find_device(device), getattr(torch, precision))
         sets = data if isinstance(data, NamedSets) else NamedSets(data)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
-    names = [protocols] if isinstance(protocols, str) else list(protocols)
+    names = as_list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
     if untrained and weights is not None:

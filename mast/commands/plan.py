@@ -14,6 +14,7 @@ from mast.augment import operators_for
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain
 from mast.config import change
+from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.files import as_word
@@ -170,9 +171,8 @@ def plan(
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
     if weights or encoder:  # whose architecture all recipes would train
         default = default[:1]
-    names = [recipes] if isinstance(recipes, str) else list(recipes)
     configs = []
-    for name in names or default:
+    for name in as_list(recipes) or default:
         config = change(recipe(name), {"data.spec": str(data), "data.download": download,
                                        "device": here.type})  # fmt: skip
         own = {"encoder.weights": weights, "encoder.name": encoder}

@@ -13,7 +13,8 @@ import torch
 import yaml
 
 import mast
-from mast.cli import TOPICS, VERBS, main
+from mast.cli import main
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.run import RunFolder
 from mast.data import cache
 from mast.protocols import EVALUATORS

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,12 +114,6 @@ def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyP
     assert (given[0].metric, given[0].val) == ("mean_per_class", None)
     assert result.sizes == {"train": 12, "test": 6}
     assert result.targets["class"].values["top1"] == 100.0
-
-
-def test_evaluate_names_missing_parts(run: Path, photos: Path, tmp_path: Path) -> None:
-    shutil.copytree(photos / "train", tmp_path / "half" / "train")
-    with pytest.raises(UserError, match="no test folder"):
-        mast.evaluate(run, str(tmp_path / "half"))
 
 
 def test_evaluate_an_encoder_by_name(

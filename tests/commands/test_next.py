@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import mast
-from mast.cli import VERBS, arguments_of, main
+from mast.cli import main
+from mast.cli.options import arguments_of
+from mast.cli.verbs import VERBS
 from mast.commands.plan import Plan
 from mast.core.files import as_word, quoted
 from mast.core.run import RunFolder

@@ -12,7 +12,8 @@ from faults.options import BASES, options, value
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mast.cli import arguments_of
+from mast.cli.options import arguments_of
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.errors import UserError
 
 PAIRS = [(command, option) for command in BASES for option in options(command)]
@@ -30,8 +31,6 @@ def read(command: str, given: list[str]) -> None:
 
 
 def test_the_commands_are_all_that_there_are() -> None:
-    from mast.cli import TOPICS, VERBS
-
     assert set(BASES) == {*VERBS, *(f"show {topic}" for topic in TOPICS)}
 
 
