@@ -260,7 +260,7 @@ def test_without_labels(run: RunFolder) -> None:
     page = written(run)
     assert json.loads(page.data[0])["colorings"] == []
     assert "select" not in page.tags
-    assert "they have no labels" in page.text
+    assert "Without labels" in page.text
 
 
 def test_without_masks(run: RunFolder) -> None:
@@ -276,7 +276,7 @@ def test_one_operator(tmp_path: Path) -> None:
     look_into(run, MADE, count=8, operators=operators)
     page = written(run)
     assert "with 1 augmentation." in page.text
-    assert "There is one operator, color jitter" in page.text
+    assert "Color jitter is the only operator" in page.text
 
 
 def test_three_images(run: RunFolder) -> None:
