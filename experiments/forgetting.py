@@ -20,7 +20,7 @@ PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
 DESTROYED = ("color", "orientation", "position", "sharpness")  # by `forget_<factor>`
 PROPERTY = {factor: factor for factor in DESTROYED} | {"sharpness": "focus"}
-LONGER = {"orientation": 2}  # times as many epochs: an angle is told late
+LONGER = {"orientation": 2}  # times as many epochs: an angle is learned late
 PROJECTOR = {"hidden": 512, "dim": 160}
 
 

@@ -36,7 +36,7 @@ LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
 CLASSES = 10  # of CIFAR-10
 RATES = (LR / 3, LR, 3 * LR)
-# Under these operators, at half and at all of their magnitude, objects are told apart anew.
+# Under these operators, at half and full magnitude, objects are classified again.
 ROBUST = ("color_jitter", "grayscale", "gaussian_blur", "gaussian_noise", "rotate", "cutout")
 PROTOCOLS = {
     "validation": {"cifar10": ("knn", "linear"), "flowers17": ("linear",), "textures": ("linear",)},

@@ -116,11 +116,6 @@ def folds(canvases: CanvasSet, size: int, count: int = 3) -> list[EvaluationData
 # -------------------------------------------------------------------------------------- probes
 
 
-CHANGED = "changed"  # images, beside the top-1 of those that are not, which `linear` has
-# What the measures of protocols without a top-1 have in their names.
-OTHERS = ("_a_class", PRECISION, "chance")
-
-
 class Probed(NamedTuple):
     """What was measured.
 

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from mast.core.checkpoint import write_atomically
+from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError, visible
 from mast.core.files import signed
 from mast.core.reading import shown
@@ -270,8 +270,7 @@ def cells(
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
-    svg = signed(as_svg(figure, file.stem)).encode()
-    write_atomically(file.with_suffix(".svg"), lambda partial: partial.write_bytes(svg))
+    write_text(file.with_suffix(".svg"), signed(as_svg(figure, file.stem)))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
     write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
 

@@ -57,11 +57,10 @@ class Predictions(Analysis):
             "accuracy": np.array([measures["top1"].value for measures in tasks.values()]),
         }
         for measure in ("prediction", "advantage"):
-            score_TK3 = np.array(
-                [[(score.value, score.low, score.high) for name in subject.operators
-                  if (score := measures[f"{measure}_{name}"])] for measures in tasks.values()],
-                np.float64,
-            )  # fmt: skip
+            score_TK3 = np.array([
+                [[score.value, score.low, score.high] for name in subject.operators
+                 if (score := measures[f"{measure}_{name}"])] for measures in tasks.values()
+            ], np.float64)  # fmt: skip
             for at, end in enumerate(("", "_low", "_high")):
                 arrays[f"{measure}{end}"] = score_TK3[..., at]
         return arrays

@@ -195,16 +195,13 @@ class Uncertainty(Analysis):
         """Galleries of the extremes, correlations and classes."""
         order_N = arrays["score"].argsort(kind="stable")
         galleries = tuple(
-            Gallery(
-                title,
-                arrays["pictures"][chosen],
-                tuple(f"{arrays['names'][at]}: {arrays['score'][at]:.3f}" for at in chosen),
-            )
+            Gallery(title, arrays["pictures"][chosen],
+                    tuple(f"{arrays['names'][at]}: {arrays['score'][at]:.3f}" for at in chosen))
             for title, chosen in (
                 ("Least certain", order_N[::-1][:GALLERY_SIZE]),
                 ("Most certain", order_N[:GALLERY_SIZE]),
             )
-        )
+        )  # fmt: skip
         rows = tuple(
             (str(task), str(name), score, spread, accuracy)
             for task, name, score, spread, accuracy in zip(
@@ -235,19 +232,19 @@ def _rank_correlation(trace_SN: np.ndarray) -> np.ndarray:
 
 
 def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
-    from scipy.stats import spearmanr
+    from scipy.stats import mannwhitneyu, spearmanr
 
     assert subject.images is not None
     images = subject.images
     rows: list[tuple[str, str, float, float, float]] = []
     correlations, error_found = [], []
     for task, label_N in images.labels.items():
-        hit_N = images.hits.get(task)
+        hit_N = images.hits.get(task, np.full(len(label_N), np.nan))
         of_task = []
         for at, name in enumerate(images.classes[task]):
             members_N = label_N == at
             if members_N.any():
-                accuracy = float("nan") if hit_N is None else 100 * float(hit_N[members_N].mean())
+                accuracy = 100 * float(hit_N[members_N].mean())
                 mean, spread = float(score_N[members_N].mean()), float(score_N[members_N].std())
                 of_task.append((task, name, mean, spread, accuracy))
         rows += of_task
@@ -255,7 +252,11 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
         score_C = np.array([row[2] for row in of_task])
         varied = len(of_task) > 2 and np.ptp(accuracy_C) > 0 and np.ptp(score_C) > 0
         correlations.append(float(spearmanr(score_C, accuracy_C)[0]) if varied else float("nan"))
-        error_found.append(float("nan") if hit_N is None else _error_found(score_N, hit_N))
+        # Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half.
+        wrong, right = score_N[hit_N == 0], score_N[hit_N == 1]
+        pairs = len(wrong) * len(right)
+        above = mannwhitneyu(wrong, right).statistic if pairs else np.nan
+        error_found.append(float(100 * above / max(pairs, 1)))
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     kinds = (str, str, float, float, float)
     keys = ("task", "name", "score", "spread", "accuracy")
@@ -268,13 +269,3 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
         "class_correlation": np.array(correlations, float),
         "error_found": np.array(error_found, float),
     }
-
-
-def _error_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
-    """Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half."""
-    from scipy.stats import mannwhitneyu
-
-    wrong, right = score_N[hit_N == 0], score_N[hit_N == 1]
-    if len(wrong) == 0 or len(right) == 0:
-        return float("nan")
-    return float(100 * mannwhitneyu(wrong, right).statistic / (len(wrong) * len(right)))

@@ -110,8 +110,8 @@ def cost(
     if not epochs:
         first = _seconds_an_epoch(cost) + (decoding if cost.disk else 0.0)
         raise UserError(
-            f"an epoch of {images:,} images takes {first / 3600:.2g} hours by {config.recipe}, and "
-            f"{hours:g} are given"
+            f"an epoch of {images:,} images takes {first / 3600:.2g} hours by {config.recipe}; "
+            f"hours is {hours:g}"
         )
     return replace(cost, config=replace(config, epochs=epochs))
 

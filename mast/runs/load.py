@@ -210,9 +210,8 @@ def load(
 
 def source_name(run: str | Path | nn.Module) -> str:
     """What an encoder is called in a result: as the user named it, or the class of a module."""
-    if not isinstance(run, nn.Module):
-        return str(run)
-    return f"{type(run).__module__}.{type(run).__qualname__}"
+    kind = type(run)
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(run, nn.Module) else str(run)
 
 
 def _foreign(

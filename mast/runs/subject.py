@@ -69,9 +69,8 @@ def subject_of(
         subject = replace(subject, pairs=pairs)
     if not predicts_uncertainty(method):
         return subject
-    unsure = outputs(
-        FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device)), chosen, size, seed
-    )
+    predicted = FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device))
+    unsure = outputs(predicted, chosen, size, seed)
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
 
 
@@ -122,12 +121,8 @@ def pairs_of(
         for name, parts in differences.items():
             parts.append(difference(views, name).cpu())
     first_PC, second_PC, first_PD, second_PD = map(torch.cat, zip(*seen, strict=True))
-    return Pairs(
-        position_P,
-        (first_PC, second_PC),
-        (first_PD, second_PD),
-        {name: torch.cat(parts).double().numpy() for name, parts in differences.items()},
-    )
+    drawn = {name: torch.cat(parts).double().numpy() for name, parts in differences.items()}
+    return Pairs(position_P, (first_PC, second_PC), (first_PD, second_PD), drawn)
 
 
 def _images(

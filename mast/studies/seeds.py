@@ -39,7 +39,7 @@ def pack(credit_N: Tensor) -> str:
 
 
 def unpack(text: str) -> Tensor:
-    """What `pack` was given, float64."""
+    """The credits that `pack` packed, float64."""
     percent_N = bytearray(zlib.decompress(base64.b64decode(text)))
     return torch.frombuffer(percent_N, dtype=torch.uint8).double() / 200
 

@@ -393,14 +393,9 @@ def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
     assert "cash$ and $x^{</text>" in svg
 
 
-@pytest.mark.parametrize("names", [("red", "apple"), ("gray", "grey"), ("one", "two")])
-def test_classes_that_are_not_all_named_like_colours_have_the_palettes(
-    names: tuple[str, ...],
-) -> None:
-    assert class_colors(names) == (palette(2), None)
-
-
-def test_a_class_that_is_named_like_a_colour_is_drawn_in_it() -> None:
+def test_classes_that_are_named_like_colours_are_drawn_in_them() -> None:
+    for names in (("red", "apple"), ("gray", "grey"), ("one", "two")):
+        assert class_colors(names) == (palette(2), None)
     fills, outline = class_colors(CLASSES["color"])
     hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
     for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
@@ -408,21 +403,17 @@ def test_a_class_that_is_named_like_a_colour_is_drawn_in_it() -> None:
     assert outline == GRAY
     white_and_black = class_colors(("White", "BLACK")).fills  # neither takes those of the page
     assert white_and_black == ("#fefefe", "#010101")
-
-
-def test_the_map_of_colours_has_their_colours() -> None:
     subject = whole()
     assert subject.images is not None
-    images = replace(subject.images, classes={"class": ("blue", "red")})
-    named = replace(subject, images=images)
-    arrays = Subspaces().compute(named)
-    axis = Subspaces().draw(arrays).axes[0]
-    painted = [to_hex(points.get_facecolor()[0]) for points in axis.collections]
-    assert painted == ["#0343df", "#e50000"]
-    assert [to_hex(points.get_edgecolor()[0]) for points in axis.collections] == [GRAY.lower()] * 2
-    plain = Subspaces().draw(Subspaces().compute(subject)).axes[0].collections[0]
-    assert to_hex(plain.get_facecolor()[0]) == COLORS[0].lower()
-    assert len(plain.get_edgecolor()) == 0
+    for classes, painted, edges in (
+        (("blue", "red"), ["#0343df", "#e50000"], [GRAY.lower()]),
+        (("even", "odd"), [color.lower() for color in COLORS[:2]], []),
+    ):
+        images = replace(subject.images, classes={"class": classes})
+        arrays = Subspaces().compute(replace(subject, images=images))
+        points = Subspaces().draw(arrays).axes[0].collections
+        assert [to_hex(each.get_facecolor()[0]) for each in points] == painted
+        assert [to_hex(edge) for edge in points[0].get_edgecolor()] == edges
 
 
 def few(count: int, labels: bool = True) -> Subject:

@@ -268,7 +268,7 @@ def test_one_operator(tmp_path: Path) -> None:
     look_into(run, ("masks", "invariance", "predictions"), count=8, operators=operators)
     page = written(run)
     assert "with 1 augmentation." in page.text
-    assert "is the only operator and has the whole embedding" in page.text
+    assert "Color jitter is the only operator" in page.text
 
 
 def test_three_images(run: RunFolder) -> None:

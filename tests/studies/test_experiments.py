@@ -1,7 +1,6 @@
 """Every experiment from images to result files, at a scale of seconds, and what they share."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,16 +20,13 @@ from experiments.detectors import Detectors
 from experiments.does_it_help import COLUMNS, DoesItHelp
 from experiments.findings import Findings, Inquiry
 from experiments.flowers import Flowers
-from experiments.forgetting import CONTENDERS, TASKS, Forgetting
+from experiments.forgetting import CONTENDERS, Forgetting
 from experiments.protocols import Protocols, against_sklearn
-from experiments.searches import leads, led, searches
 from experiments.small_sets import SmallRun, folds, with_colours
 from experiments.starts import STARTS, Starts
 from experiments.uncertainty_check import UncertaintyCheck
 from experiments.variants import VARIANTS
-from mast.config import PretrainConfig
 from mast.core.errors import UserError
-from mast.core.run import RunFolder
 from mast.data import generated, open_canvas
 from mast.measure.bootstrap import tango
 from mast.measure.result import Result
@@ -120,51 +116,6 @@ KEPT = {
 }
 
 
-def test_a_search_is_a_row_a_space() -> None:
-    measured = {
-        file.stem: json.loads(file.read_text())
-        for file in (RESULTS / "forgetting" / "color").glob("*-0.json")
-    }
-    rows = {(row[1], row[2]): row for row in searches(measured).rows}
-    assert ("untrained", "representation") in rows
-    assert ("untrained", "matching it") not in rows
-    result = measured["exempt-0"]["retrieval"]["color"]
-    found = result["precision_match_color_jitter+grayscale"]
-    assert rows["exempt", "matching it"][4] == f"{found:.1f}"
-
-
-def test_a_lead_is_over_every_whole_space() -> None:
-    def run(method: str, color: dict[str, float], shape: dict[str, float]) -> dict[str, Any]:
-        scores = dict.fromkeys(TASKS, shape) | {"color": color}
-        retrieval = {
-            task: {f"precision_{space}": value for space, value in values.items()}
-            for task, values in scores.items()
-        }
-        return {"destroyed": "color", "method": method, "seed": 1, "retrieval": retrieval}
-
-    block = {"ignore_color_jitter+grayscale": 7.0, "match_color_jitter+grayscale": 90.0}
-    ours = {"representation": 40.0, "embedding": 20.0, **block}
-    runs = {
-        "a": run("exempt", ours, ours),
-        "b": run("augself", {"representation": 35.0}, {"representation": 9.0}),
-    }
-    assert leads(runs) == []  # a rival is missing
-    runs["c"] = run("vicreg", {"representation": 30.0}, {"representation": 50.0})
-    (lead,) = leads(runs)
-    assert (lead.block, lead.best, lead.lead) == (90.0, 40.0, 50.0)
-    assert lead.behind == dict.fromkeys(set(TASKS) - {"color"}, 43.0)
-    assert "color" not in lead.behind
-    assert led(runs).rows[0][5:] == ("+50.0", "", "43.0 (orientation)")
-    told = {"representation": 35.0, "told_color_jitter": 85.0, "told_grayscale": 60.0}
-    runs["b"] = run("augself", told, dict.fromkeys(told, 9.0))
-    assert led(runs).rows[0][5:] == ("+50.0", "85.0", "43.0 (orientation)")
-    # A seed that was not measured in a space is not counted there.
-    runs["d"] = run("augself", {"representation": 33.0}, {"representation": 9.0}) | {"seed": 0}
-    seeds = {row[2]: (row[3], row[4]) for row in searches(runs).rows if row[1] == "augself"}
-    assert seeds["representation"] == ("2", "34.0 ± 1.4")
-    assert seeds["head of grayscale"] == ("1", "60.0")
-
-
 @pytest.fixture
 def tiny_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, experiment in TINY.items():
@@ -229,50 +180,6 @@ def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == after
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("tiny_experiments")
-def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained: list[str] = []
-
-    def pretrain(config: PretrainConfig) -> RunFolder:
-        trained.append(config.recipe)
-        if config.recipe == "vicreg5-5-0":
-            raise UserError("the loss is not finite at step 1")
-        folder: RunFolder = mast.pretrain(config)
-        return folder
-
-    monkeypatch.setattr(sys.modules["mast.commands.reproduce"], "pretrain", pretrain)
-    arguments = ["does_it_help", "--data", str(sets), "--out", str(tmp_path), "--device", "cpu"]
-    command.main([*arguments, "--threads", "1", "--shard", "0/2"])
-    # The validation and the test score of one run are measured by one process.
-    assert set(trained) == {"learned_plain-5-0"}
-    trained.clear()
-    with pytest.raises(SystemExit, match=r"vicreg5-5-0, seed 0: the loss is not finite at step 1"):
-        command.main([*arguments, "--threads", "1", "--shard", "1/2"])
-    assert set(trained) == {"vicreg5-5-0"}
-    assert "vicreg5-5-0: the loss is not finite" in " ".join(capsys.readouterr().err.split())
-    results = {path.relative_to(tmp_path / "does_it_help").as_posix()
-               for path in (tmp_path / "does_it_help").rglob("*.json")}  # fmt: skip
-    assert results == {
-        f"{score}/{name}.json"
-        for score in ("validation", "test")
-        for name in ("untrained-0-0", "learned_plain-5-0")
-    }
-    tested = json.loads((tmp_path / "does_it_help/test/learned_plain-5-0.json").read_text())
-    for key in ("cifar10/rotation/rotation", "flowers17/class/retrieval/precision_embedding"):
-        mean = float(unpack(tested["each"][key]).mean())
-        assert tested["scores"][key] == pytest.approx(100 * mean, abs=0.3), key
-    # What failed is tried again, and alone; by pattern.
-    monkeypatch.setattr(sys.modules["mast.commands.reproduce"], "pretrain", mast.pretrain)
-    command.main([*arguments, "--only", "test/vicreg5-*"])
-    assert len(list((tmp_path / "does_it_help").rglob("*.json"))) == 5
-    both, _ = perform(TINY["does_it_help"], workplace(sets, tmp_path), [0, 1], dry=True)
-    states = [run.state for run in both]
-    assert [states.count(state) for state in ("finished", "begun", "to do")] == [5, 1, 6]
-
-
 def test_the_probe_agrees_with_scikit_learn() -> None:
     train, test = tiny_set(30, noise=200.0), tiny_set(60, seed=1, noise=200.0)
     data, encoder = EvaluationData(train, None, test, 16), Colors().eval()
@@ -287,7 +194,6 @@ def test_the_probe_agrees_with_scikit_learn() -> None:
     [
         (["flowers", "--data", "SETS", "--seeds", "1"], "leave seeds out"),
         (["flowers", "--data", "SETS", "--only", "mast"], "unknown run 'mast'"),
-        (["flowers", "--data", "OUT"], "has no flowers17/train; give a folder"),
         (["detectors", "--data", "OUT"], "has no coco128; give a folder"),
     ],
 )

@@ -88,7 +88,7 @@ class TableExperiment(Experiment):
         """What a reader of the numbers has to know."""
 
     def fingerprint(self, run: StudyRun) -> str:
-        """A digest of what a run is and how it is measured, by which old results are told."""
+        """A digest of what a run is and how it is measured; old results have another."""
         assert run.config is not None
         return digest([trained(run.config), run.trained, self.measures(run)])
 
@@ -168,12 +168,12 @@ def costs(
 
 
 def assumed(gpu: str | None) -> str:
-    """What the hours of `costs` are taken to be, in a sentence."""
+    """What the hours of `costs` assume, in a sentence."""
     if gpu is None:
-        return "Hours are of this machine, without measuring what was trained."
+        return "Hours are measured on this machine; evaluation is not included."
     return (
-        f"Hours are of one {gpu} at {REACHED:.0%} of its peak in bfloat16, without measuring what "
-        "was trained; none has been timed yet."
+        f"Hours assume one {gpu} at {REACHED:.0%} of its peak in bfloat16, which no run has shown "
+        "yet; evaluation is not included."
     )
 
 
@@ -209,10 +209,10 @@ class Reproduction(TableExperiment):
         return SCALES[self.scale]
 
     def columns(self) -> tuple[Column, ...]:
-        """What is measured at the scale: with what stands in, without what is left out."""
-        return tuple(column for _, column in self._standing_in() if column is not None)
+        """What is measured at the scale: with replacements, without what is left out."""
+        return tuple(column for _, column in self._replaced() if column is not None)
 
-    def _standing_in(self) -> Iterator[tuple[Column, Column | None]]:
+    def _replaced(self) -> Iterator[tuple[Column, Column | None]]:
         """Each column of the paper, and what takes its place."""
         for column in self.paper.columns:
             on = self.budget.trained_on.get(column.train, column.train)
@@ -372,7 +372,7 @@ class Reproduction(TableExperiment):
             name: [row.title, str(len({result["seed"] for result in by_row[name]}) or "")]
             for name, row in self.paper.rows.items()
         }
-        for at, (column, other) in enumerate(self._standing_in()):
+        for at, (column, other) in enumerate(self._replaced()):
             if other is not None:
                 headings += [other.title, f"paper: {column.title}"]
                 for name, row in self.paper.rows.items():
@@ -421,11 +421,11 @@ class Reproduction(TableExperiment):
 
     def _changed(self) -> Iterator[str]:
         """What stands in for what, and what is left out."""
-        left_out = [column.title for column, other in self._standing_in() if other is None]
+        left_out = [column.title for column, other in self._replaced() if other is None]
         pairs = dict.fromkeys(
             (f"{SETS[before].title} (to pretrain)" if training else SETS[before].title,
              SETS[after].title)
-            for column, other in self._standing_in()
+            for column, other in self._replaced()
             if other is not None
             for training, before, after in (
                 (True, column.train, other.train), (False, column.test, other.test)
