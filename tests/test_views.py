@@ -61,7 +61,7 @@ def test_they_are_those_of_pretraining(
     order = Loader(canvases, config.batch_size, seed=3)
     assert len(seen) == 2 * order.steps_per_epoch == 6
     for step, expected in enumerate(seen):
-        index_B = order.indices(*divmod(step, order.steps_per_epoch))
+        index_B = next(order.epoch(*divmod(step, order.steps_per_epoch))).index_B.numpy()
         paths = [photos / "train" / canvases.identifiers[index] for index in index_B]
         assert same(make(paths), expected)
         assert make.step == step + 1
