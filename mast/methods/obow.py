@@ -56,10 +56,9 @@ class OBoW(Method):
     """Gidaris et al.: Online Bag-of-Visual-Words Generation (OBoW, CVPR 2021).
 
     The teacher sees the first view, the student all others; the loss is the sum over their sizes
-    of the mean over the views of one size. The words are those of the last feature map alone (block
-    4 of a ResNet); the official recipe has words of blocks 3 and 4. As there, the border of the map
-    is cut off and a new word is the mean of 3 x 3 locations, in maps of 5 x 5 and more. The
-    location of a new word goes round from image to image, where that code draws it.
+    of the mean over the views of one size. Words are of the last feature map alone, officially of
+    blocks 3 and 4 of a ResNet. As there, the border of the map is cut off and a new word is the
+    mean of 3 x 3 locations, in maps of 5 x 5 and more; its location goes round from image to image.
     """
 
     config: OBoWConfig

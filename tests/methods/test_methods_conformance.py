@@ -334,6 +334,15 @@ def test_a_run_without_a_block_says_so() -> None:
 
 
 @torch.no_grad()
+def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
+    method = build("exempt").eval()
+    images_BCHW = make_views(0).images[0]
+    mean_BD = method.embed(images_BCHW)
+    expected = torch.cat([mean_BD * mask_D for mask_D in method.masks().T], dim=1)
+    torch.testing.assert_close(Ensemble(method)(images_BCHW), expected)
+
+
+@torch.no_grad()
 def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
     method = build("looc").eval()
     assert isinstance(method, LooC)

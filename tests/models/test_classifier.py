@@ -130,10 +130,11 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "temperature"), [(("a", "b"), 1.0), (CLASSES, 0.0), (CLASSES, float("nan"))]
+    ("classes", "temperature"),
+    [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, 0.0), (CLASSES, float("nan"))],
 )
 def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(ValueError, match=r"expected|two classes are called 'a'"):
         Classifier(nn.Identity(), nn.Linear(2, 3), classes, 8, temperature)
 
 
