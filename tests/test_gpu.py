@@ -32,7 +32,7 @@ FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16),
 VIEWS = {**PRESETS, "four views": FOUR_VIEWS}
 SMALL: dict[str, dict[str, Any]] = {
     "moco_v2": {"queue": 2 * COUNT, "hardness": 0.1},
-    "swav": {"prototypes": 8, "queue": 2 * COUNT, "queue_from": 0.0},
+    "swav": {"prototypes": 8, "queue": 2 * COUNT},
     "dino": {"prototypes": 8},
     **{name: {"queue": 2 * COUNT} for name in ("looc", "clsa", "infomin", "prcl")},
     "obow": {"words": 2 * COUNT},

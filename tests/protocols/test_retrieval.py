@@ -152,9 +152,9 @@ def test_of_runs_and_of_a_file_that_is_none(
         (shown,) = tables([result])
         assert list(shown.columns[0].cells)[:3] == ["chance", "representation", "embedding"]
     rows = {row.heading[3]: row for row in compare([ours.path, theirs.path]).rows}
-    difference = rows["precision representation"].differences[0]
-    assert difference is not None
-    assert difference.low is not None
+    gain = rows["precision representation"].gains[0]
+    assert gain is not None
+    assert gain.low is not None
     assert rows["precision match color jitter+grayscale"].values[1] is None
     page = mast.report(ours.path).read_text()
     assert "Choosing invariances" in page
