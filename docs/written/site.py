@@ -31,7 +31,8 @@ def reference() -> str:
     shared = "\n".join(f"- `{name}`: {text}" for name, text in TEXTS.items())
     return (
         f"# Reference\n\nWhat `import mast` offers.\n\n{entries}\n\n## Shared options\n\n"
-        f"Where a function says nothing of one of these, it is:\n\n{shared}\n"
+        f"Where a function says nothing of one of these, it is:\n\n<!-- shared -->\n{shared}\n"
+        "<!-- /shared -->\n"
     )
 
 
