@@ -101,9 +101,7 @@ class Protocols(Experiment):
                 {
                     "measure": " ".join(row.heading),
                     "values": list(row.values),
-                    "differences": [
-                        None if d is None else [d.value, d.low, d.high] for d in row.differences
-                    ],
+                    "gains": [gain and [gain.value, gain.low, gain.high] for gain in row.gains],
                 }
                 for row in compared.rows
             ],
