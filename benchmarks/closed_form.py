@@ -26,12 +26,12 @@ from measure import RESULTS, report_setting
 from torch import Tensor
 
 from mast.augment import operators_for
-from mast.measure import subspaces
-from mast.measure.changes import Change, changed_by
-from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.measure.subspaces import Space, Subspaces
+from mast.evaluation.changes import Change, changed_by
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import extract
 from mast.runs.adapt import STRONGER
+from mast.search import subspaces
+from mast.search.subspaces import Space, Subspaces
 
 RESULT = RESULTS / "closed_form.json"
 DISTRACTORS, STRONG, COMPOSED = 2_500, 2, ("flowers", "tiles")

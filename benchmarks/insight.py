@@ -30,10 +30,10 @@ import mast
 from mast.augment import PRESETS
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.measure.changes import Change
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData
-from mast.protocols import EVALUATORS
+from mast.evaluation.changes import Change
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols import EVALUATORS
 from mast.studies.experiment import NARROW
 
 CPU = torch.device("cpu")

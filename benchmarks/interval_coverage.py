@@ -30,8 +30,8 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
-from mast.measure.accuracy import class_mean_interval, class_weights
-from mast.measure.bootstrap import (
+from mast.evaluation.accuracy import class_mean_interval, class_weights
+from mast.evaluation.intervals import (
     BOOTSTRAP,
     STUDENT,
     TANGO,

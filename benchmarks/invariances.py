@@ -41,16 +41,16 @@ from torchvision.transforms.v2.functional import to_pil_image
 import mast
 from mast.augment import named_operators, operators_for
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.measure.changes import changed_by
-from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.measure.subspaces import Subspaces
+from mast.evaluation.changes import changed_by
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import extract
 from mast.methods.representations import Embedding
 from mast.models import Depths, Encoder, EncoderConfig, SearchSpace, space_of_heads
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from mast.runs.adapt import STRONGER
 from mast.runs.load import load
+from mast.search.subspaces import Subspaces
 from mast.studies.experiment import NARROW
 
 RESULT = RESULTS / "invariances.json"

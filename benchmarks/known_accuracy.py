@@ -27,8 +27,8 @@ import mast
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data import open_canvas
-from mast.measure.bootstrap import wilson
-from mast.measure.features import extract
+from mast.evaluation.features import extract
+from mast.evaluation.intervals import wilson
 from mast.models.encoders import IMAGENET
 
 REPOSITORY = "akamaster/pytorch_resnet_cifar10"

@@ -32,7 +32,7 @@ from mast.config import configuration_of
 from mast.core.checkpoint import write_json
 from mast.core.launch import cores
 from mast.core.run import RunFolder, provenance
-from mast.measure.bootstrap import wilson
+from mast.evaluation.intervals import wilson
 from mast.runs.start import load_untrained
 
 REPOSITORY = Path(__file__).parent.parent

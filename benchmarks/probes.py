@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegressionCV
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from mast.measure.logistic import Target, Whitened, choose
-from mast.protocols import Linear
+from mast.evaluation.logistic import Target, Whitened, choose
+from mast.evaluation.protocols import Linear
 
 PENALTIES = Linear().penalties
 CASES = {  # images, dimensions, tasks, classes of a task

@@ -32,8 +32,8 @@ from mast.commands.pretrain import pretrain
 from mast.commands.report import report
 from mast.commands.study import study
 from mast.core.run import RunFolder
-from mast.measure.result import Result
-from mast.protocols import EVALUATORS
+from mast.evaluation.protocols import EVALUATORS
+from mast.evaluation.result import Result
 from mast.recipes import configure
 
 ENCODER = {

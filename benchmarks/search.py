@@ -20,10 +20,10 @@ import torch
 from measure import alternate, report
 from torch import Tensor
 
-from mast.measure.approximate import open_index
-from mast.measure.duplicates import grouped
-from mast.measure.neighbours import nearest
-from mast.measure.store import FeatureStore
+from mast.evaluation.feature_store import FeatureStore
+from mast.evaluation.neighbours import nearest
+from mast.search.approximate import open_index
+from mast.search.duplicates import grouped
 
 DIMENSIONS, NEIGHBOURS = 512, 10
 BANKS = (10_000, 100_000, 1_000_000)  # images that are searched

@@ -36,14 +36,14 @@ from PIL import Image
 from torch import Tensor
 
 from mast.data import canvas_size, read_canvas
-from mast.measure import duplicates
-from mast.measure.adapted import Adapted
-from mast.measure.duplicates import MARGIN, SAME, grouped, perceptual_hashes
-from mast.measure.naming import Naming
-from mast.measure.overlap import NEAR, standardised
-from mast.measure.pairs import weights_of
-from mast.measure.subspaces import Subspaces
+from mast.evaluation.overlap import NEAR, standardised
 from mast.runs.load import load
+from mast.search import duplicates
+from mast.search.adapted import Adapted
+from mast.search.duplicates import MARGIN, SAME, grouped, perceptual_hashes
+from mast.search.naming import Naming
+from mast.search.pairs import weights_of
+from mast.search.subspaces import Subspaces
 
 RESULT = RESULTS / "subspaces.json"
 LOOKED_AT, DRAWN, DRAWS = 500, 300, 5

@@ -10,7 +10,7 @@ import mast
 from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.data.generated import CLASSES, DESTROYED_BY
-from mast.measure.result import Result
+from mast.evaluation.result import Result
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 

@@ -17,13 +17,13 @@ from mast.core.loop import StepResult
 from mast.core.run import plain
 from mast.core.seeds import drawing
 from mast.data import Annotated, open_source
-from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import ObjectData
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import ObjectData
+from mast.evaluation.protocols import Detection, Segmentation
+from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
+from mast.evaluation.protocols.detection.protocol import ObjectProtocol
 from mast.models import Encoder, EncoderConfig
-from mast.protocols import Detection, Segmentation
-from mast.protocols.detection.average_precision import AveragePrecision, annotated_target
-from mast.protocols.detection.protocol import ObjectProtocol
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 

@@ -15,8 +15,8 @@ from experiments.variants import LR, VARIANTS, Variant
 from mast.analyses import Grid
 from mast.core.launch import Precision
 from mast.core.run import plain
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import EvaluationSettings
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import (
     CIFAR,

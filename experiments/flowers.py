@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 from mast.analyses import Grid
-from mast.measure.bootstrap import BOOTSTRAP
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import evaluate_encoder
+from mast.evaluation.intervals import BOOTSTRAP
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import evaluate_encoder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
 

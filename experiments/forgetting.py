@@ -9,9 +9,9 @@ from typing import Any, ClassVar, final
 import mast
 from experiments.small_sets import NARROWER
 from mast.analyses import Grid
-from mast.measure.named_sets import NamedSets
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
 from mast.studies.seeds import cell

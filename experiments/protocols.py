@@ -11,12 +11,12 @@ import torch
 from mast.analyses import Grid
 from mast.core.run import RunFolder
 from mast.core.seeds import drawing
-from mast.measure.compare import compare
-from mast.measure.features import extract
-from mast.measure.result import Result
-from mast.measure.sets import EvaluationData
+from mast.evaluation.compare import compare
+from mast.evaluation.features import extract
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.result import Result
 from mast.models import Encoder, EncoderConfig
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from experiments.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
-from mast.measure.result import ENDS, PRECISION, TOLD
+from mast.evaluation.result import ENDS, PRECISION, TOLD
 from mast.studies.experiment import Measured
 from mast.studies.seeds import cell
 

@@ -14,8 +14,8 @@ from experiments.small_sets import probe
 from experiments.variants import ALL_BUT_ONE, LR
 from mast.analyses import Grid
 from mast.core.run import plain
+from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
-from mast.protocols.run import EvaluationSettings
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from mast.config import PretrainConfig
 from mast.data import CanvasSet
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.result import ENDS, PRECISION, Result, TargetResult
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.result import ENDS, PRECISION, Result, TargetResult
 from mast.studies.experiment import CIFAR, NARROW, Workplace, narrow
 from mast.studies.seeds import pack
 

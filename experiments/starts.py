@@ -11,8 +11,8 @@ from experiments.small_sets import probe
 from experiments.variants import LR
 from mast.analyses import Grid
 from mast.config import PretrainConfig
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import EvaluationSettings
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import (
     CIFAR,

@@ -14,7 +14,7 @@ import mast
 from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.augment import center_views
-from mast.measure.bootstrap import mean_interval
+from mast.evaluation.intervals import mean_interval
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, link_cifar
 

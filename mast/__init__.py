@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
     from mast.config import PretrainConfig as PretrainConfig
-    from mast.measure.adapted import load_adapted as load_adapted
-    from mast.measure.features import open_images as open_images
-    from mast.measure.named_sets import NamedSets as NamedSets
+    from mast.evaluation.features import open_images as open_images
+    from mast.evaluation.named_sets import NamedSets as NamedSets
     from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.adapt import adapt as adapt
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
+    from mast.search.adapted import load_adapted as load_adapted
     from mast.views import ViewMaker as ViewMaker
 
     __version__: str
@@ -55,19 +55,19 @@ _COMMANDS = (
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},
-    "NamedSets": "mast.measure.named_sets",
+    "NamedSets": "mast.evaluation.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
     "adapt": "mast.runs.adapt",
     "configure": "mast.recipes",
     "draw": "mast.commands.analyze",
-    "load_adapted": "mast.measure.adapted",
+    "load_adapted": "mast.search.adapted",
     "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
-    "open_images": "mast.measure.features",
+    "open_images": "mast.evaluation.features",
     "show_config": "mast.commands.show",
     "show_operators": "mast.commands.show",
     "show_recipes": "mast.commands.show",

@@ -14,7 +14,7 @@ from tiny import ENCODER
 from tiny_evaluation import SIDE, Colors, tiny_set
 
 from mast.data import Annotated, CanvasSet, open_source
-from mast.measure.sets import EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.models import Encoder
 
 

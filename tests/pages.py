@@ -15,7 +15,7 @@ from mast.analyses.analysis import ChangeBy
 from mast.commands.analyze import insights_of
 from mast.config import record
 from mast.core.run import RunFolder
-from mast.measure.result import Result, TargetResult
+from mast.evaluation.result import Result, TargetResult
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called

@@ -13,7 +13,7 @@ import mast
 from mast.cli import main
 from mast.cli.options import arguments_of
 from mast.core.errors import UserError
-from mast.protocols import EVALUATORS
+from mast.evaluation.protocols import EVALUATORS
 
 ROOT = Path(__file__).parent.parent
 MANUAL = ROOT / "docs" / "evaluation.md"

@@ -21,10 +21,10 @@ from mast.core.errors import UserError
 from mast.core.loop import Training
 from mast.core.run import RunFolder
 from mast.data import open_canvas
-from mast.measure.sets import EvaluationData
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols import EVALUATORS
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.methods import METHODS
-from mast.protocols import EVALUATORS
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.recipes import RECIPES
 
 REGISTRIES = (EVALUATORS, ANALYSES, METHODS, PRESETS, RECIPES)

@@ -15,15 +15,15 @@ from mast.augment import PRESETS, Pipeline, Preset, View, Views
 from mast.core.canvases import Canvases
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import ObjectData
-from mast.measure.training_views import TrainingViews
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import extract
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import ObjectData
+from mast.evaluation.protocols.detection.batches import TrainingObjects
+from mast.evaluation.protocols.detection.protocol import Detection
+from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
-from mast.protocols.detection.batches import TrainingObjects
-from mast.protocols.detection.protocol import Detection
 
 pytestmark = pytest.mark.slow
 

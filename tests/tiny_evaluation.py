@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.measure.frozen import Bench, FrozenEncoder
-from mast.protocols.run import EvaluationSettings
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.protocols.run import EvaluationSettings
 
 SIDE = 16
 COLORS = np.stack(np.meshgrid([60, 190], [60, 190], [60, 125, 190]), axis=-1).reshape(12, 3)

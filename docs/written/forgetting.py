@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from experiments.searches import WHOLE, block_of, leads, led, precision, searches
-from mast.measure.result import TOLD
+from mast.evaluation.result import TOLD
 from mast.methods.parts import PredictionConfig
 from written.result_files import RESULTS, processors, top, whole
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mast.analyses import Grid
-from mast.measure.bootstrap import BOOTSTRAP, STUDENT, TANGO, WILSON, WILSON_OF_CLASSES
+from mast.evaluation.intervals import BOOTSTRAP, STUDENT, TANGO, WILSON, WILSON_OF_CLASSES
 from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT, top
 

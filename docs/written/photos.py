@@ -11,7 +11,7 @@ from experiments.flowers import Flowers
 from experiments.searches import spaces
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
-from mast.measure.result import PRECISION
+from mast.evaluation.result import PRECISION
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from mast.analyses import Grid
-from mast.measure.duplicates import MARGIN
+from mast.search.duplicates import MARGIN
 from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT, top, whole
 

@@ -24,8 +24,8 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.data import groups_of
-from mast.measure.agreement import chance, retrieve
-from mast.measure.neighbours import directions
+from mast.evaluation.agreement import chance, retrieve
+from mast.evaluation.neighbours import directions
 from mast.models import exempt_blocks
 
 QUERIES, SHOWN, COUNTED = 4, 6, 10  # of the queries, the figure has the first

@@ -25,7 +25,7 @@ from mast.analyses.analysis import (
 )
 from mast.analyses.neighbours import spaces_of
 from mast.core.errors import UserError
-from mast.measure.compute import one_thread
+from mast.evaluation.compute import one_thread
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
-from mast.measure.compute import one_thread
+from mast.evaluation.compute import one_thread
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs

@@ -159,7 +159,7 @@ VERBS: dict[str, Verb] = {
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",
         f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _shown,
-        ("protocols", "mast.protocols:EVALUATORS"), following=_write_page,
+        ("protocols", "mast.evaluation.protocols:EVALUATORS"), following=_write_page,
     ),
     "compare": Verb(
         "put what was measured of several runs side by side, with paired intervals",

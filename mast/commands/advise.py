@@ -16,7 +16,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
-from mast.measure.named_sets import NamedSets
+from mast.evaluation.named_sets import NamedSets
 from mast.runs.load import load
 from mast.runs.scores import labelled_parts, scores_of
 from mast.runs.subject import subject_of

@@ -14,7 +14,7 @@ from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.table import Columns, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.measure.compute import Compute
+from mast.evaluation.compute import Compute
 from mast.page import Row, is_page, write_gallery
 from mast.runs.spaces import Compared, Invariances, compared
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from mast.commands.common import command
 from mast.core.errors import UserError
-from mast.measure.bootstrap import MOST_RESAMPLES
-from mast.measure.compare import Comparison
-from mast.measure.compare import compare as comparison
+from mast.evaluation.compare import Comparison
+from mast.evaluation.compare import compare as comparison
+from mast.evaluation.intervals import MOST_RESAMPLES
 
 
 @command

@@ -18,15 +18,15 @@ from mast.core.files import out_folder, quoted
 from mast.core.launch import Device, find_device
 from mast.core.table import FittedTable, Shown
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
-from mast.measure.adapted import Adapted
-from mast.measure.compute import Compute
-from mast.measure.named_sets import NamedSets
-from mast.measure.neighbours import nearest
-from mast.measure.result import PRECISION
+from mast.evaluation.compute import Compute
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.neighbours import nearest
+from mast.evaluation.result import PRECISION
 from mast.page import Item, Row, thumbnail, write_gallery
 from mast.recipes import configure
 from mast.runs.adapt import adapt
 from mast.runs.spaces import Invariances, compared
+from mast.search.adapted import Adapted
 
 SIZE = 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cores

@@ -21,10 +21,10 @@ from mast.core.launch import Device
 from mast.core.table import Listing, images_of, safe_cell
 from mast.data import CanvasSet, split_cut
 from mast.data.pieces import file_of
-from mast.measure.duplicates import MARGIN, SAME, Copy, copies_within
-from mast.measure.overlap import NEAR
+from mast.evaluation.overlap import NEAR
 from mast.page import Item, Row
 from mast.runs.spaces import Compared, Invariances
+from mast.search.duplicates import MARGIN, SAME, Copy, copies_within
 
 PAIR = ("path", "other")
 TURNING = {"horizontal_flip", "rotate"}  # where all are ignored, turned images are hashed, too

@@ -15,7 +15,7 @@ from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data import CanvasSet
-from mast.measure.result import readable
+from mast.evaluation.result import readable
 from mast.runs.load import Representation
 from mast.runs.spaces import Invariances
 

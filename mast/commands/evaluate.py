@@ -17,26 +17,26 @@ from mast.core.launch import Device, find_device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
-from mast.measure.adapted import SPACES, Adapted, tensors_of
-from mast.measure.compute import Compute
-from mast.measure.frozen import Bench, FrozenEncoder
-from mast.measure.named_sets import NamedSets
-from mast.measure.result import FOLDER, Result, Results
-from mast.measure.store import fingerprint
-from mast.measure.tested import test_classifier
-from mast.models import Classifier, load_classifier, read_about
-from mast.models.classifier import NAME
-from mast.protocols.run import (
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
     make_evaluator,
     protocol_class,
     refuse_near_duplicates,
 )
+from mast.evaluation.result import FOLDER, Result, Results
+from mast.evaluation.tested_classifier import test_classifier
+from mast.models import Classifier, load_classifier, read_about
+from mast.models.classifier import NAME
 from mast.runs.load import Representation, frozen, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.spaces import Invariances, compared
 from mast.runs.start import load_untrained
+from mast.search.adapted import SPACES, Adapted, tensors_of
 
 EncoderPrecision = Literal["float32", "bfloat16"]
 

@@ -8,6 +8,9 @@ from mast.commands.common import command
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.run import RunFolder
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import InSpace
+from mast.evaluation.protocols import EVALUATORS
 from mast.exports import (
     ANY,
     FORMATS,
@@ -22,11 +25,8 @@ from mast.exports import (
     push_folder,
     refuse_something_else,
 )
-from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.compute import Compute
-from mast.measure.frozen import InSpace
-from mast.protocols import EVALUATORS
 from mast.runs.spaces import Invariances, compared
+from mast.search.adapted import FILE as ADAPTED
 
 
 @command

@@ -19,17 +19,22 @@ from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
 from mast.core.run import RunFolder, provenance
 from mast.core.table import Shown
-from mast.measure.accuracy import correct_within
-from mast.measure.bootstrap import mean_interval
-from mast.measure.calibration import BINS, calibrate
-from mast.measure.compute import Compute
-from mast.measure.frozen import Bench, InSpace
-from mast.measure.named_sets import NamedSets
-from mast.measure.result import FOLDER, readable
-from mast.measure.sets import HELD_OUT, LearningData, Task
-from mast.measure.subspaces import Space
-from mast.measure.tested import how_far_off, how_often_right, learned_from, what_is_told
-from mast.measure.verdict import started_from_weights
+from mast.evaluation.accuracy import correct_within
+from mast.evaluation.calibration import BINS, calibrate
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import Bench, InSpace
+from mast.evaluation.intervals import mean_interval
+from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols.learn import Kind, Learned, learn, one_task
+from mast.evaluation.result import FOLDER, readable
+from mast.evaluation.tested_classifier import (
+    how_far_off,
+    how_often_right,
+    learned_from,
+    what_is_told,
+)
+from mast.evaluation.verdict import started_from_weights
 from mast.models import (
     BASELINE,
     BASELINE_SIZE,
@@ -38,9 +43,9 @@ from mast.models import (
     read_about,
     save_classifier,
 )
-from mast.protocols.learn import Kind, Learned, learn, one_task
 from mast.runs.load import Loaded, frozen, load
 from mast.runs.spaces import Invariances, compared
+from mast.search.subspaces import Space
 
 
 @dataclass(frozen=True, repr=False)

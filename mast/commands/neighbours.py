@@ -15,13 +15,13 @@ from mast.core.files import named, out_file
 from mast.core.launch import Device
 from mast.core.table import Listing, images_of
 from mast.data import CanvasSet, open_files
-from mast.measure.approximate import check_depth, check_installed
-from mast.measure.neighbours import nearest
-from mast.measure.pairs import in_words, is_weights, weights_of, write_weights
-from mast.measure.subspaces import Weights
+from mast.evaluation.neighbours import nearest
 from mast.page import Item, Row
 from mast.runs.load import Representation
 from mast.runs.spaces import Compared, Invariances
+from mast.search.approximate import check_depth, check_installed
+from mast.search.pairs import in_words, is_weights, weights_of, write_weights
+from mast.search.subspaces import Weights
 
 COLUMNS = ("query", "rank", "path", "cosine")
 Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]

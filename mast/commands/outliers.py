@@ -16,21 +16,21 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
 from mast.core.table import Columns, Listing, images_of, with_broken
 from mast.data import CanvasSet, groups_of
-from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.neighbours import directions
-from mast.measure.outliers import (
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import extract
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.neighbours import directions
+from mast.methods import EncoderAndEmbedding, PredictedUncertainty
+from mast.page import Item, Row
+from mast.runs.load import frozen, load, load_method, source_name
+from mast.runs.spaces import Invariances, compared
+from mast.search.outliers import (
     NO_CLASS,
     confident_classes,
     distances,
     out_of_fold,
     self_confidence,
 )
-from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import Item, Row
-from mast.runs.load import frozen, load, load_method, source_name
-from mast.runs.spaces import Invariances, compared
 
 _log = logging.getLogger("mast")
 

@@ -22,9 +22,9 @@ from mast.core.launch import Device, find_device
 from mast.core.memory import peak_memory
 from mast.core.table import Shown, literal
 from mast.data import default_cache, open_source
-from mast.measure.changes import acting_on, changed_by
-from mast.measure.compute import Compute
-from mast.measure.features import represent
+from mast.evaluation.changes import acting_on, changed_by
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import represent
 from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.adapt import FEWEST, IMAGES

@@ -10,10 +10,10 @@ from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.table import Shown, begins, with_broken, write_table
-from mast.measure.compute import Compute
-from mast.measure.feature_file import FeatureFile
-from mast.measure.features import extract
-from mast.measure.result import readable
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_file import FeatureFile
+from mast.evaluation.features import extract
+from mast.evaluation.result import readable
 from mast.models import Classifier, classifier_file, load_classifier, read_about
 from mast.models.classifier import NAME
 

@@ -38,8 +38,8 @@ from mast.core.processes import together
 from mast.core.reading import Reading
 from mast.core.run import RunFolder
 from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
-from mast.measure.compute import Compute
-from mast.measure.online import online_scores
+from mast.evaluation.compute import Compute
+from mast.evaluation.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES

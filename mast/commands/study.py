@@ -16,7 +16,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
-from mast.protocols.run import protocol_class
+from mast.evaluation.protocols.run import protocol_class
 from mast.runs.scores import labelled, unmeasured
 from mast.runs.subject import subject_of
 from mast.studies import STUDIES

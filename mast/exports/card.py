@@ -11,10 +11,15 @@ import yaml
 from mast.config import configuration_of
 from mast.core.errors import UserError, visible
 from mast.core.run import RunFolder
+from mast.evaluation.result import ENDS, Result, readable, results_in
+from mast.evaluation.tested_classifier import (
+    how_far_off,
+    how_often_right,
+    learned_from,
+    what_is_told,
+)
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
-from mast.measure.result import ENDS, Result, readable, results_in
-from mast.measure.tested import how_far_off, how_often_right, learned_from, what_is_told
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 

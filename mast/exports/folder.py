@@ -23,9 +23,9 @@ from mast.core.table import Shown
 from mast.data import Factors
 from mast.data.decode import to_test_view
 from mast.data.formats import Bands
+from mast.evaluation.features import open_images
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
-from mast.measure.features import open_images
 
 CARD = "README.md"
 OURS = "mast.json"  # which format, original and files a folder holds

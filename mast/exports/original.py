@@ -12,9 +12,8 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.frozen import InSpace
-from mast.measure.store import fingerprint
+from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.frozen import InSpace
 from mast.models import (
     Classifier,
     Depths,
@@ -23,6 +22,7 @@ from mast.models import (
     load_encoder,
     read_about,
 )
+from mast.search.adapted import FILE as ADAPTED
 
 Kind = Literal["encoder", "classifier"]
 OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}

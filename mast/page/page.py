@@ -11,9 +11,9 @@ from mast.core.errors import UserError
 from mast.core.files import quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
-from mast.measure.compare import Comparison, compare
-from mast.measure.result import Result, results_in
-from mast.measure.verdict import started_from_weights
+from mast.evaluation.compare import Comparison, compare
+from mast.evaluation.result import Result, results_in
+from mast.evaluation.verdict import started_from_weights
 from mast.methods import METHODS, collapse_checks
 from mast.page.html import element, write_fitting
 from mast.page.pictures import plane, shelf

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mast.analyses import Grid
-from mast.measure.compare import Comparison, Row
-from mast.measure.result import PRECISION, Result, readable
+from mast.evaluation.compare import Comparison, Row
+from mast.evaluation.result import PRECISION, Result, readable
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
 

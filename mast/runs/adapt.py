@@ -22,7 +22,14 @@ from mast.core.run import RunFolder, provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.measure.adapted import (
+from mast.evaluation.changes import acting_on, changed_by
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.result import FOLDER as RESULTS
+from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.runs.load import Loaded, frozen, load
+from mast.search.adapted import (
     AGAIN,
     NOISE,
     SPACES,
@@ -31,16 +38,9 @@ from mast.measure.adapted import (
     save_adapted,
     tensors_of,
 )
-from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.changes import acting_on, changed_by
-from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.naming import Naming
-from mast.measure.result import FOLDER as RESULTS
-from mast.measure.store import fingerprint
-from mast.measure.subspaces import Subspaces
-from mast.models import Depths, Encoder, load_encoder, save_encoder
-from mast.runs.load import Loaded, frozen, load
+from mast.search.adapted import FILE as ADAPTED
+from mast.search.naming import Naming
+from mast.search.subspaces import Subspaces
 
 _log = logging.getLogger("mast")
 FEWEST, IMAGES = 10, 300  # that are looked at

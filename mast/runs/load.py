@@ -21,13 +21,11 @@ from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing, forked
 from mast.core.tensors import check_finite, digest, read_tensors
 from mast.data.registry import default_cache
-from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import Adapted, load_adapted
-from mast.measure.compute import Compute
-from mast.measure.feature_file import ENDINGS, FeatureFile
-from mast.measure.features import represent
-from mast.measure.frozen import Bench, FrozenEncoder
-from mast.measure.store import FeatureStore, fingerprint
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_file import ENDINGS, FeatureFile
+from mast.evaluation.feature_store import FeatureStore, fingerprint
+from mast.evaluation.features import represent
+from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
     Encoder,
@@ -41,6 +39,8 @@ from mast.models import (
 )
 from mast.models.encoders import RETRAIN, check_size, evaluating, mismatches
 from mast.models.layouts import checkpoint_of, first_keys
+from mast.search.adapted import FILE as ADAPTED
+from mast.search.adapted import Adapted, load_adapted
 
 _log = logging.getLogger("mast")
 

@@ -11,11 +11,11 @@ from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import DataConfig, describe, open_canvas
-from mast.measure.named_sets import NamedSets
-from mast.measure.result import ENDS, Result, readable, results_in
-from mast.measure.sets import EvaluationData, image_identity, labelled_images, tasks
+from mast.evaluation.labelled_sets import EvaluationData, image_identity, labelled_images, tasks
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols import Retained
+from mast.evaluation.result import ENDS, Result, readable, results_in
 from mast.models import load_encoder
-from mast.protocols import Retained
 
 
 def parts_of(data: str) -> dict[str, str]:

@@ -18,18 +18,18 @@ from mast.core.files import named, read_text
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
 from mast.data import CanvasSet
-from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import Adapted, load_adapted
-from mast.measure.approximate import ApproximateIndex, open_index
-from mast.measure.compute import Compute
-from mast.measure.feature_file import ENDINGS
-from mast.measure.frozen import Bench, FrozenEncoder, InSpace
-from mast.measure.pairs import check_weights, read_weights
-from mast.measure.store import fingerprint
-from mast.measure.subspaces import Weights
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_file import ENDINGS
+from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.frozen import Bench, FrozenEncoder, InSpace
 from mast.models import Encoder
 from mast.runs.adapt import adapted_run, check_adapted_at
 from mast.runs.load import Loaded, Representation, frozen, load, source_name
+from mast.search.adapted import FILE as ADAPTED
+from mast.search.adapted import Adapted, load_adapted
+from mast.search.approximate import ApproximateIndex, open_index
+from mast.search.pairs import check_weights, read_weights
+from mast.search.subspaces import Weights
 
 KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
 

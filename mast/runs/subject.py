@@ -14,11 +14,11 @@ from mast.config import PretrainConfig, configuration_of, read
 from mast.core.reading import shown
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.measure.changes import changed_by
-from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.result import results_in
-from mast.measure.sets import image_identity, labelled_images
+from mast.evaluation.changes import changed_by
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import image_identity, labelled_images
+from mast.evaluation.result import results_in
 from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty
 from mast.runs.load import load_method
 from mast.runs.scores import scores_of

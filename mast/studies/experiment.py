@@ -27,9 +27,9 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas
-from mast.measure.compute import Compute
-from mast.measure.frozen import Bench, FrozenEncoder
-from mast.measure.result import Result
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.result import Result
 from mast.models import Encoder, load_encoder
 from mast.recipes import configure
 from mast.runs.load import Representation, load

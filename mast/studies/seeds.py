@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mast.measure.bootstrap import difference_interval
+from mast.evaluation.intervals import difference_interval
 from mast.studies.experiment import Measured
 
 

@@ -22,14 +22,14 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
+from mast.evaluation.features import extract
+from mast.evaluation.result import results_in
 from mast.exports import FORMATS, load_original
-from mast.measure.adapted import tensors_of
-from mast.measure.features import extract
-from mast.measure.pairs import write_weights
-from mast.measure.result import results_in
-from mast.measure.subspaces import MATCHED
 from mast.models import save_encoder
 from mast.runs.adapt import Adaptation
+from mast.search.adapted import tensors_of
+from mast.search.pairs import write_weights
+from mast.search.subspaces import MATCHED
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
 NAME, SMALL = "timm:efficientnet_lite0", "timm:test_resnet"
@@ -268,7 +268,7 @@ def test_a_killed_adaptation_goes_on_with_the_next_operator(
             raise KeyboardInterrupt
         return extract(*arguments)
 
-    monkeypatch.setattr("mast.measure.frozen.extract", killed)
+    monkeypatch.setattr("mast.evaluation.frozen.extract", killed)
     encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
     name = encoder if own else SMALL

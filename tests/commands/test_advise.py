@@ -20,7 +20,7 @@ from mast.cli import main
 from mast.commands.advise import AdviceResult
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.measure.result import Result
+from mast.evaluation.result import Result
 
 INSIGHT = Path(__file__).parents[2] / "docs" / "insight.md"
 MAST5 = sorted(name.replace("_", " ") for name in PRESETS["mast5"].operators)

@@ -15,7 +15,7 @@ from mast.augment import PRESETS
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.measure.result import Result
+from mast.evaluation.result import Result
 
 
 def test_analyze_a_labelled_set(

@@ -17,7 +17,7 @@ from mast.cli import main
 from mast.cli.verbs import TOPICS, VERBS
 from mast.core.run import RunFolder
 from mast.data import cache
-from mast.protocols import EVALUATORS
+from mast.evaluation.protocols import EVALUATORS
 from mast.recipes import RECIPES
 from mast.studies import QUESTIONS, STUDIES
 

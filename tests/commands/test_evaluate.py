@@ -19,11 +19,11 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.data.registry import default_cache
-from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.result import Result
-from mast.measure.sets import EvaluationData
-from mast.protocols.run import evaluate_encoder
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import evaluate_encoder
+from mast.evaluation.result import Result
 from mast.runs.load import load
 
 

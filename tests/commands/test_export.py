@@ -16,8 +16,8 @@ import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.evaluation.result import readable
 from mast.exports import FORMATS, Place, libraries, load_original
-from mast.measure.result import readable
 from mast.models import (
     Classifier,
     Encoder,

@@ -25,14 +25,14 @@ from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.data import open_canvas
-from mast.measure.calibration import calibrate
-from mast.measure.features import extract
-from mast.measure.frozen import FrozenEncoder
-from mast.measure.named_sets import NamedSets
-from mast.measure.result import readable
-from mast.measure.sets import EvaluationData, tasks
+from mast.evaluation.calibration import calibrate
+from mast.evaluation.features import extract
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData, tasks
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols import Linear
+from mast.evaluation.result import readable
 from mast.models import Encoder
-from mast.protocols import Linear
 
 USE = Path(__file__).parents[2] / "docs" / "use.md"
 QUICK = {"penalties": [1.0, 0.01]}

@@ -14,7 +14,7 @@ import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.measure.approximate import ApproximateIndex, build
+from mast.search.approximate import ApproximateIndex, build
 
 
 def test_the_nearest_are_those_of_the_features(
@@ -91,9 +91,9 @@ def test_an_approximate_search_says_its_recall(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """A list for every four images, of which a query sees one, or more where it holds too few."""
-    monkeypatch.setattr("mast.measure.approximate.LEARNED", 4)
-    monkeypatch.setattr("mast.measure.approximate.WANTED", 0.0)
-    monkeypatch.setattr("mast.measure.approximate.VERSION", -1)  # a file of its own
+    monkeypatch.setattr("mast.search.approximate.LEARNED", 4)
+    monkeypatch.setattr("mast.search.approximate.WANTED", 0.0)
+    monkeypatch.setattr("mast.search.approximate.VERSION", -1)  # a file of its own
     data, page = str(photos / "test"), tmp_path / "near.html"
     outside = str(next((photos / "train").rglob("*.jpg")))
     command = ["neighbours", str(ours.path), "--data", data, "--query", "5", outside, "--k", "2"]
@@ -125,7 +125,7 @@ def test_an_index_is_kept_for_each_choice_of_invariances(
         built.append(bank_ND.shape)
         return build(bank_ND)
 
-    monkeypatch.setattr("mast.measure.approximate.build", counted)
+    monkeypatch.setattr("mast.search.approximate.build", counted)
     options: list[dict[str, Any]] = [{}, {"representation": "embedding"}, {"match": "color"}]
     for chosen in [*options, *options]:
         exact = mast.neighbours(ours.path, data, "3", **chosen)
@@ -146,7 +146,7 @@ def test_what_an_approximate_search_cannot_do_is_refused_first(
     data, outside = str(photos / "test"), str(next((photos / "train").rglob("*.jpg")))
     with pytest.raises(UserError, match="up to 23 neighbours among 24 images, got k 24"):
         mast.neighbours(ours.path, data, outside, k=24, approximate=True)
-    monkeypatch.setattr("mast.measure.approximate.find_spec", lambda name: None)
+    monkeypatch.setattr("mast.search.approximate.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"search needs `pip install 'mast-ssl\[search\]'`"):
         mast.neighbours(ours.path, data, outside, approximate=True)
 

@@ -17,10 +17,10 @@ from mast.commands.demo import DemoResult
 from mast.commands.reproduce import fitted
 from mast.commands.show import show_operators, show_recipes
 from mast.commands.study import StudyResult
-from mast.measure.compare import Comparison, Row
-from mast.measure.paired import Difference
-from mast.measure.result import Result, TargetResult, tables
-from mast.measure.verdict import Verdict
+from mast.evaluation.compare import Comparison, Row
+from mast.evaluation.paired import Difference
+from mast.evaluation.result import Result, TargetResult, tables
+from mast.evaluation.verdict import Verdict
 from mast.studies.engine import StudyRun
 
 WIDTH = 80

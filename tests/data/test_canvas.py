@@ -22,7 +22,7 @@ from mast.data import DataConfig, Folder, open_canvas, open_source
 from mast.data import cache as cache_module
 from mast.data.cache import Cached, Manifest, Names
 from mast.data.decode import canvas_shape
-from mast.measure.features import test_views as shown_views
+from mast.evaluation.features import test_views as shown_views
 
 NUMBERED = ("index_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image
 

@@ -18,7 +18,7 @@ from scipy.io import savemat
 from mast.core.errors import UserError
 from mast.data import Source, describe, open_source
 from mast.data.libraries import CATALOGUE, RandomSplit
-from mast.measure.sets import EvaluationData
+from mast.evaluation.labelled_sets import EvaluationData
 
 
 def pictures(folder: Path, *names: str) -> None:

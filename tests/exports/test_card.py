@@ -11,8 +11,8 @@ from pages import make_run
 from tiny import ENCODER
 from torch import nn
 
+from mast.evaluation.result import Result, TargetResult
 from mast.exports import FORMATS, Original, Place, card
-from mast.measure.result import Result, TargetResult
 from mast.models import Classifier, Encoder
 
 NAMES = (

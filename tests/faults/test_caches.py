@@ -16,8 +16,8 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
-from mast.measure.accuracy import correct_within
-from mast.measure.store import FeatureStore
+from mast.evaluation.accuracy import correct_within
+from mast.evaluation.feature_store import FeatureStore
 
 FEATURES = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
 

@@ -19,7 +19,7 @@ from mast.core.checkpoint import saved
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
-from mast.measure.result import Result, TargetResult
+from mast.evaluation.result import Result, TargetResult
 from mast.runs.load import load_method
 
 TENSORS = {

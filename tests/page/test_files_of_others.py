@@ -20,7 +20,7 @@ from mast.analyses.figure import as_svg, empty, tip
 from mast.core.errors import UserError, visible
 from mast.core.files import read_markup, signed
 from mast.core.run import RunFolder
-from mast.measure.result import Result, TargetResult
+from mast.evaluation.result import Result, TargetResult
 from mast.page.html import element
 from mast.page.pictures import as_json
 

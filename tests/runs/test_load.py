@@ -21,7 +21,7 @@ from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import CanvasSet, open_canvas
-from mast.measure.compute import Compute
+from mast.evaluation.compute import Compute
 from mast.models import (
     Classifier,
     Encoder,

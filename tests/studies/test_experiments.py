@@ -28,11 +28,11 @@ from experiments.uncertainty_check import UncertaintyCheck
 from experiments.variants import VARIANTS
 from mast.core.errors import UserError
 from mast.data import generated, open_canvas
-from mast.measure.bootstrap import tango
-from mast.measure.result import Result
-from mast.measure.sets import EvaluationData
-from mast.protocols import Detection, Segmentation
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.intervals import tango
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols import Detection, Segmentation
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.result import Result
 from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
 from mast.studies.seeds import cell, difference, pack, unpack

@@ -19,8 +19,8 @@ from mast.cli import main
 from mast.commands.reproduce import Reproduced, reproduced
 from mast.core.errors import DivergedError, UserError
 from mast.core.run import flatten, plain
-from mast.protocols import EVALUATORS
-from mast.protocols.run import EvaluationSettings
+from mast.evaluation.protocols import EVALUATORS
+from mast.evaluation.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
 from mast.studies import Workplace
 from mast.studies.engine import ALL, FINISHED, WAITING, Shard

@@ -16,9 +16,9 @@ from mast.analyses import Grid
 from mast.config import PretrainConfig, deciding
 from mast.core.errors import UserError
 from mast.data import canvas_size
-from mast.measure.named_sets import NamedSets
-from mast.measure.result import Result
-from mast.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
+from mast.evaluation.result import Result
 from mast.recipes import recipe
 from mast.runs.cost import REACHED, flops_a_second, flops_an_image, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun

@@ -1,0 +1,1 @@
+"""What encoders are measured by: sets, features, intervals, results; protocols."""

@@ -1,0 +1,115 @@
+"""How well the images nearest to an image share its labels.
+
+Each image of a set queries all others by cosine. Images of equal similarity enter a ranking
+together, so that nothing depends on the order of the set. Pieces of one file do not find each
+other.
+
+N images in the set, M = N - 1 others of each, R of them queries at once, D dimensions, T targets.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.core.errors import UserError
+from mast.evaluation.neighbours import directions
+
+CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
+
+
+class Retrieved(NamedTuple):
+    """What each image's ranking of the others is worth, each (T, N) float64 in [0, 1]."""
+
+    precision: Tensor  # share of the k nearest that have its label
+    average_precision: Tensor  # NaN where no other image has its label
+
+
+def retrieve(
+    queries_ND: Tensor,
+    gallery_ND: Tensor,
+    labels_TN: Tensor,
+    k: int,
+    files_N: Tensor | None = None,
+) -> Retrieved:
+    """Rank all other images for each image, in bounded memory.
+
+    Args:
+        queries_ND: Features of the images as queries, such as after a change.
+        gallery_ND: Features of the same images, in the same order, among which to search.
+        labels_TN: Their classes, a row a target.
+        k: Nearest images that count, at least 1; clipped to the others that there are for each.
+        files_N: Files of the images, where some have several: none is an answer to another of its
+            file.
+    """
+    if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
+        raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
+    gallery_DN = directions(gallery_ND).T
+    positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
+    file_N = positions_N if files_N is None else files_N.to(gallery_ND.device)
+    k_N = (len(gallery_ND) - file_N.bincount()[file_N]).clamp(max=k)
+    parts = []
+    for own_R in positions_N.split(max(1, CHUNK_ELEMENTS // len(gallery_ND))):
+        similarity_RN = directions(queries_ND[own_R]) @ gallery_DN
+        similarity_RN[file_N[own_R, None] == file_N] = -torch.inf  # last in its own ranking
+        similarity_RN, ranking_RN = similarity_RN.sort(dim=1, descending=True)
+        end_RM = _ends(similarity_RN)
+        for labels_N in labels_TN:
+            same_RM = labels_N[ranking_RN[:, :-1]] == labels_N[own_R, None]
+            same_RM &= similarity_RN[:, :-1] > -torch.inf
+            found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
+            precision_R = _precision(found_RM, end_RM, k_N[own_R])
+            parts.append((precision_R, _average(same_RM, found_RM, end_RM)))
+    targets = len(labels_TN)
+    return Retrieved(
+        *(
+            torch.stack([torch.cat(rows[target::targets]) for target in range(targets)])
+            for rows in map(list, zip(*parts, strict=True))
+        )
+    )
+
+
+def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
+    """The expected precision of a random order, (N,): the share of the others with its label."""
+    same_N = labels_N.bincount()[labels_N]
+    if files_N is None:
+        return (same_N - 1).double() / (len(labels_N) - 1)
+    pair_N = files_N * (int(labels_N.max()) + 1) + labels_N
+    return (same_N - _counts(pair_N)).double() / (len(labels_N) - _counts(files_N))
+
+
+def _counts(number_N: Tensor) -> Tensor:
+    """How often each number occurs, (N,)."""
+    _, of_N, count_U = number_N.unique(return_inverse=True, return_counts=True)
+    return count_U[of_N]
+
+
+def _ends(sorted_RN: Tensor) -> Tensor:
+    """For each place but the last, the last place of the images that are equally similar."""
+    place_M = torch.arange(sorted_RN.shape[1] - 1, device=sorted_RN.device)
+    ends_RM = sorted_RN[:, :-1] != sorted_RN[:, 1:]
+    end_RM = torch.where(ends_RM, place_M, len(place_M) - 1)
+    return end_RM.flip(1).cummin(dim=1).values.flip(1)
+
+
+def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
+    """The precision at k; of equals of which some are beyond k, as many as would be on average."""
+    end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
+    first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
+    padded_RN = F.pad(found_RM, (1, 0))
+    before_R, by_end_R = (
+        padded_RN.gather(1, rank_R[:, None]).squeeze(1).double() for rank_R in (first_R, end_R + 1)
+    )
+    share_R = (k_R - first_R) / (end_R + 1 - first_R).double()
+    # rounding may bring a whole number of them beyond k
+    return ((before_R + share_R * (by_end_R - before_R)) / k_R).clamp(max=1)
+
+
+def _average(same_RM: Tensor, found_RM: Tensor, end_RM: Tensor) -> Tensor:
+    """The average precision; equals count with the precision where they end."""
+    rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
+    precision_RM = (found_RM / rank_M).gather(1, end_RM)
+    return (precision_RM * same_RM).sum(dim=1, dtype=torch.float64) / found_RM[:, -1]

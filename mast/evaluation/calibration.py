@@ -1,0 +1,135 @@
+"""Whether a classifier's probabilities say how often it is right, and one number that mends them.
+
+Scores are divided by a temperature before the softmax, which changes no prediction. It is fitted to
+held-out images: a classifier is surer of those that it learned from than it may be.
+
+V held-out images, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.evaluation.accuracy import correct_within
+
+BINS = 15
+FOLDS = 5
+# The product of inverse temperature and largest difference of two scores of an image: beyond
+# these, probabilities are uniform, or 0 and 1, in any case.
+LOWEST, HIGHEST = 1e-4, 1e4
+
+
+class Calibration(NamedTuple):
+    """What a temperature does for the probabilities of held-out images."""
+
+    temperature: float  # fitted to all of them
+    error_before: float  # `calibration_error` of the scores as they are, in percent
+    error_after: float  # the same, each fifth by a temperature of the others
+    images: int  # V
+
+
+def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
+    """Fit a temperature, and measure the calibration on images that it was not fitted to.
+
+    Args:
+        scores_VC: Of two images or more from which the classifier did not learn.
+        labels_V: Their classes.
+        seed: Of the fifths.
+    """
+    images = len(labels_V)
+    assert images >= 2
+    scores_VC = scores_VC.double()
+    generator = torch.Generator().manual_seed(seed)
+    fold_V = torch.randperm(images, generator=generator) % FOLDS
+    probabilities_VC = torch.empty_like(scores_VC)
+    for fold in range(min(FOLDS, images)):
+        held_V = fold_V == fold
+        temperature = fit_temperature(scores_VC[~held_V], labels_V[~held_V])
+        probabilities_VC[held_V] = (scores_VC[held_V] / temperature).softmax(dim=1)
+    return Calibration(
+        fit_temperature(scores_VC, labels_V),
+        calibration_error(scores_VC.softmax(dim=1), labels_V),
+        calibration_error(probabilities_VC, labels_V),
+        images,
+    )
+
+
+def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
+    """The temperature that minimises the mean negative log-likelihood of held-out images' classes.
+
+    Where every image is right the likelihood grows without end as the temperature falls, though
+    few images cannot tell that no image ever will be wrong. Each then counts as
+    (V + 1) / (V + C) of an image of its class, the rest spread over the other classes, as in
+    Platt's targets for two. It is 1 where all scores of each image are equal.
+
+    Reference:
+        Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2; Platt,
+        Probabilistic Outputs for Support Vector Machines, 1999, section 2.2, for the targets.
+    """
+    from scipy.optimize import brentq
+
+    scores_VC = scores_VC.double() - scores_VC.double().amax(dim=1, keepdim=True)
+    spread = -float(scores_VC.min())
+    if spread == 0:
+        return 1.0
+    images, classes = scores_VC.shape
+    target_VC = F.one_hot(labels_V, classes).double()
+    if bool((correct_within(scores_VC, labels_V, k=1) == 1).all()):
+        other = 1 / (images + classes)
+        target_VC = target_VC * (1 - classes * other) + other
+    observed = float((target_VC * scores_VC).sum(dim=1).mean())
+
+    def slope(log_inverse: float) -> float:
+        """The derivative of the loss, which is convex, by the inverse temperature."""
+        probability_VC = (scores_VC * math.exp(log_inverse)).softmax(dim=1)
+        return float((probability_VC * scores_VC).sum(dim=1).mean()) - observed
+
+    low, high = math.log(LOWEST / spread), math.log(HIGHEST / spread)
+    if slope(low) >= 0:
+        return math.exp(-low)
+    if slope(high) <= 0:
+        return math.exp(-high)
+    return math.exp(-float(brentq(slope, low, high, xtol=1e-10)))
+
+
+def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
+    """The expected calibration error in percent, over the bins of `reliability`.
+
+    Few images in a bin are never quite as often right as their probability, so that the error of
+    a perfect classifier is above 0.
+
+    Reference:
+        Guo et al., On Calibration of Modern Neural Networks, ICML 2017, equation 3.
+    """
+    bins = reliability(probabilities_VC, labels_V)
+    gaps = (each.images * abs(each.right - each.probability) for each in bins)
+    return sum(gaps) / len(labels_V)
+
+
+class Bin(NamedTuple):
+    """Images whose likeliest class has about the same probability: how many, the mean of that
+    probability, and how many are of that class, both in percent.
+    """
+
+    images: int
+    probability: float
+    right: float
+
+
+def reliability(probabilities_VC: Tensor, labels_V: Tensor) -> list[Bin]:
+    """How often images are right by how probable that is: of 15 equal bins those with images."""
+    confidence_V = probabilities_VC.double().amax(dim=1)
+    right_V = correct_within(probabilities_VC, labels_V, k=1).double()
+    bin_V = (confidence_V * BINS).ceil().long().clamp(1, BINS) - 1  # (0, 1/15], (1/15, 2/15], …
+    return [
+        Bin(len(right_I), 100 * float(confidence_I.mean()), 100 * float(right_I.mean()))
+        for confidence_I, right_I in (
+            (confidence_V[at_V], right_V[at_V]) for at_V in (bin_V == at for at in range(BINS))
+        )
+        if len(right_I)
+    ]

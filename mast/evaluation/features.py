@@ -1,0 +1,169 @@
+"""Representations of a set by a frozen encoder, taken once and shared by the protocols.
+
+Images are float in [0, 1]; the encoder normalises inside. B images a batch, N in the set,
+D dimensions, H and W pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from mast.augment import center_views
+from mast.augment.central import in_unit
+from mast.core.arguments import as_list
+from mast.core.display import doing
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.memory import keep_freed_memory
+from mast.core.reading import Reading
+from mast.core.transfer import to_device
+from mast.data import crop_fraction, read_test_view
+from mast.data.canvas import CanvasSet
+from mast.evaluation.changes import Change
+from mast.evaluation.compute import Compute, autocast
+from mast.models.encoders import evaluating
+
+LARGEST = 1e15  # squares of features are summed in float32
+GATHERED = 16384  # rows that processes exchange at a time
+
+
+@entry()
+def open_images(
+    images: str | Path | Image.Image | Sequence[str | Path | Image.Image],
+    size: int,
+    reading: Reading | None = None,
+) -> Tensor:
+    """Read images as `mast evaluate`, `embed` and `predict` show them to an encoder.
+
+    Args:
+        images: One or several: files, or images that Pillow opened.
+        size: Side of the views in pixels, such as `encoder.size` or `classifier.size`.
+        reading: How the files become images, such as `encoder.reading` or `classifier.reading`;
+            None: as RGB of 8 bits.
+
+    Returns:
+        images_BCHW in [0, 1]: of each the central view, with 87.5 % of the short side above
+        96 pixels and all of it below, bit for bit as torchvision's `Resize` and `CenterCrop` give
+        it of Pillow's images.
+
+    Raises:
+        UserError: One cannot be decoded, or there is none.
+    """
+    if size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
+    views = [read_test_view(image, size, reading) for image in as_list(images)]
+    if not views:
+        raise UserError("there is no image: name one or more")
+    layout = (reading or Reading()).layout
+    return layout.joined(in_unit(torch.from_numpy(np.stack(views))))
+
+
+def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
+    """The views by which an encoder is tested, images_BCHW in [0, 1] on the CPU."""
+    views = None if canvas_set.test_views is None else canvas_set.test_views.at(size)
+    if views is None:  # the canvases are the whole images
+        return center_views(canvas_set.batch(indices), size, crop_fraction(size))
+    values_T = torch.from_numpy(views.read(np.asarray(indices)))
+    layout = canvas_set.reading.layout
+    planes_BPVV = values_T.view(len(indices), 3 * layout.sheets, size, size)
+    return layout.joined(in_unit(planes_BPVV))
+
+
+def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
+    """One batch through an encoder in evaluation mode: representation_BD in float32."""
+    with autocast(images_BCHW.device, dtype):
+        representation_BD = encoder(images_BCHW)
+    expected = f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D)"
+    if not isinstance(representation_BD, Tensor):
+        raise UserError(f"{expected}, got a {type(representation_BD).__name__}. Return it alone.")
+    if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
+        raise UserError(
+            f"{expected}, got {tuple(representation_BD.shape)}. Pool its feature map first."
+        )
+    if representation_BD.shape[1] == 0 or not representation_BD.is_floating_point():
+        kind = str(representation_BD.dtype).removeprefix("torch.")
+        raise UserError(
+            f"{expected}, of floats and with D of 1 or more, got {kind} of shape "
+            f"{tuple(representation_BD.shape)}."
+        )
+    return representation_BD.float()
+
+
+def extract(
+    encoder: nn.Module,
+    canvas_set: CanvasSet,
+    size: int,
+    compute: Compute | None = None,
+    change: Change | None = None,
+) -> Tensor:
+    """The representation of every image of a set, from its central view.
+
+    The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
+    encoder is moved to the device and its mode is restored afterwards.
+
+    Args:
+        encoder: Takes images_BCHW in [0, 1], returns representation_BD.
+        canvas_set: The images.
+        size: Side of the views in pixels.
+        compute: How the encoder is run; several processes share the batches.
+        change: What is done to the views first, if anything.
+
+    Returns:
+        features_ND, float32, on the CPU, in the order of the set; the same on all processes.
+    """
+    if len(canvas_set) == 0:
+        raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
+    compute = compute or Compute()
+    device, count = compute.place(encoder), len(canvas_set)
+    # as even as they can be: a few images alone would be computed by other kernels
+    batch_size = math.ceil(count / math.ceil(count / compute.batch_size))
+    if device.type == "cpu":
+        keep_freed_memory()
+    starts = range(0, len(canvas_set), batch_size)
+    own_starts = starts[compute.rank :: compute.processes]
+    # A process without a batch of its own still has to know how many dimensions there are.
+    batches_here = own_starts or starts[:1]
+    features_ND = torch.empty(0)
+    images = sum(min(batch_size, len(canvas_set) - start) for start in batches_here)
+    with (
+        evaluating(encoder),
+        torch.inference_mode(),
+        doing(f"features of {canvas_set.name}", images, "images") as work,
+    ):
+        for start in batches_here:
+            stop = min(start + batch_size, len(canvas_set))
+            images_BCHW = to_device(test_views(canvas_set, range(start, stop), size), device)
+            if change is not None:
+                images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
+            features_BD = represent(encoder, images_BCHW, compute.dtype).cpu()
+            if start == batches_here[0]:
+                with torch.inference_mode(mode=False):  # so that a probe may differentiate
+                    features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
+            if start in own_starts:
+                features_ND[start:stop] = features_BD
+            work.advance(stop - start)
+    if compute.processes > 1:
+        for chunk_RD in features_ND.split(GATHERED):
+            chunk_RD.copy_(compute.sum(chunk_RD))
+    _check_range(features_ND, canvas_set)
+    return features_ND
+
+
+def _check_range(features_ND: Tensor, canvas_set: CanvasSet) -> None:
+    low, high = torch.stack(features_ND.aminmax()).tolist()
+    if not (low > -LARGEST and high < LARGEST):  # NaN is neither
+        bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
+        first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
+        raise UserError(
+            f"the encoder gave features that are NaN, infinite or beyond {LARGEST:g} for "
+            f"{int(bad_N.sum())} of {len(bad_N)} images of {canvas_set.name!r} (the first is "
+            f"{first}). Its weights may have diverged: evaluate an earlier checkpoint, or float32 "
+            "if this was mixed precision."
+        )

@@ -1,0 +1,277 @@
+"""An encoder as the protocols receive it: its features, and the bench for what must be trained.
+
+N images in a set, D dimensions of the representation.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.checkpoint import remove_checkpoint
+from mast.core.display import doing
+from mast.core.errors import UserError
+from mast.core.launch import make_fabric, precision_of
+from mast.core.loop import Losses, StepResult, Training
+from mast.core.memory import keep_freed_memory
+from mast.core.seeds import forked
+from mast.data import crop_fraction
+from mast.evaluation.changes import Change
+from mast.evaluation.compute import Compute
+from mast.evaluation.feature_file import FeatureFile
+from mast.evaluation.feature_store import FeatureStore, fingerprint
+from mast.evaluation.features import extract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightning_fabric import Fabric
+
+    from mast.data.canvas import CanvasSet
+    from mast.evaluation.labelled_sets import EvaluationData, LearningData, ObjectData
+
+ROWS = 8192  # features that are mapped at once
+_log = logging.getLogger("mast")
+
+
+class InSpace(nn.Module):
+    """An encoder, images to features (B, F), seen in a space: a map of these to (B, D)."""
+
+    def __init__(self, encoder: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.seen = seen
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.seen(self.encoder(images_BCHW).float())
+
+
+class FrozenEncoder:
+    """The features of an encoder that stays as it is; each is extracted once.
+
+    Args:
+        module: Takes images_BCHW in [0, 1], returns representation_BD.
+        compute: How it is run; as the bench says if not given.
+        store: Where features are kept for the next process; None keeps them in memory alone.
+        description: What is known of the encoder, for the results.
+        bench: Where protocols train; one without a workspace if not given.
+        whole: The encoder in whose features the module, an `InSpace`, sees a space: these are
+            extracted and kept, whatever the space.
+
+    Attributes:
+        device: Where the module is.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        compute: Compute | None = None,
+        store: FeatureStore | None = None,
+        description: Mapping[str, Any] | None = None,
+        bench: Bench | None = None,
+        whole: FrozenEncoder | None = None,
+    ) -> None:
+        if compute is None:
+            compute = Compute() if bench is None else bench.compute
+        self.module = module
+        self.compute = compute.placed(module)
+        self.device = self.compute.place(module)
+        self.store = store
+        self.whole = whole
+        self.description = dict(description or {})
+        self.bench = bench or Bench(self.compute)
+        trained_on = torch.device(self.bench.compute.device or "cpu")
+        assert trained_on.type == self.device.type, "a bench stands where its encoder is"
+        # The set is kept beside its features so that its id cannot be taken by another one.
+        self._extracted: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """The `fingerprint` of the weights, taken once."""
+        known: str | None = self.description.get("fingerprint")
+        if known is None:
+            return fingerprint(self.module, None) if self.store is None else self.store.encoder
+        return known
+
+    def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
+        """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""
+        key = (id(canvas_set), size, None if change is None else change.name)
+        if key not in self._extracted:
+            self._extracted[key] = (canvas_set, self._stored(canvas_set, size, change))
+        return self._extracted[key][1]
+
+    def kept_at(
+        self, canvas_set: CanvasSet, size: int, change: Change | None = None
+    ) -> Path | None:
+        """The file of a set's features, whether it is there yet or not; None: they are not kept."""
+        if self.whole is not None:
+            return self.whole.kept_at(canvas_set, size, change)
+        if self.store is None:
+            return None
+        return self.store.path(
+            images=canvas_set.fingerprint,
+            size=size,
+            crop_fraction=crop_fraction(size),
+            precision=str(self.compute.dtype),
+            device=self.device.type,
+            change=None if change is None else change.name,
+        )
+
+    def pool_features(
+        self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
+    ) -> Tensor:
+        """Features (N, D) of several sets, one after the other."""
+        return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])
+
+    def extract(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
+        """As `features`, but neither looked up nor kept; all processes share the work."""
+        if self.whole is not None:
+            return self._seen(self.whole.extract(canvas_set, size, change))
+        if isinstance(self.module, FeatureFile):
+            return self.module.of(canvas_set) if change is None else self.module.refuse()
+        return extract(self.module, canvas_set, size, self.compute, change)
+
+    def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
+        """Features from the store, or from the encoder and then into the store."""
+        if self.whole is not None:
+            return self._seen(self.whole.features(canvas_set, size, change))
+        path = self.kept_at(canvas_set, size, change)
+        if self.store is None or path is None:
+            return self.extract(canvas_set, size, change)
+        stored_ND = self.store.read(path)
+        if stored_ND is not None and len(stored_ND) != len(canvas_set):
+            stored_ND = None
+        # All processes take the same way: where one lacks the file, all extract.
+        lacking = torch.tensor(float(stored_ND is None), device=self.device)
+        if float(self.compute.sum(lacking)) == 0:
+            assert stored_ND is not None
+            return stored_ND
+        features_ND = self.extract(canvas_set, size, change)
+        if self.compute.rank == 0:
+            try:
+                self.store.write(path, features_ND)
+            except UserError as error:  # a full disk costs the next call time, not this one
+                _log.warning("features are not kept for the next call: %s", error)
+        return features_ND
+
+    def _seen(self, features_NF: Tensor) -> Tensor:
+        """Features of the whole in the space, on the CPU."""
+        assert isinstance(self.module, InSpace)
+        parts = [self.module.seen(part_RF.to(self.device)).cpu()
+                 for part_RF in features_NF.split(ROWS)]  # fmt: skip
+        return torch.cat(parts)
+
+
+class Bench:
+    """Where protocols train, and resume after they were killed.
+
+    Args:
+        compute: Its device (the CPU if it names none), type and processes are those of a training.
+        workspace: Folder for the state of unfinished work, from which it resumes, and for the
+            other files of a protocol; None writes nothing.
+        representations: Makes another representation of the same run from its name.
+    """
+
+    def __init__(
+        self,
+        compute: Compute | None = None,
+        workspace: Path | None = None,
+        representations: Callable[[str], FrozenEncoder] | None = None,
+    ) -> None:
+        self.compute = compute or Compute()
+        self.workspace = workspace
+        self._make_representation = representations
+        self._representations: dict[str, FrozenEncoder] = {}
+        self._unfinished: list[Path] = []
+
+    @functools.cached_property
+    def fabric(self) -> Fabric:
+        """What trainings run through."""
+        if self.compute.fabric is not None:
+            return self.compute.fabric
+        cuda = torch.device(self.compute.device or "cpu").type == "cuda"
+        return make_fabric("cuda" if cuda else "cpu", precision=precision_of(self.compute.dtype))
+
+    @property
+    def has_method(self) -> bool:
+        """Whether the encoder is that of a run, which learned something beside it."""
+        return self._make_representation is not None
+
+    def representation(self, name: str) -> FrozenEncoder:
+        """Another representation of the run whose encoder is measured: "ensemble" (the parts of a
+        method side by side) or "embedding".
+        """
+        if self._make_representation is None:
+            raise UserError(
+                f"the {name} needs a run folder of `mast`, without ignore, match and space; here "
+                "is an encoder alone."
+            )
+        if name not in self._representations:
+            self._representations[name] = self._make_representation(name)
+        return self._representations[name]
+
+    def unfinished(
+        self,
+        encoder: FrozenEncoder,
+        protocol: Any,
+        data: EvaluationData | LearningData | ObjectData,
+        **details: Any,
+    ) -> Path | None:
+        """Where the state of a training is kept until its result is written; None without a
+        workspace.
+
+        The file's name changes with all that the training depends on: `details` tell it from others
+        of the protocol.
+        """
+        if self.workspace is None:
+            return None
+        dtype = encoder.compute.dtype
+        key = (protocol, data.fingerprints, data.size, dtype, encoder.identity, details)
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        path = self.workspace / "unfinished" / f"{name}.pt"
+        self._unfinished.append(path)
+        return path
+
+    def finish(self) -> None:
+        """Remove the state of all trainings so far: their results are written."""
+        if self.compute.rank == 0:
+            for path in self._unfinished:
+                remove_checkpoint(path)
+        self._unfinished.clear()
+
+    def fit(
+        self,
+        training: Training,
+        batches: Callable[[int, int], Iterator[Any]],
+        loss: Callable[[Any, Any, int, int], Losses],
+        title: str,
+        seed: int,
+        on_step: Callable[[StepResult], object] | None = None,
+    ) -> None:
+        """Train to the end, from the checkpoint of a killed process if there is one.
+
+        A last checkpoint is kept until the protocol's result is written. PyTorch's global generator
+        is seeded for the training and restored afterwards.
+        """
+        fabric = self.fabric
+        if fabric.device.type == "cpu":
+            keep_freed_memory()
+        with forked(fabric.device):
+            training.resume(seed)
+            chief = fabric.is_global_zero
+            shown = doing(title, training.steps, "steps", training.step, enabled=chief)
+            with shown as work, training.stop.listening():
+                for step in training.run(fabric, batches, loss):
+                    if on_step is not None:
+                        on_step(step)
+                    terms = [f"{name} {value:.3f}" for name, value in (step.metrics or {}).items()]
+                    work.update(step.step, "  ".join(terms) if step.due else None)
+        if training.checkpoint is not None:
+            training.save()
+        fabric.barrier()

@@ -1,0 +1,225 @@
+"""From what a user names to the labelled sets of an evaluation."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from mast.core.arguments import check_fields
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.reading import Reading
+from mast.data import (
+    WHOLE,
+    CanvasSet,
+    DataConfig,
+    SetDescription,
+    describe,
+    doubt_of_classes,
+    groups_of,
+    joined,
+    no_classes,
+    open_canvas,
+    open_source,
+    part_of,
+    split_cut,
+    with_objects,
+)
+from mast.evaluation.labelled_sets import (
+    TESTED,
+    EvaluationData,
+    LearningData,
+    ObjectData,
+    hold_out,
+    image_identity,
+    labelled_images,
+)
+
+_log = logging.getLogger("mast")
+
+
+@dataclass(frozen=True)
+class NamedSets:
+    """The sets of an evaluation, by name.
+
+    Args:
+        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or
+            folders called likewise (`Training`, `seg_test`, `valid`), `factors`,
+            `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
+            or `shards:FOLDER`, of which the usual splits are taken (val is tested where there is no
+            test); or a folder with one subfolder a class, of which a fifth of each class is drawn
+            to be tested; `factors` if nothing is named. Images without a label are left out.
+        train: Training images, if not those of `data`.
+        val: Validation images, if not those of `data`.
+        test: Test images, if not those of `data`.
+        root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
+            given.
+        download: Whether such a set may be downloaded, and the weights that an encoder's name
+            names.
+        max_broken: Share of a part's images that may be broken; those that are get listed and left
+            out.
+    """
+
+    data: str | Path | None = None
+    train: str | Path | None = None
+    val: str | Path | None = None
+    test: str | Path | None = None
+    root: str | Path | None = None
+    download: bool = False
+    max_broken: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def description(self) -> SetDescription:
+        """The parts of `data`, those that are named taking their place."""
+        named = {"train": self.train, "val": self.val, "test": self.test}
+        overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
+        if self.data is None and overrides:
+            return SetDescription(overrides)
+        described = describe("factors" if self.data is None else str(self.data))
+        if overrides:  # what has no parts is none of them
+            parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
+            described = replace(described, parts={**parts, **overrides})
+        return described
+
+    @entry()
+    def open(
+        self,
+        kind: type[EvaluationData] | type[ObjectData],
+        size: int,
+        seed: int = 0,
+        model: nn.Module | None = None,
+    ) -> EvaluationData | ObjectData:
+        """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
+        described = self._with_test()
+        if kind is EvaluationData and WHOLE in described.parts:
+            return self._divided(described, size, seed, model)
+        missing = sorted({"train", "test"} - described.parts.keys())
+        if missing:
+            raise UserError(
+                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
+                f"{' and '.join(missing)} too"
+            )
+        if kind is EvaluationData:
+            sets, metric = self._parts(described.parts, size, model), described.metric
+            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
+        return self._objects(described, size)
+
+    @entry()
+    def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
+        """What may be learned from: train and val, or all of a folder without parts."""
+        described = self.description()
+        if WHOLE in described.parts:
+            whole = self._whole(described, size, model)
+            return LearningData(whole, None, size, described.metric, whole=True)
+        if "train" not in described.parts:
+            raise UserError(
+                f"{self.data or 'what is named'} has no train folder: name images to learn from"
+            )
+        pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
+        sets = self._parts(pool, size, model)
+        return LearningData(sets["train"], sets.get("val"), size, described.metric)
+
+    @entry()
+    def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:
+        """What something that has learned already is tested on, and what the field reports on it.
+
+        These are the images of test, or of val where there is no test; or all of a folder without
+        parts.
+        """
+        described = self._with_test()
+        if WHOLE in described.parts:
+            return self._whole(described, size, model), described.metric
+        if "test" not in described.parts:
+            raise UserError(f"{self.data or 'what is named'} has no test folder: name images")
+        return self._canvases(described.parts["test"], size, model), described.metric
+
+    def _with_test(self) -> SetDescription:
+        """The parts, val in the place of a test that is not there."""
+        described = self.description()
+        if self.val is None and "test" not in described.parts:
+            described = described.with_test()
+            if tested := described.parts.get("test"):
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
+                             "what is named", tested)  # fmt: skip
+        return described
+
+    def _parts(
+        self, parts: Mapping[str, str], size: int, model: nn.Module | None
+    ) -> dict[str, CanvasSet]:
+        """Parts of a set, whose values are read as those of the training part."""
+        train = self._canvases(parts["train"], size, model)
+        reading = train.reading if train.reading.layout.deep else None
+        return {
+            part: train if part == "train" else self._canvases(spec, size, model, reading)
+            for part, spec in parts.items()
+        }
+
+    def _canvases(
+        self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
+    ) -> CanvasSet:
+        config = DataConfig(
+            spec, root=self.root, download=self.download, max_broken=self.max_broken
+        )
+        return labelled_images(open_canvas(config, size, 1, model, reading))
+
+    def _divided(
+        self, described: SetDescription, size: int, seed: int, model: nn.Module | None
+    ) -> EvaluationData:
+        """A folder without parts, of which a share of each class is tested."""
+        whole = self._whole(described, size, model)
+        (label_N,) = whole.targets.values()
+        groups_N = groups_of(whole.identifiers)
+        learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
+        if not len(tested_M):
+            several = "two images" if groups_N is None else "images of two files"
+            raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
+        return EvaluationData(
+            whole.part(learned_F, f"{whole.name}@train"),
+            None,
+            whole.part(tested_M, f"{whole.name}@test"),
+            size,
+            described.metric,
+            split={"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)},
+        )
+
+    def _whole(self, described: SetDescription, size: int, model: nn.Module | None) -> CanvasSet:
+        """A folder without parts, if its subfolders are classes."""
+        whole = self._canvases(described.parts[WHOLE], size, model)
+        folder = os.path.isdir(split_cut(described.parts[WHOLE])[0])
+        if not whole.targets:
+            reason = no_classes(whole.identifiers) if folder else ""
+            raise UserError(
+                f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
+                "test below it, one subfolder a class, or shards with labels; or give each part by "
+                "train, val and test"
+            )
+        (names,) = whole.classes.values()
+        parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
+        if folder and parts:
+            raise UserError(
+                f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
+                "are called so: rename what is a class, or give each part by train, val and test"
+            )
+        if folder and (reason := doubt_of_classes(whole.identifiers)):
+            raise UserError(
+                f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
+                "subfolder a class, or give each part by train, val and test"
+            )
+        return whole
+
+    def _objects(self, described: SetDescription, size: int) -> ObjectData:
+        sources = {
+            part: with_objects(open_source(spec, self.root, self.download))
+            for part, spec in described.parts.items()
+        }
+        # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
+        pool = [sources[part] for part in ("train", "val") if part in sources]
+        train = joined("+".join(source.name for source in pool), pool) if len(pool) > 1 else pool[0]
+        return ObjectData(train, sources["test"], size)

@@ -1,0 +1,58 @@
+"""Protocols that measure an encoder; one file and one row of `EVALUATORS` each."""
+
+from typing import Any
+
+from mast.core.registry import Entry
+from mast.evaluation.protocols.detection import Detection, Segmentation
+from mast.evaluation.protocols.ensemble import EmbeddingProbe, Ensemble
+from mast.evaluation.protocols.evaluator import Evaluator
+from mast.evaluation.protocols.fewshot import FewShot
+from mast.evaluation.protocols.finetune import FineTune
+from mast.evaluation.protocols.knn import Knn
+from mast.evaluation.protocols.linear_sgd import LinearSgd
+from mast.evaluation.protocols.probe import Linear
+from mast.evaluation.protocols.retained import Retained
+from mast.evaluation.protocols.retrieval import Retrieval
+from mast.evaluation.protocols.robust import Robust
+from mast.evaluation.protocols.rotation import Rotation
+from mast.evaluation.protocols.semi import Semi
+from mast.evaluation.protocols.svm import Svm
+
+EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
+    "knn": Entry("weighted nearest neighbours, tuned on validation", Knn),
+    "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
+    "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
+    "fewshot": Entry("a few labels a class, and episodes of a few classes", FewShot),
+    "rotation": Entry("which of four ways up an image is; needs no labels", Rotation),
+    "robust": Entry("accuracy under each operator as it grows stronger", Robust),
+    "retained": Entry("what a task loses where an operator acts on half of all images", Retained),
+    "svm": Entry("several classes an image: a linear SVM a class, scored by mAP", Svm),
+    "semi": Entry("fine-tuned on a few per cent of the labels", Semi),
+    "finetune": Entry("fine-tuned on all labels", FineTune),
+    "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
+    "embedding": Entry("`linear` on the embedding, and what each subspace keeps", EmbeddingProbe),
+    "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
+    "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
+    "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
+}
+
+__all__ = [
+    "EVALUATORS",
+    "Detection",
+    "EmbeddingProbe",
+    "Ensemble",
+    "Entry",
+    "Evaluator",
+    "FewShot",
+    "FineTune",
+    "Knn",
+    "Linear",
+    "LinearSgd",
+    "Retained",
+    "Retrieval",
+    "Robust",
+    "Rotation",
+    "Segmentation",
+    "Semi",
+    "Svm",
+]

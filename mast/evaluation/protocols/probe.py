@@ -1,0 +1,147 @@
+"""The linear probe, and what the protocols share that fit one.
+
+N images in the pool, M test images, D dimensions, C classes.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.intervals import Measured
+from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
+from mast.evaluation.logistic import PENALTIES, Choice, Classifier, Target, Whitened, choose, fit
+from mast.evaluation.protocols.evaluator import Evaluator, features_of
+
+_log = logging.getLogger("mast")
+
+
+class Learned(NamedTuple):
+    """A classifier of the whole pool, and what validation chose for it."""
+
+    classifier: Classifier
+    penalty: float
+    validation: float
+
+    def scores(self, features_MD: Tensor) -> Tensor:
+        """Class scores_MC of features, on the device of the pool's."""
+        return self.classifier.scores(features_MD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Evaluator[EvaluationData], ABC):
+    """The linear probe: no augmentation, the penalty chosen on validation, test scored once.
+
+    Without a validation set, a tenth of the training images chooses, and of fewer than 5,000 each
+    in its turn, by five-fold cross-validation. With these penalties a patience of eight spans two
+    decades. Features are used as they come, without standardisation.
+
+    Args:
+        penalties: Values of λ, strongest first.
+        patience: Worse penalties in a row that end the walk.
+        max_iterations: Of Newton's method for one penalty; rarely are more than ten needed.
+
+    Reference:
+        Lee et al., Improving Transferability of Representations via Augmentation-Aware
+        Self-Supervision (AugSelf), NeurIPS 2021; Kornblith et al., Do Better ImageNet Models
+        Transfer Better?, CVPR 2019, section A.
+    """
+
+    at_least: ClassVar = {"penalties": 1e-9, "patience": 1, "max_iterations": 1}
+    at_most: ClassVar = {"max_iterations": 100_000}
+
+    penalties: tuple[float, ...] = PENALTIES
+    patience: int = 8
+    max_iterations: int = 500
+
+    def probe(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """Accuracies on every target, and what validation chose."""
+        pool_ND, test_MD = features_of(encoder, data)
+        targets = tasks(data, self.seed)
+        for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
+            yield from self.report(task, learned, learned.scores(test_MD))
+
+    def report(
+        self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
+    ) -> Iterator[Measured]:
+        """Accuracies of the test set (see `accuracies`), and what validation chose."""
+        yield from self.accuracies(task, scores_MC, copies=copies)
+        yield f"{task.target}/chosen/penalty", learned.penalty
+        yield f"{task.target}/chosen/validation", learned.validation
+
+    def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[Learned]:
+        """For each task choose the penalty on validation, and fit the whole pool (N, D) with it."""
+        whitened = Whitened.of(pool_ND)
+        choices = [self._choose(whitened, task, task.splits) for task in tasks]
+        return [
+            Learned(self._fit(whitened, task, choice.penalty), *choice)
+            for task, choice in zip(tasks, choices, strict=True)
+        ]
+
+    def choose(
+        self, pool_ND: Tensor, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
+    ) -> Choice:
+        """The penalty that does best on validation, by splits of positions in the pool."""
+        learned_F = torch.cat([fit_F for fit_F, _ in splits]).unique().to(pool_ND.device)
+        return self._choose(Whitened.of(pool_ND, learned_F), task, splits)
+
+    def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
+        """Scores (V, C) of `task.held_out_V`, each by a classifier that has not seen the image."""
+        parts = []
+        for fit_F, choose_V in task.splits:
+            fitted = self.fit(pool_ND[fit_F], task.pool_labels_N[fit_F], penalty, task)
+            parts.append(fitted.scores(pool_ND[choose_V]))
+        return torch.cat(parts)
+
+    def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
+        """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""
+        target = Target(labels_N.to(x_ND.device), len(task.classes))
+        return fit(Whitened.of(x_ND), target, penalty, self.max_iterations)
+
+    def fit_all(
+        self, pool_ND: Tensor, tasks: Sequence[Task], penalties: Sequence[float]
+    ) -> list[Classifier]:
+        """A classifier of each task, fitted to features of the pool at a penalty of its own."""
+        whitened = Whitened.of(pool_ND)
+        pairs = zip(tasks, penalties, strict=True)
+        return [self._fit(whitened, task, penalty) for task, penalty in pairs]
+
+    def _choose(
+        self, whitened: Whitened, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
+    ) -> Choice:
+        device, classes = whitened.x_NP.device, len(task.classes)
+        pairs = tuple((fit_F.to(device), choose_V.to(device)) for fit_F, choose_V in splits)
+        target = Target(task.pool_labels_N.to(device), classes, pairs, task.metric)
+        choice = choose(
+            whitened, target, self.penalties,
+            patience=self.patience, max_iterations=self.max_iterations,
+        )  # fmt: skip
+        weakest = min(self.penalties)
+        outweighed = 0 < whitened.curvature(classes) <= weakest
+        if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
+            _log.warning(
+                "%s: the weakest of the penalties, %g, may be too strong for features that "
+                "vary so little: give smaller ones, or multiply the features",
+                task.target, weakest,
+            )  # fmt: skip
+        return choice
+
+    def _fit(self, whitened: Whitened, task: Task, penalty: float) -> Classifier:
+        target = Target(task.pool_labels_N.to(whitened.x_NP.device), len(task.classes))
+        return fit(whitened, target, penalty, self.max_iterations)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Linear(Probe):
+    """The linear probe on the representation of unchanged images; see `Probe`."""
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        yield from self.probe(encoder, data)

@@ -1,0 +1,155 @@
+"""What the nearest images share, in spaces that are chosen by operator.
+
+M test images, D dimensions of the embedding, T targets, K operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from mast.augment import PROPERTIES
+from mast.core.errors import UserError
+from mast.evaluation.agreement import chance, retrieve
+from mast.evaluation.changes import changed_by
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.intervals import Measured
+from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
+from mast.evaluation.protocols.evaluator import Evaluator, check_operators
+from mast.evaluation.result import PRECISION, TOLD
+from mast.models import SearchSpace, exempt_blocks, space_of_heads
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Evaluator[EvaluationData]):
+    """Every test image queries all others by cosine; nothing is learned or tuned.
+
+    The spaces are `representation`, the encoder's; `embedding`, where it is that of a run; and for
+    each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
+    are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where
+    heads tell operators from the representation, `told_<operators>`, what the first layer of each
+    reads, and of those that destroy the same property together.
+    Queries to which no other image has the same label are left out.
+
+    Args:
+        k: Nearest images that count for the precision, clipped to the others that there are.
+        operators: What changes the queries, with the parameters that pretraining draws; the images
+            among which they search stay as they are. None by default, as each costs a pass of all
+            images through encoder and embedding; `null` for those that the run was trained with.
+    """
+
+    at_least: ClassVar = {"k": 1}
+    may_be_empty: ClassVar = ("operators",)
+
+    k: int = 10
+    operators: tuple[str, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_operators(self.operators or ())
+
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        self._changing(_modules(encoder))
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            For each space `precision_<space>`, the share of the k nearest that have the query's
+            label, and `mAP_<space>`, the mean average precision of the whole ranking, both with
+            intervals over queries; `chance`, the precision of a random order; then both measures
+            as `…_<space>_after_<operator>`, of changed queries.
+        """
+        answers = tasks(data, self.seed, tuned=False)
+        for task in answers:
+            if not (chance(task.test_labels_M, task.test_files_M) > 0).any():
+                two = "two test images" if task.test_files_M is None else "test images of two files"
+                raise UserError(f"no {two} have the same {task.target}, so none can find another")
+        modules = _modules(encoder)
+        gallery = {
+            name: module.features(data.test, data.size).to(module.device)
+            for name, module in modules.items()
+        }
+        spaces = _spaces(modules)
+        yield from self._compare(answers, spaces, gallery, gallery)
+        for task in answers:
+            chance_M = chance(task.test_labels_M, task.test_files_M)
+            yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
+        for operator in self._changing(modules):
+            change = changed_by(operator, None, data.size, len(data.test), self.seed)
+            queries = {
+                name: module.extract(data.test, data.size, change).to(module.device)
+                for name, module in modules.items()
+            }
+            yield from self._compare(answers, spaces, queries, gallery, f"_after_{operator}")
+
+    def _changing(self, modules: Mapping[str, FrozenEncoder]) -> Sequence[str]:
+        if self.operators is not None:
+            return self.operators
+        if "embedding" not in modules:
+            raise UserError(
+                "only a run knows the operators that it was trained with; name the operators of "
+                "retrieval"
+            )
+        module: Any = modules["embedding"].module
+        trained_with: Sequence[str] = module.trained_with
+        return trained_with
+
+    def _compare(
+        self,
+        answers: Sequence[Task],
+        spaces: Mapping[str, SearchSpace],
+        queries: Mapping[str, Tensor],
+        gallery: Mapping[str, Tensor],
+        after: str = "",
+    ) -> Iterator[Measured]:
+        labels_TM = torch.stack([task.test_labels_M for task in answers])
+        files_M = answers[0].test_files_M
+        for space, (module, seen) in spaces.items():
+            retrieved = retrieve(
+                seen(queries[module]),
+                seen(gallery[module]),
+                labels_TM.to(gallery[module].device),
+                self.k,
+                files_M,
+            )
+            for at, task in enumerate(answers):
+                asks_M = chance(task.test_labels_M, files_M) > 0
+                asking_M = None if files_M is None else files_M[asks_M]
+                for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
+                    value_M = value_TM[at].cpu()[asks_M]
+                    name = f"{measure}{space}{after}"
+                    yield from self.measured(task, name, value_M, files_N=asking_M)
+
+
+def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
+    """The encoder, and the embedding where it is that of a run."""
+    modules = {"representation": encoder}
+    if encoder.bench.has_method:
+        modules["embedding"] = encoder.bench.representation("embedding")
+    return modules
+
+
+def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, SearchSpace]:
+    """The spaces that a run has, by name."""
+    spaces = {name: SearchSpace(name) for name in modules}
+    if "embedding" not in modules:
+        return spaces
+    embedding: Any = modules["embedding"].module
+    with torch.no_grad():
+        mask_DK = embedding.masks()
+    blocks = {} if mask_DK is None else exempt_blocks(mask_DK, embedding.operators)
+    for name, exempt_D in blocks.items():
+        spaces[f"match_{name}"] = SearchSpace("embedding", exempt_D.mul)
+        spaces[f"ignore_{name}"] = SearchSpace("embedding", (1 - exempt_D).mul)
+    weights = embedding.head_weights()
+    groups = [[name] for name in weights]
+    groups += [[name for name in weights if name in of] for of in PROPERTIES.values()]
+    for names in filter(None, groups):
+        spaces[TOLD + "+".join(names)] = space_of_heads(weights, names)
+    return spaces

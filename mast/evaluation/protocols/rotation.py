@@ -1,0 +1,73 @@
+"""Which of four ways up an image is: what an encoder keeps of orientation.
+
+N images in the pool, M test images, D dimensions; four copies of each, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+
+from mast.data import groups_of
+from mast.evaluation.changes import Change
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.intervals import Measured
+from mast.evaluation.labelled_sets import EvaluationData, Task, hold_out, tested_files
+from mast.evaluation.protocols.probe import Probe
+
+ANGLES = (0, 90, 180, 270)
+TARGET = "rotation"
+
+
+def rotated_by(angle: int) -> Change | None:
+    """Views turned by a multiple of 90 degrees, counterclockwise; None for those as they are."""
+    if angle == 0:
+        return None
+    return Change(f"turned by {angle}", lambda images, _: images.rot90(angle // 90, (2, 3)))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Rotation(Probe):
+    """The 4-way rotation probe: every image four ways up, told apart by the linear probe.
+
+    Chance is 25 %. The sets need no labels. All copies of an image stay on one side of the split
+    that chooses the penalty, and intervals are over images. The settings are those of `linear`.
+
+    Reference:
+        Gidaris, Singh, Komodakis, Unsupervised Representation Learning by Predicting Image
+        Rotations, ICLR 2018, for the task.
+    """
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`; one target, "rotation"."""
+        changes = [rotated_by(angle) for angle in ANGLES]
+        pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
+        test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
+        task = self._task(data)
+        (learned,) = self.learn(pool_ND.to(encoder.device), [task])
+        yield from self.report(task, learned, learned.scores(test_MD), copies=len(ANGLES))
+
+    def _task(self, data: EvaluationData) -> Task:
+        count = len(data.train)
+        if data.val is None:
+            files_F = groups_of(data.train.identifiers)
+            fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed, groups_N=files_F)
+        else:
+            fit_F, choose_V = np.arange(count), count + np.arange(len(data.val))
+        everything = sum(map(len, data.pool))
+        starts_41 = everything * torch.arange(len(ANGLES))[:, None]
+        turns = torch.arange(len(ANGLES))
+        return Task(
+            target=TARGET,
+            classes=tuple(f"{angle} degrees" for angle in ANGLES),
+            pool_labels_N=turns.repeat_interleave(everything),
+            fit_F=(starts_41 + torch.from_numpy(fit_F)).flatten(),
+            choose_V=(starts_41 + torch.from_numpy(choose_V)).flatten(),
+            test_labels_M=turns.repeat_interleave(len(data.test)),
+            test_files_M=tested_files(data),
+        )

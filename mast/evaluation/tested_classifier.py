@@ -1,0 +1,197 @@
+"""A classifier on labelled images: how often it is right, by class, and whether it knows when.
+
+M images, C classes.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError, unknown
+from mast.core.run import provenance
+from mast.data import CanvasSet, crop_fraction, groups_of
+from mast.evaluation.accuracy import accuracies, correct_within
+from mast.evaluation.calibration import BINS, calibration_error, reliability
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import extract
+from mast.evaluation.intervals import Measured, ends, mean_interval
+from mast.evaluation.labelled_sets import image_identity
+from mast.evaluation.result import Result
+from mast.models import Classifier
+
+RESAMPLES = 1000
+HELD = {"top1", "top1_low", "top1_high"}  # what `mast fit` says of images that it held out
+CHOSEN = {"penalty": "penalty", "encoder_lr": "learning rate of the encoder"}
+_log = logging.getLogger("mast")
+
+
+def test_classifier(
+    classifier: Classifier,
+    name: str,
+    canvases: CanvasSet,
+    metric: str,
+    compute: Compute,
+    seed: int,
+) -> Result:
+    """Measure a classifier on labelled images; of classes that it does not know none are.
+
+    `name` takes the place of a protocol, `metric` is what the field reports on the set.
+    """
+    about = classifier.about
+    canvases, target, label_M = _labelled(classifier, canvases)
+    probability_MC = extract(classifier, canvases, classifier.size, compute)
+    groups_M = groups_of(canvases.identifiers)
+    files_M = None if groups_M is None else torch.from_numpy(groups_M)
+    known: Mapping[str, Any] = about.get("images", {})
+    held: Mapping[str, Any] = about.get("validation", {})
+    learned_from: Mapping[str, str] = known.get("fingerprints", {})
+    result = Result.collect(
+        _measured(target, probability_MC, label_M, classifier.classes, seed, files_M),
+        protocol=name,
+        set_name=canvases.name,
+        settings={
+            "extraction": {
+                "size": classifier.size,
+                "batch_size": compute.batch_size,
+                "precision": str(compute.dtype).removeprefix("torch."),
+                "device": str(compute.device),
+                "processes": compute.processes,
+                "crop_fraction": crop_fraction(classifier.size),
+            },
+            "protocol": {
+                "seed": seed,
+                "resamples": RESAMPLES,
+                "held_out": {name: held[name] for name in HELD if held.keys() >= HELD},
+            },
+        },
+        fingerprints={"test": canvases.fingerprint},
+        sizes={"test": len(canvases)},
+        images=image_identity(canvases),
+        metric=metric,
+        encoder=dict(about.get("encoder", {})),
+        duplicates={part: len(canvases) for part, fingerprint in learned_from.items()
+                    if fingerprint == canvases.fingerprint},
+        provenance=provenance(),
+        files={} if groups_M is None else {"test": int(groups_M.max()) + 1},
+    )  # fmt: skip
+    if result.duplicates:
+        _log.warning("%s are the images that it learned from: of others fewer will be right",
+                     canvases.name)  # fmt: skip
+    chosen = {"validation": held["top1"]} if "top1" in held else {}
+    result.targets[target] = replace(
+        result.targets[target],
+        chosen={**held.get("chosen", {}), **chosen},
+        confusion=_confusion(probability_MC, label_M, classifier.classes),
+        reliability=[list(map(float, row)) for row in reliability(probability_MC, label_M)],
+        counts=dict(known.get("classes", {})),
+    )
+    return result
+
+
+def _measured(
+    target: str,
+    probability_MC: Tensor,
+    label_M: Tensor,
+    classes: tuple[str, ...],
+    seed: int,
+    files_M: Tensor | None,
+) -> Iterator[Measured]:
+    """What every protocol says of its scores; the recall of each class; the calibration."""
+    yield from accuracies(target, probability_MC, label_M, seed, RESAMPLES, files_N=files_M)
+    credit_M = correct_within(probability_MC, label_M, k=1).double()
+    for label in label_M.unique().tolist():
+        at_M, measure = label_M == label, f"recall/{classes[label]}"
+        files = None if files_M is None else files_M[at_M]
+        yield f"{target}/{measure}", 100 * float(credit_M[at_M].mean())
+        interval = mean_interval(credit_M[at_M], seed, RESAMPLES, files)
+        yield from ends(target, measure, interval)
+    yield f"{target}/calibration_error", calibration_error(probability_MC, label_M)
+
+
+def _confusion(
+    probability_MC: Tensor, label_M: Tensor, classes: tuple[str, ...]
+) -> dict[str, dict[str, int]]:
+    """Images by their class and by what they were taken for, without zeros."""
+    pairs, counts = torch.stack([label_M, probability_MC.argmax(dim=1)]).unique(
+        dim=1, return_counts=True
+    )
+    table: dict[str, dict[str, int]] = {}
+    for true, predicted, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        table.setdefault(classes[true], {})[classes[predicted]] = count
+    return table
+
+
+def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, str, Tensor]:
+    """The images whose class is known, what that is called, and the classes."""
+    target = classifier.about.get("target", "class")
+    if target not in canvases.targets:
+        raise unknown(f"labels of {canvases.name}", target, canvases.targets)
+    names = canvases.classes[target]
+    number = {name: at for at, name in enumerate(classifier.classes)}
+    known_N = canvases.targets[target]
+    # the last is of images without a label
+    label_N = np.array([*(number.get(name, -1) for name in names), -1])[known_N]
+    foreign = sorted({names[at] for at in known_N[(label_N < 0) & (known_N >= 0)]})
+    if (label_N < 0).all():
+        raise UserError(
+            f"{canvases.name} has none of the classifier's classes: it has "
+            f"{', '.join(foreign[:5])}, and they are {', '.join(classifier.classes[:5])}"
+        )
+    if foreign:
+        _log.warning(
+            "%s: %d of %d images are of classes that the classifier does not know, and are left "
+            "out: %s", canvases.name, ((label_N < 0) & (known_N >= 0)).sum(), len(label_N),
+            ", ".join(foreign),
+        )  # fmt: skip
+    if (label_N < 0).any():
+        canvases = canvases.part(np.flatnonzero(label_N >= 0), canvases.name)
+    return canvases, target, torch.from_numpy(label_N[label_N >= 0])
+
+
+# -------------------------------------------------------- what `mast fit` says of it, in words
+
+
+def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
+    """Which images, such as "all 680 images of photos"; `called` renames a set."""
+    images = about["images"]
+    sizes, name = images["sizes"], called(images["set"])
+    count = f"{sum(sizes.values()):,}"
+    if images["whole"]:
+        return f"all {count} images of {name}"
+    parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
+    return f"{count} images of {name} ({parts})"
+
+
+def what_is_told(about: Mapping[str, Any], classes: int) -> str:
+    """What it tells, such as "17 classes", or "6 classes (target color)" by another target."""
+    target = about["target"]
+    return f"{classes} classes" + ("" if target == "class" else f" (target {target})")
+
+
+def how_often_right(about: Mapping[str, Any]) -> str:
+    """How often it is right, with the interval, and on which images."""
+    held = about["validation"]
+    chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
+    return (
+        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}] on "
+        f"{held['images']:,} held-out images ({held['held_out']})"
+        + (f", on which the {chosen} was chosen, too" if chosen else "")
+    )
+
+
+def how_far_off(about: Mapping[str, Any]) -> str:
+    """How far its probabilities are off, with the temperature and without, and which is worse."""
+    errors = about["calibration"]
+    after, before = (f"{errors[f'error_{when}']:.1f}" for when in ("after", "before"))
+    worse = float(after) > float(before)
+    return (
+        f"off by {after} points on average with the temperature {errors['temperature']:.3g}, by "
+        f"{before} without"
+        + (": the temperature did not help on these images" if worse else "")
+        + f" (expected calibration error on the held-out images, {BINS} bins)"
+    )

@@ -1,1 +1,0 @@
-"""What protocols are made of: labelled sets, features, accuracies, intervals, results."""

@@ -1,0 +1,1 @@
+"""Finding images: near-copies, outliers, what is alike in the property that counts."""

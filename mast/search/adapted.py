@@ -1,0 +1,214 @@
+"""An encoder whose invariance is chosen when it is used, whatever it was trained for.
+
+Shapes: B images, F numbers of all its depths, D or J of a space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import OPERATORS, named_operators
+from mast.core.arguments import checked
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
+from mast.evaluation.feature_store import fingerprint
+from mast.models import Depths, Encoder, load_encoder
+from mast.models.encoders import check_size
+from mast.search.naming import NONE, Energies, Naming
+from mast.search.subspaces import Space, Subspaces
+
+FILE = "subspaces.safetensors"  # beside the encoder
+SPACES = "spaces"  # a folder of results in a space each, beside it
+VERSION = 2
+NOISE = "noise"  # what its file calls the features of `Depths.noise`
+SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
+AGAIN = "run `mast adapt` again"
+
+
+@final
+class Adapted(nn.Module):
+    """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
+
+    `naming` tells by which operator two images differ; `operators` can be ignored or matched;
+    `size` is the side of the views in pixels.
+    """
+
+    def __init__(self, depths: Depths, subspaces: Subspaces, naming: Naming) -> None:
+        super().__init__()
+        self.depths = depths
+        self.subspaces = subspaces
+        self.naming = naming
+        self.operators = tuple(name for name in OPERATORS if name in subspaces.moves)
+        self.size = depths.size
+        self._spaces: dict[tuple[tuple[str, ...], tuple[str, ...]], Space] = {}
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The encoder itself, as it was adapted."""
+        return self.depths.encoder
+
+    @checked
+    def forward(
+        self,
+        images_BCHW: Tensor,
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
+    ) -> Tensor:
+        """Features in float32, to be compared by cosine.
+
+        Args:
+            images_BCHW: In [0, 1], best of side `size`.
+            ignore: Operators to which the features are to be invariant, by name, or properties such
+                as "color", which stand for all operators that destroy them; "all" for all.
+            match: Likewise, by what these change images are to be compared, and by nothing else.
+        """
+        space = self.space(ignore, match).to(images_BCHW.device)
+        features_BF = self.depths(images_BCHW)
+        with torch.autocast(features_BF.device.type, enabled=False):
+            projected: Tensor = space(features_BF)
+        return projected
+
+    @entry()
+    def space(
+        self,
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
+    ) -> Space:
+        """The space in which to compare images, for what is to be ignored and matched."""
+        ignored, matched = tuple(self.named(ignore)), tuple(self.named(match))
+        if (ignored, matched) not in self._spaces:
+            space = (
+                self.subspaces.matching(matched, ignored)
+                if matched
+                else self.subspaces.ignoring(ignored)
+            )
+            self._spaces[ignored, matched] = space
+        return self._spaces[ignored, matched]
+
+    def changed_by(self, first_PF: Tensor, second_PF: Tensor) -> list[tuple[str, float]]:
+        """What was changed of one image to make another, of pairs of features of all depths.
+
+        Returns:
+            Of each pair the likeliest property, such as "orientation", or "none" of those that
+            operators change, and its probability, all operators being as frequent.
+        """
+        energies = Energies(self.subspaces, self.depths.widths)
+        return self.naming.properties(energies((second_PF - first_PF).cpu()))
+
+    @entry()
+    def named(self, chosen: str | Sequence[str] | None) -> list[str]:
+        """The operators that are meant, each once."""
+        return named_operators(chosen, self.operators)
+
+
+def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
+    """What its file holds."""
+    subspaces, naming = adapted.subspaces, adapted.naming
+    moves = {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
+    return moves | {
+        "mean": subspaces.mean_F,
+        "scale": subspaces.scale_F.clone(),
+        "naming/weight": naming.weight_CE,
+        "naming/bias": naming.bias_C,
+    }
+
+
+def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Path:
+    """Write subspaces into a folder, with what they were found with; the encoder is not written."""
+    described = {
+        "version": VERSION,
+        "size": adapted.size,
+        "layers": list(adapted.depths.layers[:-1]),
+        "encoder": _of(adapted.encoder),
+        "names": list(adapted.naming.names),
+    }
+    tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
+    write_tensors(folder / FILE, tensors, {"subspaces": {**described, **about}})
+    return folder / FILE
+
+
+@entry(draws=True)
+def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
+    """Open what `mast adapt` wrote.
+
+    Args:
+        path: The folder.
+        encoder: The module that was adapted, if it is one of the user's own.
+
+    Returns:
+        The encoder with its subspaces, in evaluation mode, on the CPU.
+
+    Raises:
+        UserError: There is no such file, it is damaged, of another version, or of another encoder,
+            which other code of a module with the same weights is, too.
+    """
+    file = Path(path) / FILE
+    if not file.is_file():
+        raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
+    tensors, header = read_tensors(file, AGAIN)
+    metadata = read_metadata(header).get("subspaces")
+    if not isinstance(metadata, dict) or metadata.get("version") != VERSION:
+        raise UserError(f"{file} was written by another version of mast: {AGAIN}")
+    check_finite(file, tensors)
+    if encoder is None:
+        of_a_run = (file.parent / "config.yaml").is_file()
+        if not of_a_run and not (file.parent / "encoder.safetensors").is_file():
+            raise UserError(
+                f"{path} is of a module of your own: give it, as in "
+                "mast.load_adapted(path, encoder=module)"
+            )
+        encoder = load_encoder(file.parent)
+    if _of(encoder) != metadata.get("encoder"):
+        raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
+    try:
+        check_size(metadata["size"])
+        depths = Depths(
+            encoder, metadata["size"], [str(name) for name in metadata["layers"]]
+        ).eval()
+        moves = {name.removeprefix("moves/"): values
+                 for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
+        names, energies = (
+            tuple(map(str, metadata["names"])),
+            2 * len(moves) + len(depths.widths) + 2,
+        )
+        shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
+        fits = (
+            all(tuple(moves[name].shape) == shape for name, shape in shapes.items())
+            and tensors["mean"].shape == tensors["scale"].shape == (sum(depths.widths),)
+            and tensors[NOISE].shape == (2, sum(depths.widths))
+            and tensors["naming/weight"].shape == (len(names), energies)
+            and tensors["naming/bias"].shape == (len(names),)
+            and {*names} == {*moves, NONE}
+            and {*moves} <= {*OPERATORS}
+            and all(values.dtype is torch.float32 for values in tensors.values())
+            and bool((tensors["scale"] > 0).all())
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
+    if not fits:
+        raise UserError(f"{file} is not what `mast adapt` writes: {AGAIN}")
+    parts = (each.split(depths.widths, dim=1) for each in (_of_noise(depths), tensors[NOISE]))
+    same = [float((now - then).norm()) <= SAME * float(then.norm())
+            for now, then in zip(*parts, strict=True)]  # fmt: skip
+    if not all(same):  # its code is another, or it draws
+        raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
+    naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
+    known = Subspaces(tensors["mean"], tensors["scale"], moves)
+    return Adapted(depths, known, naming).eval()
+
+
+@torch.no_grad()
+def _of_noise(depths: Depths) -> Tensor:
+    """Features of images that are always the same."""
+    return depths(depths.noise()).cpu()
+
+
+def _of(encoder: nn.Module) -> str:
+    """A hash of an encoder."""
+    return fingerprint(encoder, encoder.describe() if isinstance(encoder, Encoder) else None)

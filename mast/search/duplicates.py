@@ -1,0 +1,197 @@
+"""Images of a set that are there twice: exact copies by pixels, near-copies by features and hashes.
+
+N images of a set, U of them with different pixels, D dimensions, P pairs or copies, K nearest, M
+images that are hashed, T ways to turn them, B bits of a hash, R rows and C columns of a block of
+cosines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from PIL import Image
+from torch import Tensor
+
+from mast.core.display import track
+from mast.data.canvas import CanvasSet
+from mast.evaluation.neighbours import block_shape, cosines, nearest
+from mast.evaluation.overlap import NEAR, one_by_one, pixel_digests, standardised
+
+MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
+SAME = 0.95  # cosine of copies there, however many there are
+COPIES = 5  # of an image, at most, that do not count in what is usual around it
+CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
+OTHERS = 3  # nearest after these, which do
+FEWEST = 10  # images of which they do
+FLAT = 4  # levels of 256 in an image of one color
+HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
+
+
+class Copy(NamedTuple):
+    """An image of a group of copies."""
+
+    group: int  # its number, from 1, in the order of the set
+    position: int
+    kind: str  # "first" of its group; "exact" where one before has its pixels; else "near"
+    cosine: float  # of its standardised features and those of the first
+
+
+def copies_within(
+    canvases: CanvasSet,
+    features_ND: Tensor,
+    above: float = NEAR,
+    margin: float | None = None,
+    not_copies: Collection[tuple[int, int]] = (),
+    hashes: bool = False,
+    turned: bool = False,
+) -> list[Copy]:
+    """The images that are there more than once: those of each group in the order of the set.
+
+    All images of a group are copies of its first.
+
+    Args:
+        canvases: The set. Canvases are compared for exact copies, so that one in another file
+            format that lost nothing is found, too.
+        features_ND: Their features, each dimension of which is standardised by the set.
+        above: Cosine above which two images are near-copies.
+        margin: If given, features are compared as they are, and near-copies are those, too, that
+            are nearer to each other than to their nearest others by so much.
+        not_copies: Pairs of positions that are no near-copies, in either order.
+        hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
+            differ.
+        turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
+    """
+    first_N = _first_of_its_pixels(canvases)
+    distinct_U, of_N = np.unique(first_N, return_inverse=True)
+    (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
+    x_UD = x_ND[torch.from_numpy(distinct_U)]
+    apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
+    hash_TUB = None
+    if hashes:
+        images = (batch.image(at).numpy() for batch, at in one_by_one(canvases, distinct_U))
+        hash_TUB = perceptual_hashes(images, turned).to(x_UD.device)
+    joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
+    group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
+    several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
+    at_P = np.flatnonzero(several_N)
+    at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
+    first_P = group_N[at_P]
+    number_P = 1 + np.unique(first_P, return_inverse=True)[1]
+    cosine_P = F.cosine_similarity(x_ND[torch.from_numpy(at_P)], x_ND[torch.from_numpy(first_P)])
+    kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
+    # Features of exact copies may all have been constant.
+    cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
+    columns = (number_P, at_P, kind_P, cosine_P)
+    return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
+
+
+def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
+    """Hashes of images that brightness, hue, blur, noise and compression hardly change.
+
+    Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
+    above their median, as those of `imagehash.phash`.
+
+    Args:
+        images: M of them, (H, W, 3) uint8.
+        turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
+
+    Returns:
+        (1 or 8, M, 64), -1 or 1; 0 of images of one color, which have no frequencies.
+    """
+    from scipy.fft import dctn
+
+    ways = [(mirrored, quarters) for mirrored in (1, -1) for quarters in range(4)]
+    ways = ways if turned else ways[:1]
+    rows = []
+    for image_HWC in images:
+        gray = Image.fromarray(image_HWC).convert("L")
+        gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
+        bits_TB = np.zeros((len(ways), 64), np.float32)
+        if np.ptp(gray_HW) > FLAT:
+            for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
+                low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
+                bits_B[:] = np.where(low_B > np.median(low_B), 1, -1)
+        rows.append(bits_TB)
+    return torch.from_numpy(np.stack(rows, axis=1))
+
+
+def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
+    """The position of the first image with the same pixels, of each image."""
+    sum_N = canvases.checksums()
+    _, of_N, counts = np.unique(sum_N, return_inverse=True, return_counts=True)
+    chosen_N = counts[of_N] > 1
+    first_N = np.arange(len(sum_N))
+    first: dict[bytes, int] = {}
+    for at, digest in zip(np.flatnonzero(chosen_N), pixel_digests(canvases, chosen_N), strict=True):
+        first_N[at] = first.setdefault(digest, int(at))
+    return first_N
+
+
+def around(x_ND: Tensor, margin: float) -> Tensor:
+    """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
+
+    Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
+    those that follow by `CLEAR` times the margin; the nearest alone where there are none.
+    """
+    cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
+    after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
+    clear_NM = cosine_NK[:, :COPIES] - after_NM > CLEAR * margin
+    last_N = (clear_NM * torch.arange(COPIES, device=x_ND.device)).amax(dim=1)
+    return after_NM.gather(1, last_N[:, None]).squeeze(1)
+
+
+def grouped(
+    x_ND: Tensor,
+    above: float,
+    margin: float | None = None,
+    apart: Collection[tuple[int, int]] = (),
+    hash_TNB: Tensor | None = None,
+) -> np.ndarray:
+    """The first image of each image's group, of which all others are near-copies.
+
+    In the order of the set, an image that is in no group yet begins one, with all images after it
+    that are its near-copies and in no group. So no group has ends that differ.
+
+    Args:
+        x_ND: Features of images.
+        above: Cosine above which two are near-copies.
+        margin: If given, those are, too, whose cosine exceeds by this much the mean of what is
+            usual `around` either (cross-domain similarity local scaling); of fewer images than
+            `FEWEST` only the cosine counts.
+        apart: Pairs that are none, the first in the order of the set first.
+        hash_TNB: If given, perceptual hashes; images are near-copies, too, if at most `HASH` bits
+            differ of the first of one and any of the other.
+
+    Reference:
+        Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
+    """
+    first_N = np.arange(len(x_ND))
+    scaled = margin is not None and len(x_ND) >= FEWEST
+    least_N = (around(x_ND, margin) + margin) / 2 if scaled and margin is not None else None
+    rows, columns = block_shape(x_ND, x_ND)
+    blocks = sum(
+        math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
+    )
+    found = track(cosines(x_ND, x_ND, above_diagonal=True), "comparing images", blocks)
+    for top, left, cosine_RC in found:
+        near_RC = cosine_RC > above
+        if least_N is not None:
+            least_R1 = least_N[top : top + len(cosine_RC), None]
+            near_RC |= cosine_RC > least_R1 + least_N[left : left + cosine_RC.shape[1]]
+        if hash_TNB is not None:
+            of_RB = hash_TNB[0, top:][: len(cosine_RC)]
+            for of_NB in hash_TNB:
+                of_CB = of_NB[left:][: cosine_RC.shape[1]]
+                near_RC |= of_RB @ of_CB.T >= of_RB.shape[1] - 2 * HASH
+        for row in near_RC.any(dim=1).nonzero().flatten().tolist():
+            image = top + row
+            if first_N[image] == image:
+                near_P = left + near_RC[row].nonzero().flatten().cpu().numpy()
+                near_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
+                first_N[[at for at in near_P.tolist() if (image, at) not in apart]] = image
+    return first_N

@@ -1,0 +1,106 @@
+"""Which images do not belong: those whose labels are likely wrong, and those unlike all others.
+
+Labels by confident learning, from labels and the probabilities of a classifier that did not see the
+image (`out_of_fold`); images by their distance from their neighbours.
+
+N images or images in the bank, M images that are asked about, C classes, D dimensions.
+
+Reference:
+    Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
+    JAIR 70, 2021.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.evaluation.labelled_sets import FEW, cross_validation, hold_out
+from mast.evaluation.logistic import PENALTIES, Target, Whitened, choose, fit
+from mast.evaluation.neighbours import nearest
+
+NO_CLASS = -1
+
+
+def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """threshold_C: a class must be as probable as it is on average where it is given (equation 2);
+    infinite for a class that is no image's label.
+    """
+    classes = probability_NC.shape[1]
+    count_C = np.bincount(label_N, minlength=classes)
+    sum_C = np.bincount(
+        label_N, weights=self_confidence(label_N, probability_NC), minlength=classes
+    )
+    return np.divide(sum_C, count_C, out=np.full(classes, np.inf), where=count_C > 0)
+
+
+def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """The class that each image confidently belongs to: the most probable above its threshold, or
+    `NO_CLASS` (equation 1). Where it is another than the label, that is a likely error.
+    """
+    reached_NC = probability_NC >= thresholds(label_N, probability_NC)
+    class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
+    return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
+
+
+def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """The probability of each image's own label: the smaller, the likelier the label is wrong.
+
+    Of likely errors it finds more among the first than the margin to the best other class does
+    (`benchmarks/label_errors.py`).
+    """
+    return np.asarray(probability_NC[np.arange(len(label_N)), label_N], np.float64)
+
+
+def out_of_fold(
+    features_ND: Tensor,
+    label_N: np.ndarray,
+    classes: int,
+    seed: int,
+    groups_N: np.ndarray | None = None,
+) -> np.ndarray:
+    """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
+
+    The penalty is chosen as `linear` does, by the given labels, each of which occurs twice or more.
+    """
+    device = features_ND.device
+
+    def placed(split: tuple[np.ndarray, np.ndarray]) -> tuple[Tensor, Tensor]:
+        fit_F, held_V = (torch.from_numpy(part).to(device) for part in split)
+        return fit_F, held_V
+
+    folds = [placed(split) for split in cross_validation(label_N, seed, groups_N=groups_N)]
+    splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed, groups_N=groups_N))]
+    target = Target(torch.from_numpy(label_N).to(device), classes, tuple(splits))
+    choice = choose(Whitened.of(features_ND), target, PENALTIES)
+    probability_NC = np.full((len(label_N), classes), np.nan)
+    for fit_F, held_V in track(folds, "checking labels", len(folds), "folds"):
+        learned = Target(target.labels_N[fit_F], classes)
+        classifier = fit(Whitened.of(features_ND[fit_F]), learned, choice.penalty)
+        probability_VC = classifier.scores(features_ND[held_V]).softmax(dim=1)
+        probability_NC[held_V.cpu()] = probability_VC.cpu().numpy()
+    return probability_NC
+
+
+NEIGHBOUR = 5  # of the bank, by rank
+SAME = 1 - 1e-5  # cosine above which two images are the same one
+
+
+def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
+    """One minus the cosine to the fifth nearest bank image, or to the last of a smaller bank, (M,).
+
+    An image that is in the bank itself, or has a copy there, is not its own neighbour.
+
+    Reference:
+        Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
+    """
+    k = min(NEIGHBOUR + 1, len(bank_ND))
+    similarity_MK, _ = nearest(bank_ND, queries_MD, k)
+    inside_M = (similarity_MK[:, 0] > SAME).long()
+    if k == 1 and inside_M.any():
+        raise UserError("there is no other image to compare with: name a set of several")
+    at_M = (NEIGHBOUR - 1 + inside_M).clamp(max=k - 1)
+    return (1 - similarity_MK.gather(1, at_M[:, None]).squeeze(1)).clamp(min=0)

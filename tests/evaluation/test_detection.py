@@ -1,0 +1,394 @@
+"""Detection and segmentation: the networks, their images, their score, and what is refused."""
+
+import functools
+import importlib.util
+import math
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from faster_coco_eval.core import mask as tools
+from layouts import SQUARE, box, voc_object, write_coco, write_voc
+from tiny_evaluation import working_in
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.core.loop import StepResult
+from mast.data import Annotated, open_source
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import ObjectData
+from mast.evaluation.protocols import Detection, Segmentation
+from mast.evaluation.protocols.detection import average_precision as precision_module
+from mast.evaluation.protocols.detection import protocol as protocol_module
+from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
+from mast.evaluation.protocols.detection.batches import (
+    ObjectBatch,
+    TrainingObjects,
+    mirrored,
+    rasterise,
+)
+from mast.evaluation.protocols.detection.detectors import build_detector
+from mast.evaluation.protocols.detection.protocol import ObjectProtocol
+from mast.models import Encoder, EncoderConfig
+
+CPU = torch.device("cpu")
+ONE: Any
+ONE, *TWO = (
+    SimpleNamespace(global_rank=rank, world_size=processes, device=CPU)
+    for rank, processes in ((0, 1), (0, 2), (1, 2))
+)
+KINDS = {"detection": Detection, "segmentation": Segmentation}
+
+
+def quick(kind: str = "detection", **changes: Any) -> ObjectProtocol:
+    """A protocol that trains in a second."""
+    settings = {
+        "iterations": 2, "batch_size": 2, "lr": 0.01, "warmup": 0, "min_sizes": (32, 40),
+        "test_min_size": 40, "max_size": 64, "regions": 4, "pyramid": 8,
+        "anchors": (8, 12, 16, 24, 32), **changes,
+    }  # fmt: skip
+    return KINDS[kind](**settings)
+
+
+# ----------------------------------------------------------------------------- average precision
+
+
+def truth(source: Annotated, masks: bool, ignored: bool = False) -> dict[str, float]:
+    """The measures of a detector that finds exactly what is annotated."""
+    precision = AveragePrecision(source, masks)
+    for index in range(len(source)):
+        target = annotated_target(source, index, masks)
+        kept_N = (target["iscrowd"] == 0) | ignored
+        found = {key: target[key][kept_N] for key in ("boxes", "labels", "masks") if key in target}
+        if masks:
+            found["masks"] = found["masks"].bool()
+        precision.add(index, {**found, "scores": torch.ones(len(found["labels"]))})
+    return dict(precision.measures(ONE))
+
+
+def test_the_truth_scores_all_points_on_coco(tmp_path: Path) -> None:
+    pixels_HW = np.zeros((6, 8), np.uint8)
+    pixels_HW[2:4, 5:8] = 1
+    runs = tools.encode(np.asfortranarray(pixels_HW))
+    packed = {"size": [6, 8], "counts": runs["counts"].decode()}
+    objects = [
+        box(10, 7, [2, 1, 4, 3], segmentation=SQUARE, area=12),
+        box(10, 3, [0, 0, 8, 6], segmentation={"counts": [0, 48], "size": [6, 8]}, iscrowd=1),
+        box(20, 3, [5, 2, 3, 2], segmentation={"counts": [32, 2, 4, 2, 4, 2, 2], "size": [6, 8]}),
+        box(30, 3, [5, 2, 3, 2], segmentation=packed),
+    ]
+    source = open_source(f"coco:{write_coco(tmp_path, annotations=objects)}@train2017")
+    assert np.array_equal(rasterise(packed, 6, 8), pixels_HW)
+    assert np.array_equal(rasterise(objects[2]["segmentation"], 6, 8), pixels_HW)
+    for ignored in (False, True):  # what is found in a crowd does not count
+        values = truth(source, masks=True, ignored=ignored)
+        assert values == {f"{kind}/{measure}": pytest.approx(100.0) for kind in ("objects", "masks")
+                          for measure in ("ap", "ap50", "ap75", "ap_small")}  # fmt: skip
+
+
+@pytest.mark.parametrize("counts", ["", "0P1" * 100, "\u20ac"])
+def test_run_lengths_that_fill_no_image_are_named(tmp_path: Path, counts: str) -> None:
+    masks = [SQUARE, {"counts": counts, "size": [6, 8]}]
+    objects = [box(10, 3, [2, 1, 4, 3], segmentation=mask) for mask in masks]
+    source = open_source(f"coco:{write_coco(tmp_path, annotations=objects)}@train2017")
+    with pytest.raises(UserError, match=r"object 2 of 2 in .*10\.png"):
+        annotated_target(source, 0, True)
+    batches = TrainingObjects(source, batch_size=1, seed=0, masks=True)
+    with pytest.raises(UserError, match=r"object 2 of 2 in .*10\.png"):
+        batches.batch(ONE, 0)
+
+
+def test_difficult_objects_do_not_count(tmp_path: Path) -> None:
+    inside = voc_object("dog", (1, 1, 4, 4)) + voc_object("cat", (4, 2, 8, 6), difficult=1)
+    source = open_source(
+        f"voc:{write_voc(tmp_path, a=inside, b=voc_object('cat', (1, 1, 3, 3)))}@trainval"
+    )
+    for ignored in (False, True):
+        assert truth(source, masks=False, ignored=ignored)["objects/ap"] == pytest.approx(100.0)
+    precision = AveragePrecision(source, masks=False)
+    nothing = {
+        "boxes": torch.zeros(0, 4),
+        "labels": torch.zeros(0).long(),
+        "scores": torch.zeros(0),
+    }
+    for index in range(2):
+        precision.add(index, nothing)
+    assert dict(precision.measures(ONE))["objects/ap"] == 0.0
+
+
+# ---------------------------------------------------------------------------------------- images
+
+
+def test_a_flip_moves_boxes_and_masks_together() -> None:
+    masks_NHW = torch.zeros(2, 6, 9, dtype=torch.uint8)
+    masks_NHW[0, 1:4, 2:6] = 1
+    masks_NHW[1, 0:6, 7:9] = 1
+    boxes_N4 = torch.tensor([[2.0, 1, 6, 4], [7, 0, 9, 6]])
+    image_CHW = torch.arange(3 * 6 * 9, dtype=torch.uint8).view(3, 6, 9)
+    flipped_CHW, target = mirrored(image_CHW, {"boxes": boxes_N4, "masks": masks_NHW})
+    assert torch.equal(flipped_CHW[:, :, 0], image_CHW[:, :, -1])
+    for box_4, mask_HW in zip(target["boxes"], target["masks"], strict=True):
+        rows, columns = mask_HW.nonzero().T
+        around = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert box_4.tolist() == [float(side) for side in around]
+    again_CHW, back = mirrored(flipped_CHW, target)
+    assert torch.equal(again_CHW, image_CHW)
+    assert all(torch.equal(back[key], value) for key, value in
+               {"boxes": boxes_N4, "masks": masks_NHW}.items())  # fmt: skip
+
+
+def test_two_processes_share_the_batches_of_one(object_data: ObjectData) -> None:
+    objects = TrainingObjects(object_data.train, batch_size=4, seed=3, masks=True)
+    shown = []
+    for step in range(6):
+        whole = objects.batch(ONE, step)
+        parts = [objects.batch(process, step) for process in TWO]
+        images = [image for part in parts for image in part.images]
+        targets = [target for part in parts for target in part.targets]
+        assert all(map(torch.equal, images, whole.images))
+        for target, expected in zip(targets, whole.targets, strict=True):
+            assert all(torch.equal(target[key], value) for key, value in expected.items())
+            rows = [mask.any(1).sum() for mask in target["masks"]]
+            assert rows == [int(b[3] - b[1]) for b in target["boxes"]]
+        shown += [image.float().mean().item() for image in whole.images]
+    # Every image comes once a turn; the one with a crowd alone never does.
+    count = len(objects.usable_M)
+    assert count == len(object_data.train) - 2
+    assert len({round(value, 3) for value in shown[:count]}) == count
+
+
+# -------------------------------------------------------------------------------------- networks
+
+
+@pytest.mark.parametrize(
+    ("library", "model", "kind"),
+    [
+        ("torchvision", "resnet18", "c4"),
+        ("timm", "resnet18", "fpn"),
+        ("timm", "resnet50", "c4"),
+        ("torchvision", "resnet50", "masks"),
+    ],
+)
+def test_every_resnet_trains(library: str, model: str, kind: str, object_data: ObjectData) -> None:
+    encoder = Encoder(EncoderConfig(f"{library}:{model}"), 64).eval()
+    images = 1 if model == "resnet50" else 2  # one of a deep network takes long enough
+    changes = {} if kind == "masks" else {"architecture": kind}
+    protocol = quick(
+        "segmentation" if kind == "masks" else "detection", batch_size=images, **changes
+    )
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    built = build_detector(encoder, 2, protocol._network).state_dict()
+    layers = {key: value for key, value in encoder.model.state_dict().items() if "fc." not in key}
+    prefix = {"c4": "backbone."}.get(kind, "backbone.body.")
+    for key, value in layers.items():
+        there = key if kind != "c4" or "layer4" not in key else f"roi_heads.box_head.{key}"
+        there = there if there != key else prefix + key
+        assert torch.equal(built[there], value), key
+    steps: list[StepResult] = []
+    trained = protocol.train(FrozenEncoder(encoder), object_data, steps.append)
+    assert [step.step for step in steps] == [1, 2]
+    terms = {"loss", "proposals", "proposal boxes", "classes", "boxes"}
+    assert steps[0].metrics is not None
+    assert steps[0].metrics.keys() == terms | ({"masks"} if kind == "masks" else set())
+    assert all(math.isfinite(value) for step in steps for value in (step.metrics or {}).values())
+    after = trained.state_dict()
+    assert any(not torch.equal(after[prefix + key], value) for key, value in layers.items()
+               if "layer1" in key)  # fmt: skip
+    assert all(torch.equal(before[key], value) for key, value in encoder.state_dict().items())
+    assert not any(module.training for module in encoder.modules())
+
+
+@pytest.mark.parametrize("kind", ["c4", "fpn"])
+@pytest.mark.parametrize("size", [32, 96])  # the small stem, and the standard one
+def test_the_body_computes_what_the_encoder_does(kind: str, size: int) -> None:
+    encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 16, 16]}), size).eval()
+    detector = build_detector(encoder, 2, quick(architecture=kind)._network).eval()
+    images_BCHW = torch.rand(2, 3, size, size)
+    normalised_BCHW = (images_BCHW - encoder.mean) / encoder.std
+    theirs = [detector.transform.normalize(image_CHW) for image_CHW in images_BCHW]  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(torch.stack(theirs), normalised_BCHW)
+    if kind == "c4":
+        maps = detector.backbone(normalised_BCHW)  # type: ignore[operator]
+        last_BCHW = detector.get_submodule("roi_heads.box_head.layer4")(maps["0"])
+    else:
+        last_BCHW = detector.get_submodule("backbone.body")(normalised_BCHW)["3"]
+    torch.testing.assert_close(last_BCHW.mean((2, 3)), encoder(images_BCHW))
+
+
+def test_frozen_batchnorm_keeps_its_state(resnet: Encoder, object_data: ObjectData) -> None:
+    protocol = quick(batchnorm="frozen")
+    trained = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
+    kept = {key: value for key, value in resnet.model.state_dict().items() if "bn" in key}
+    for key, value in kept.items():
+        if "num_batches" not in key:
+            name = f"roi_heads.box_head.{key}" if "layer4" in key else f"backbone.{key}"
+            assert torch.equal(trained[name], value)
+    assert not any("box_head.norm" in key for key in trained)
+
+
+def test_the_loss_of_proposals_is_weighted(resnet: Encoder, object_data: ObjectData) -> None:
+    for weight in (0.0, 0.2, 1.0):
+        steps: list[StepResult] = []
+        quick(rpn_weight=weight, iterations=1).train(
+            FrozenEncoder(resnet), object_data, steps.append
+        )
+        terms = dict(steps[0].metrics or {})
+        total = terms.pop("loss")
+        others = terms["classes"] + terms["boxes"]
+        proposals = terms["proposals"] + terms["proposal boxes"]
+        assert total == pytest.approx(others + weight * proposals, rel=1e-5)
+
+
+def test_the_rate_is_detectron2s() -> None:
+    protocol = Detection()
+    at = {0: 0.001, 50: 0.5005, 100: 1.0, 17_999: 1.0, 18_000: 0.1, 22_000: 0.01, 23_999: 0.01}
+    for iteration, expected in at.items():
+        assert protocol.rate((iteration + 1) / 24_000) == pytest.approx(expected)
+
+
+def test_an_interrupted_training_ends_as_if_it_was_not(
+    resnet: Encoder, object_data: ObjectData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        protocol_module,
+        "Training",
+        functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
+    )
+    protocol = quick(iterations=3)
+    fork = torch.random.fork_rng  # without devices it asks every GPU for its state, and warns
+
+    def forks(devices: list[torch.device]) -> Any:
+        return fork(devices)
+
+    monkeypatch.setattr(torch.random, "fork_rng", forks)
+    expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
+
+    def stop(done: StepResult) -> None:
+        if done.step == 2:
+            raise KeyboardInterrupt
+
+    encoder = working_in(tmp_path, resnet)
+    with pytest.raises(KeyboardInterrupt):
+        protocol.train(encoder, object_data, stop)
+    assert len(list((tmp_path / "unfinished").iterdir())) == 1
+    torch.manual_seed(123)  # nothing may depend on what was drawn elsewhere
+    steps: list[int] = []
+    resumed = protocol.train(encoder, object_data, lambda done: steps.append(done.step))
+    assert steps == [2, 3]
+    for key, value in resumed.state_dict().items():
+        assert torch.equal(value, expected[key]), key
+    # The last state stays until the result is written: it costs no training to come back.
+    again = protocol.train(working_in(tmp_path, resnet), object_data, pytest.fail)
+    assert all(torch.equal(value, expected[key]) for key, value in again.state_dict().items())
+    encoder.bench.finish()
+    assert not list((tmp_path / "unfinished").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["detection", "segmentation"])
+def test_a_training_that_diverges_stops(
+    kind: str, resnet: Encoder, object_data: ObjectData
+) -> None:
+    protocol = quick(kind, lr=1e9, iterations=5)
+    with pytest.raises(
+        UserError, match=r"is not finite\. Lower the learning rate 1000000000.0 of " + kind
+    ):
+        next(protocol.run(FrozenEncoder(resnet), object_data))
+
+
+def test_mixed_precision_leaves_boxes_exact(
+    resnet: Encoder, object_data: ObjectData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = set()
+    forward = protocol_module.DetectorLoss.forward
+
+    def watched(self: nn.Module, batch: ObjectBatch) -> dict[str, torch.Tensor]:
+        kinds.update(target["boxes"].dtype for target in batch.targets)
+        return forward(self, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(protocol_module.DetectorLoss, "forward", watched)
+    values = dict(
+        quick("segmentation").run(FrozenEncoder(resnet, Compute(dtype=torch.bfloat16)), object_data)
+    )
+    assert all(0 <= float(value) <= 100 for value in values.values())
+    assert kinds == {torch.float32}
+
+
+# ----------------------------------------------------------------------------------------- errors
+
+
+def test_a_missing_extra_is_named(
+    resnet: Encoder, object_data: ObjectData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        precision_module,
+        "find_spec",
+        lambda name: None if name == "faster_coco_eval" else find(name),
+    )
+    with pytest.raises(UserError, match=r"faster_coco_eval: `pip install 'mast-ssl\[detection\]'`"):
+        next(quick().run(FrozenEncoder(resnet), object_data))
+
+
+@pytest.mark.parametrize("name", ["timm:vit_tiny_patch16_224", "torchvision:mobilenet_v2"])
+def test_other_encoders_are_refused(name: str, object_data: ObjectData) -> None:
+    with pytest.raises(
+        UserError, match=r"a ResNet of torchvision or timm.* got (Vision|MobileNet)"
+    ):
+        next(quick().run(FrozenEncoder(Encoder(EncoderConfig(name), 32)), object_data))
+
+
+def test_segmentation_needs_masks(resnet: Encoder, tmp_path: Path) -> None:
+    source = open_source(f"voc:{write_voc(tmp_path, a=voc_object('dog', (1, 1, 4, 4)))}@trainval")
+    with pytest.raises(UserError, match=r"in voc:.* 1 of 1 images have objects without.* a\.jpg"):
+        next(quick("segmentation").run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
+
+
+def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) -> None:
+    whole = {"counts": [0, 48], "size": [6, 8]}
+    crowds = [box(10, 3, [0, 0, 8, 6], segmentation=whole, iscrowd=1)]
+    source = open_source(f"coco:{write_coco(tmp_path, annotations=crowds)}@train2017")
+    with pytest.raises(UserError, match=r"none of the 3 images of .* has an object to train on"):
+        next(quick().run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": "c5"}, "architecture must be 'c4' or 'fpn', got 'c5'"),
+        ({"architecture": "fpn", "anchors": (8, 16)}, "5 maps with anchors .* got 2 sides"),
+        ({"batchnorm": "off"}, "batchnorm must be 'train' or 'frozen', got 'off'"),
+        ({"iterations": 0}, "iterations must be 1 or more, got 0"),
+        ({"min_sizes": ()}, "min_sizes must have one value or more"),
+        ({"lr": 0.0}, "lr must be above 0, got 0.0"),
+    ],
+)
+def test_settings_are_checked(
+    changes: dict[str, Any], message: str, resnet: Encoder, object_data: ObjectData
+) -> None:
+    with pytest.raises(UserError, match=message):
+        next(quick(**changes).run(FrozenEncoder(resnet), object_data))
+
+
+def test_broken_images(
+    resnet: Encoder, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "squares"
+    shutil.copytree(object_data.train.folder.parent, root)
+    folders = {part: root / getattr(object_data, part).folder.name for part in ("train", "test")}
+    (folders["train"] / "0.png").write_bytes(b"no image")
+    train = open_source(f"coco:{root}@train")
+    assert isinstance(train, Annotated)
+    # In training another image takes its place, and it is named once.
+    settings = quick(iterations=6)
+    settings.train(FrozenEncoder(resnet), ObjectData(train, object_data.test, 32))
+    assert caplog.text.count("trained on another one in its place") == 1
+    (folders["test"] / "0.png").write_bytes(b"no image")
+    test = open_source(f"coco:{root}@test")
+    assert isinstance(test, Annotated)
+    with pytest.raises(UserError, match="replace or remove this file"):
+        list(settings.run(FrozenEncoder(resnet), ObjectData(object_data.train, test, 32)))

@@ -1,0 +1,205 @@
+"""Features, how they are computed and by whom."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_evaluation import complete, working_in
+from torch import Tensor, nn
+
+from mast.analyses.subspaces import _planes
+from mast.augment import center_views
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluation.compute import SMALL, Compute, one_thread, threads_for
+from mast.evaluation.features import extract, represent
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+
+
+@pytest.mark.parametrize("batch_size", [7, 9, 256])
+def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet], batch_size: int):
+    canvases = make_set(9)
+    features = extract(encoder, canvases, 16, Compute(batch_size=batch_size))
+    encoder.eval()
+    expected = encoder(center_views(canvases.batch(range(27)), 16)).detach()
+    torch.testing.assert_close(features, expected)
+    assert features.dtype is torch.float32
+    assert not features.is_inference()
+
+
+def test_on_a_cpu_batches_are_small_and_change_nothing(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    """So that a set of 540 images shows sooner than after a minute how far it is."""
+    sizes: list[int] = []
+    encoder.register_forward_pre_hook(lambda _, images: sizes.append(len(images[0])))
+    canvases = make_set(16)  # of each of three classes
+    small = extract(encoder, canvases, 16, Compute("cpu"))
+    assert sizes == [24, 24]
+    assert torch.equal(small, extract(encoder, canvases, 16, Compute("cpu", batch_size=256)))
+
+
+def test_modes_and_statistics_are_restored(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    encoder.train()
+    encoder.norm.eval()  # frozen on purpose
+    before = encoder.norm.running_mean.clone()
+    extract(encoder, make_set(3), 16)
+    assert encoder.training
+    assert not encoder.norm.training
+    assert torch.equal(encoder.norm.running_mean, before)
+
+
+def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) -> None:
+    class Fails(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            raise RuntimeError("no")
+
+    encoder = Fails().train()
+    with pytest.raises(RuntimeError, match="no"):
+        extract(encoder, make_set(3), 16)
+    assert encoder.training
+
+
+@pytest.mark.parametrize("bad", [torch.nan, -torch.inf, 1e25])
+def test_non_finite_features(make_set: Callable[..., CanvasSet], bad: float) -> None:
+    class Diverged(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            features_BD = images_BCHW.mean(dim=(2, 3))
+            features_BD[2, 1] = bad
+            return features_BD
+
+    with pytest.raises(UserError, match=r"infinite or beyond 1e\+15 for 1 of 9 .*2\.png"):
+        extract(Diverged(), make_set(3), 16)
+
+
+def test_maps_are_refused(make_set: Callable[..., CanvasSet]) -> None:
+    with pytest.raises(UserError, match=r"shape \(9, D\), got \(9, 3, 16, 16\)"):
+        extract(nn.Identity(), make_set(3), 16)
+
+
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [
+        (torch.ones(9, 4, dtype=torch.complex64), "complex64 of shape \\(9, 4\\)"),
+        (torch.ones(9, 4, dtype=torch.int64), "int64 of shape"),
+        (torch.ones(9, 0), "float32 of shape \\(9, 0\\)"),
+    ],
+)
+def test_what_are_no_numbers_to_compare_is_refused(
+    make_set: Callable[..., CanvasSet], output: Tensor, kind: str
+) -> None:
+    class Constant(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            return output
+
+    with pytest.raises(UserError, match=rf"\(9, D\), of floats and .*, got {kind}"):
+        extract(Constant(), make_set(3), 16)
+
+
+def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
+    settings = torch.backends.cudnn, torch.backends.cuda.matmul
+    seen: list[list[bool]] = []
+
+    class Looks(nn.Module):
+        def forward(self, images_BCHW: torch.Tensor) -> torch.Tensor:
+            seen.append([setting.allow_tf32 for setting in settings])
+            return images_BCHW.flatten(1)
+
+    before = [setting.allow_tf32 for setting in settings]
+    for dtype in (torch.float32, torch.bfloat16):
+        represent(Looks(), torch.rand(2, 3, 4, 4), dtype)
+    assert seen == [[False, False], before]
+    assert [setting.allow_tf32 for setting in settings] == before
+    assert before[0], "PyTorch's default for convolutions"
+
+
+def test_features_are_taken_once(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
+    frozen, canvases = FrozenEncoder(encoder), make_set(3)
+    assert frozen.features(canvases, 16) is frozen.features(canvases, 16)
+    assert encoder.calls == 1
+
+
+def test_the_device_is_where_the_module_is(encoder: nn.Module) -> None:
+    assert FrozenEncoder(encoder).device == torch.device("cpu")
+    assert FrozenEncoder(encoder.to("meta")).device == torch.device("meta")
+
+
+def test_other_representations_are_made_once(encoder: nn.Module) -> None:
+    bench = complete(encoder).bench
+    assert bench.representation("ensemble") is bench.representation("ensemble")
+    assert bench.representation("ensemble") is not bench.representation("embedding")
+    with pytest.raises(UserError, match="the embedding needs a run folder of `mast`"):
+        FrozenEncoder(encoder).bench.representation("embedding")
+
+
+def test_unfinished_work_is_known_by_what_it_depends_on(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    bench = Bench(Compute(), tmp_path)
+    frozen = FrozenEncoder(encoder, bench=bench)
+    half = FrozenEncoder(encoder, Compute(dtype=torch.bfloat16), bench=bench)
+    other = FrozenEncoder(nn.Linear(2, 2), bench=bench)
+    paths = [
+        bench.unfinished(frozen, "protocol", data, rate=1),
+        bench.unfinished(frozen, "protocol", data, rate=2),
+        bench.unfinished(frozen, "another", data, rate=1),
+        bench.unfinished(half, "protocol", data, rate=1),
+        bench.unfinished(other, "protocol", data, rate=1),
+    ]
+    assert len(set(paths)) == len(paths)
+    assert working_in(tmp_path, encoder).bench.unfinished(frozen, "protocol", data, rate=1) in paths
+    assert Bench().unfinished(frozen, "protocol", data) is None
+    left = tmp_path / "unfinished" / "of other settings.pt"
+    left.parent.mkdir()
+    for path in (*paths[:2], left):
+        assert path is not None
+        path.touch()
+    bench.finish()
+    assert list(left.parent.iterdir()) == [left]
+
+
+@pytest.mark.parametrize(
+    ("multiplications", "device", "expected"), [(1, "cpu", 1), (SMALL, "cpu", 2), (1, "meta", 2)]
+)
+def test_threads_for_a_product(multiplications: int, device: str, expected: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with suppress(KeyError), threads_for(int(multiplications), torch.device(device)):
+            assert torch.get_num_threads() == expected
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_thread_of_every_library() -> None:
+    import sklearn.manifold  # noqa: F401
+    from sklearn.utils.parallel import _get_threadpool_controller
+
+    before = [library["num_threads"] for library in _get_threadpool_controller().info()]
+    assert before
+    with one_thread():
+        inside = [library["num_threads"] for library in _get_threadpool_controller().info()]
+        assert set(inside) == {1}
+    assert [library["num_threads"] for library in _get_threadpool_controller().info()] == before
+
+
+def test_equal_subspaces_share_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def plane(unit_ND: torch.Tensor) -> np.ndarray:
+        drawn.append(unit_ND)
+        return np.full((len(unit_ND), 2), float(unit_ND.sum()))
+
+    monkeypatch.setattr("mast.analyses.subspaces._plane", plane)
+    one, other = torch.ones(4, 3), torch.zeros(4, 3)
+    maps = _planes([one, other, one.clone()])
+    assert len(drawn) == 2
+    assert [float(each[0, 0]) for each in maps] == [12, 0, 12]

@@ -1,0 +1,93 @@
+"""Few labels: draws, intervals, and accuracies whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.data.cache import InMemory
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+
+QUICK = {
+    "repeats": 3, "episodes": 20, "queries": 4, "max_iterations": 50, "shots": [5],
+    "penalties": [1, 0.1, 0.01, 1e-3],
+}  # fmt: skip
+
+
+def measure(encoder: nn.Module, data: EvaluationData, **changes: object) -> dict[str, float]:
+    settings = EvaluationSettings(protocols={"fewshot": {**QUICK, **changes}})
+    (result,) = evaluate_encoder(encoder, data, ["fewshot"], settings)
+    return result.targets["class"].values
+
+
+class Blind(nn.Module):
+    """Features that have nothing to do with the image."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(len(images_BCHW))
+        return torch.randn(len(images_BCHW), 6, generator=generator)
+
+
+def only_colours(canvases: CanvasSet) -> CanvasSet:
+    """A set without its other targets."""
+    return replace(canvases, targets={"class": canvases.targets["class"]})
+
+
+def test_colours_are_learned_from_few_and_noise_is_not(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    data = replace(data, train=only_colours(data.train))
+    sighted, blind = measure(encoder, data), measure(Blind(), data, episodes=50)
+    for name, least in (("5_a_class", 60), ("3_way_5_shot", 60), ("3_way_1_shot", 40)):
+        assert sighted[f"{name}_low"] <= sighted[name] <= sighted[f"{name}_high"]
+        assert sighted[name] > least
+        assert blind[name] == pytest.approx(100 / 3, abs=12)
+    assert sighted["3_way_5_shot"] >= sighted["3_way_1_shot"] - 5
+
+
+def test_an_episode_by_hand() -> None:
+    class Labels(nn.Module):
+        """The brightness, which here is the class: 0 or 1, but for one image of class 1."""
+
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            return images_BCHW.mean(dim=(1, 2, 3))[:, None].round()
+
+    images = np.zeros((4, 16, 16, 3), np.uint8)
+    images[2:] = 255
+    labels = {"class": np.array([0, 0, 1, 1])}
+    test = CanvasSet(
+        "by hand", InMemory.of(images), np.ones(4, np.float32), labels,
+        {"class": ("dark", "light")}, tuple("abcd"), "0",
+    )  # fmt: skip
+    train = CanvasSet(
+        "by hand", InMemory.of(images.repeat(3, 0)), np.ones(12, np.float32),
+        {"class": labels["class"].repeat(3)}, {"class": ("dark", "light")}, tuple("abcdefghijkl"),
+        "1",
+    )  # fmt: skip
+    values = measure(
+        Labels(), EvaluationData(train, None, test, 16), support=[1], queries=1, shots=[2]
+    )
+    assert values["2_way_1_shot"] == 100
+    assert "2_way_1_shot_low" not in values  # as all episodes are alike
+    assert values["2_a_class"] == 100
+
+
+def test_episodes_are_scored_on_other_files(encoder: nn.Module, data: EvaluationData) -> None:
+    """A class with two files has one to learn from and one to be scored on."""
+    data = replace(data, train=only_colours(data.train))
+    labels_M = data.test.targets["class"]
+    tiles = tuple(f"{label}-{at % 2}.png@x{at}y0" for at, label in enumerate(labels_M))
+    data = replace(data, test=replace(data.test, identifiers=tiles))
+    assert measure(encoder, data, support=[1])["3_way_1_shot"] > 40
+    with pytest.raises(UserError, match="more than 2 files of test images"):
+        measure(encoder, data, support=[2])
+
+
+def test_too_few_test_images_for_an_episode(encoder: nn.Module, data: EvaluationData) -> None:
+    with pytest.raises(UserError, match="Set a smaller `support`"):
+        measure(encoder, data, support=[8])

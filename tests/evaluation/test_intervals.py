@@ -1,0 +1,306 @@
+"""Accuracies and their intervals: published examples, SciPy, coverage."""
+
+import itertools
+import math
+from collections.abc import Iterable
+
+import pytest
+import scipy.stats
+import torch
+from interval_coverage import CLASSES, of_files
+from scipy.stats import binom, binomtest, multinomial
+
+from mast.evaluation.accuracy import (
+    accuracies,
+    accuracy,
+    chance_level,
+    class_mean_interval,
+    class_weights,
+    correct_within,
+)
+from mast.evaluation.intervals import (
+    BOOTSTRAP,
+    OF_FILES,
+    STUDENT,
+    TANGO,
+    WILSON,
+    WILSON_OF_CLASSES,
+    Measured,
+    difference_interval,
+    effective_images,
+    mean_interval,
+    percentiles,
+    resampled,
+    resampled_means,
+    student_interval,
+    tango,
+    weighted_difference_interval,
+    wilson,
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "low", "high"),  # Newcombe, 1998 (the single proportion), Table I, method 3
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
+     (1, 29, 0.0061, 0.1718)],
+)  # fmt: skip
+def test_published_intervals_of_a_proportion(right: int, n: int, low: float, high: float) -> None:
+    assert wilson(right, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize("n", [1, 7, 100])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_a_proportion_is_that_of_scipy(n: int, level: float) -> None:
+    for right in range(n + 1):
+        expected = binomtest(right, n).proportion_ci(level, method="wilson")
+        low, high = wilson(right, n, level)
+        assert (low, high) == pytest.approx((expected.low, expected.high))
+        assert low <= right / n <= high
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "n", "level", "low", "high"),
+    [
+        (9, 3, 32, 0.95, -0.027, 0.390),  # Tango, 1998
+        (0, 1, 44, 0.90, -0.096, 0.037),  # likewise
+        (16, 8, 86, 0.95, -0.020, 0.207),  # Agresti and Min, 2005
+        (1, 7, 21, 0.95, -0.517, -0.026),  # Fagerland, Lydersen and Laake, 2014
+    ],
+)
+def test_published_intervals_of_a_paired_difference(
+    gained: int, lost: int, n: int, level: float, low: float, high: float
+) -> None:
+    assert tango(gained, lost, n, level) == pytest.approx((low, high), abs=5e-4)
+
+
+def test_a_paired_difference_at_the_edges() -> None:
+    bound = 1.959964**2 / (50 + 1.959964**2)  # no unit differs: Wilson's interval of none of 50
+    assert tango(0, 0, 50) == pytest.approx((-bound, bound))
+    assert wilson(0, 50)[1] == pytest.approx(bound)
+    low, high = tango(50, 0, 50)
+    assert 0.8 < low < high == 1
+    low, high = tango(3, 9, 40)
+    assert tango(9, 3, 40) == pytest.approx((-high, -low))
+
+
+def test_it_leaves_out_zero_where_mcnemar_rejects() -> None:
+    for gained, lost in itertools.product(range(15), repeat=2):
+        low, high = tango(gained, lost, 40)
+        assert low <= (gained - lost) / 40 <= high
+        statistic = abs(gained - lost) / math.sqrt(max(gained + lost, 1))
+        assert (low > 0 or high < 0) == (statistic > 1.959964)
+
+
+@pytest.mark.parametrize(("p", "n"), [(0.5, 100), (0.95, 340), (0.99, 50), (0.99, 100)])
+def test_coverage_of_a_proportion(p: float, n: int) -> None:
+    """Exactly, over all counts; the bootstrap has 40 and 63 % in the last two."""
+    inside = [right for right in range(n + 1) if wilson(right, n)[0] <= p <= wilson(right, n)[1]]
+    assert 0.91 < binom.pmf(inside, n, p).sum() < 0.97
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0.25, 0.25), (0.06, 0.02), (0.01, 0.005)])
+def test_coverage_of_a_paired_difference(gained: float, lost: float) -> None:
+    n, share = 50, [gained, lost, 1 - gained - lost]
+    covered = 0.0
+    for more, fewer in itertools.product(range(n + 1), repeat=2):
+        chance = multinomial.pmf([more, fewer, n - more - fewer], n, share)
+        if chance > 1e-9:
+            low, high = tango(more, fewer, n)
+            covered += chance * (low <= gained - lost <= high)
+    assert covered > 0.93
+
+
+@pytest.mark.parametrize(("right", "n"), [(-1, 5), (6, 5), (0, 0)])
+def test_counts_of_a_proportion_are_checked(right: int, n: int) -> None:
+    with pytest.raises(ValueError, match=f"n >= 1, got {right} of {n}"):
+        wilson(right, n)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(-1, 0, 5), (3, 3, 5), (0, 0, 0)])
+def test_counts_of_a_paired_difference_are_checked(gained: int, lost: int, n: int) -> None:
+    with pytest.raises(ValueError, match=f"got {gained} and {lost} of {n}"):
+        tango(gained, lost, n)
+
+
+def numbers(stream: Iterable[Measured]) -> dict[str, float]:
+    return {name: value for name, value in stream if isinstance(value, float)}
+
+
+def test_ties_count_their_expectation() -> None:
+    scores = torch.zeros(4, 8)
+    assert correct_within(scores, torch.arange(4), k=1).tolist() == [1 / 8] * 4
+    scores[:, 7] = 1  # one place is taken; four are drawn from seven
+    assert correct_within(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
+
+
+def test_mean_per_class_ignores_how_many() -> None:
+    scores, labels = torch.eye(5)[[0, 0, 0, 1]], torch.tensor([0, 0, 0, 4])
+    assert accuracy(scores, labels, "mean_per_class") == pytest.approx(50)
+    assert accuracy(scores, labels, "top1") == pytest.approx(75)
+
+
+def test_chance_is_what_a_constant_guess_reaches() -> None:
+    labels = torch.tensor([0] * 6 + [1, 1, 2, 3, 4, 5, 6, 7, 9])  # of fifteen images; none of 8
+    assert chance_level(labels, "top1") == pytest.approx(100 * 6 / 15)
+    assert chance_level(labels, "top5") == pytest.approx(100 * (6 + 2 + 3) / 15)
+    assert chance_level(labels, "mean_per_class") == pytest.approx(100 / 9)
+    for guess in (0, 1, 7):  # in mean per class, all constant guesses are worth the same
+        scores = torch.eye(10)[torch.full((15,), guess)]
+        assert accuracy(scores, labels, "mean_per_class") == pytest.approx(100 / 9)
+    found = numbers(accuracies("class", torch.zeros(15, 10), labels, 0, 10))
+    for measure in ("top1", "top5", "mean_per_class"):
+        assert found[f"class/by_chance/{measure}"] == chance_level(labels, measure)
+
+
+def test_proportions_of_images_have_score_intervals() -> None:
+    right = torch.ones(100)
+    assert mean_interval(right, seed=0) == (*wilson(100, 100), WILSON)  # no bootstrap: 100 to 100 %
+    right[:3] = 0
+    assert mean_interval(right, seed=0) == (*wilson(97, 100), WILSON)
+    assert difference_interval(right.roll(2) - right, seed=0) == (*tango(2, 2, 100), TANGO)
+    assert difference_interval(right - 1, seed=0) == (*tango(0, 3, 100), TANGO)
+
+
+def test_other_means_have_the_interval_of_the_bootstrap() -> None:
+    shares = torch.ones(100)
+    shares[0] = 0.5  # two classes are tied, or one of two copies is right
+    assert mean_interval(shares, 3) == (*percentiles(resampled_means(shares, 3)), BOOTSTRAP)
+    gains = shares - 0.5
+    assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
+
+
+def test_copies_are_drawn_with_their_image() -> None:
+    credit = torch.rand(50) < 0.6
+    scores = torch.stack([~credit, credit], dim=1).float()
+    labels = torch.ones(50, dtype=torch.long)
+    once = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
+    four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
+    # An image is in every class once, as each way up of a rotation is.
+    of_all = {name: of for name, of in once.items() if "top1" in name}
+    of_all |= {name.replace("top1", "mean_per_class"): of for name, of in of_all.items()}
+    of_all["class/by_chance/mean_per_class"] = once["class/by_chance/mean_per_class"]
+    assert numbers(four) == pytest.approx(of_all)
+
+
+@pytest.mark.parametrize(("classes", "expected"), [(9, False), (10, True)])
+def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
+    labels = torch.arange(30) % classes
+    values = numbers(accuracies("class", torch.rand(30, classes), labels, seed=0, resamples=50))
+    assert ("class/top5" in values) is expected
+    assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]
+
+
+@pytest.mark.parametrize("p", [0.5, 0.99])
+@pytest.mark.parametrize("name", CLASSES)
+def test_coverage_of_a_mean_per_class(name: str, p: float) -> None:
+    """Also of classes with a single image; the bootstrap over all images has 22 to 95 %."""
+    labels_N = torch.arange(len(CLASSES[name])).repeat_interleave(torch.tensor(CLASSES[name]))
+    generator = torch.Generator().manual_seed(0)
+    covered = 0
+    for _ in range(400):
+        credit_N = (torch.rand(len(labels_N), generator=generator) < p).double()
+        low, high, _ = class_mean_interval(credit_N, labels_N)
+        mean = float((credit_N * class_weights(labels_N)).mean())
+        assert low - 1e-9 <= mean <= high + 1e-9
+        assert low < high
+        covered += low <= p <= high
+    assert covered / 400 > 0.91
+
+
+def test_a_mean_over_alike_classes_has_the_interval_of_a_proportion() -> None:
+    labels_N, credit_N = torch.arange(1000) % 2, (torch.arange(1000) % 20 < 12).double()
+    found = class_mean_interval(credit_N, labels_N)
+    assert found == (
+        *(pytest.approx(end, abs=2e-3) for end in wilson(600, 1000)),
+        WILSON_OF_CLASSES,
+    )
+    low, high, _ = class_mean_interval(torch.ones(1), torch.zeros(1, dtype=torch.long))
+    assert low < 0.25 < high == 1
+
+
+def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
+    labels_N = torch.arange(300) % 3  # alike: what it is of images
+    weight_N = class_weights(labels_N)
+    gain_N = torch.zeros(300)
+    gain_N[:20], gain_N[20:26] = 1, -1
+    expected = (*tango(20, 6, 300), TANGO)
+    assert weighted_difference_interval(gain_N * weight_N, weight_N) == pytest.approx(expected)
+    # Of ten images of a rare class eight changed: 40 % of the mean, with the variance of 20 images.
+    weight_N, gain_N = class_weights((torch.arange(510) < 10).long()), torch.zeros(510)
+    none = weighted_difference_interval(gain_N, weight_N)
+    gain_N[:8] = 1
+    found = weighted_difference_interval(gain_N * weight_N, weight_N)
+    assert found[:2] == pytest.approx(tango(8, 0, 20))
+    assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
+
+
+def test_pieces_of_files_by_hand() -> None:
+    """Of F files of one size, all right, are F + 1 images, but that Student's t is wider."""
+    files_N = torch.arange(12).repeat_interleave(36) * 7  # numbered with gaps
+    wider = (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, 11)) ** 2
+    assert effective_images(torch.ones(432), files_N) == pytest.approx((13, 12))
+    low, high, method = mean_interval(torch.ones(432), 0, files_N=files_N)
+    assert (low, high) == pytest.approx(wilson(13 * wider, 13 * wider))
+    assert method == "Wilson of files"
+    # A file of which all is wrong is one of 14 that count, whatever the number of its tiles.
+    value_N = (files_N > 0).double()
+    share = 12 / 14
+    variance = 14 / 13 * (12 * (1 - share) ** 2 + 2 * share**2) / 14**2
+    assert effective_images(value_N, files_N)[0] == pytest.approx(share * (1 - share) / variance)
+    # One file says little of others; of two tiles that are no more alike than others each counts.
+    one_N = torch.zeros(36, dtype=torch.long)
+    assert mean_interval(torch.ones(36), 0, files_N=one_N)[:2] == pytest.approx(wilson(1, 1))
+    assert difference_interval(torch.ones(36), 0, files_N=one_N)[:2] == pytest.approx(
+        tango(1, 0, 1)
+    )
+    many, _ = effective_images((torch.arange(4000) % 2).double(), torch.arange(4000) // 2)
+    assert many == 4000
+
+
+def test_other_means_and_differences_over_files_have_students_t() -> None:
+    generator = torch.Generator().manual_seed(0)
+    files_N, gain_N = torch.arange(432) // 36, torch.randn(432, generator=generator) / 10
+    expected = scipy.stats.ttest_1samp(gain_N.view(12, 36).mean(1), 0).confidence_interval(0.95)
+    found = difference_interval(gain_N, 0, files_N=files_N)
+    assert found == (pytest.approx(expected.low), pytest.approx(expected.high), STUDENT + OF_FILES)
+    found = mean_interval(gain_N + 0.5, 0, files_N=files_N)
+    assert found[:2] == pytest.approx((0.5 + expected.low, 0.5 + expected.high))
+    # Files that gain alike: as many images as there are files.
+    same = difference_interval(torch.zeros(432), 0, files_N=files_N)
+    assert same == (*tango(0, 0, 12), TANGO + OF_FILES)
+    # A file that is larger counts more, and leaves fewer degrees of freedom.
+    weights = torch.tensor([1.0] * 216 + [3.0] * 216) / 2
+    assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
+
+
+@pytest.mark.parametrize(("alike", "least"), [(0.0, 92), (0.5, 92)])
+def test_coverage_over_pieces_of_files(alike: float, least: float) -> None:
+    """Intervals that take tiles for independent hold the truth in 20 to 40 % of all draws."""
+    for of, covered in of_files(0.9, alike, 12, 36, vary=True, simulations=150).items():
+        assert covered["files"] > least, of
+        assert (covered["pieces"] < 60) is (alike > 0)
+
+
+def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
+    """One unit, or ties everywhere: a bootstrap draws nothing else."""
+    assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
+    assert mean_interval(torch.tensor([0.4]), 0)[:2] == pytest.approx(wilson(0.4, 1))
+    assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
+    no_spread = dict(resampled("class", "map_area", torch.ones(50)))
+    assert no_spread.keys() == {"class/draws/map_area"}
+
+
+def test_an_interval_over_draws_is_that_of_scipy() -> None:
+    value_D = torch.tensor([0.71, 0.68, 0.75, 0.7, 0.69], dtype=torch.float64)
+    expected = scipy.stats.ttest_1samp(value_D.numpy(), 0).confidence_interval(0.95)
+    low, high, method = student_interval(value_D, least=0)
+    assert (low, high, method) == (
+        pytest.approx(expected.low),
+        pytest.approx(expected.high),
+        STUDENT,
+    )
+    near = torch.tensor([1.0, 1.0, 0.9])
+    assert student_interval(near, least=0).high == 1
+    assert student_interval(-near, least=-1).low == -1
+    for none in (value_D[:1], torch.ones(10)):
+        assert student_interval(none, least=0) is None

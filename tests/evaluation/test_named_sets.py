@@ -1,0 +1,138 @@
+"""A folder with a subfolder a class and no parts: split by class and seed, or learned from."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mast
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data import open_canvas
+from mast.data.pieces import file_of
+from mast.evaluation.labelled_sets import EvaluationData, ObjectData, image_identity, tasks
+from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.result import Result
+
+
+def divided(folder: Path, seed: int = 0) -> EvaluationData:
+    data = NamedSets(folder).open(EvaluationData, 32, seed)
+    assert isinstance(data, EvaluationData)
+    return data
+
+
+def fill(root: Path, *paths: str) -> None:
+    for number, path in enumerate(paths):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(root / path)
+
+
+def test_images_without_a_label_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = [
+        f"{part}/{name}/{n}.png" for part in ("train", "val") for name in "ab" for n in "12345"
+    ]
+    fill(tmp_path, *named, "train/logo.png")
+    data = NamedSets(tmp_path).open(EvaluationData, 32)
+    assert isinstance(data, EvaluationData)
+    assert (len(data.train), len(data.test), data.val) == (10, 10, None)  # val is tested
+    assert data.train.targets["class"].tolist() == [0] * 5 + [1] * 5
+    assert f"{tmp_path}/val is tested" in caplog.text
+    assert "1 of 11" in caplog.text
+    assert "logo.png" in caplog.text
+
+
+def test_a_split_is_by_class_and_seed(photos: Path) -> None:
+    folder = photos / "train"
+    data, again, other = divided(folder), divided(folder), divided(folder, seed=1)
+    learned, tested = set(data.train.identifiers), set(data.test.identifiers)
+    whole = open_canvas(folder, 32)
+    assert learned | tested == set(whole.identifiers)
+    assert not learned & tested
+    assert np.bincount(data.test.targets["class"]).tolist() == [3, 3, 3]  # of 16 each
+    assert data.fingerprints == again.fingerprints
+    assert data.test.identifiers == again.test.identifiers
+    assert tested != set(other.test.identifiers)
+    assert set(data.fingerprints.values()).isdisjoint(other.fingerprints.values())
+    assert data.split == {"by": "class", "share": 0.2, "seed": 0, "of": image_identity(whole)}
+    position = {name: at for at, name in enumerate(whole.identifiers)}
+    index_N = [position[name] for name in data.test.identifiers]
+    ours, theirs = data.test.batch(range(9)), whole.batch(index_N)
+    assert ours.values_T.equal(theirs.values_T)
+    assert ours.aspect_B.equal(theirs.aspect_B)
+    assert np.array_equal(data.test.targets["class"], whole.targets["class"][index_N])
+    assert np.array_equal(data.test.checksums(), whole.checksums()[index_N])
+    assert data.test.part([2, 0], "two").batch([0]).values_T.equal(data.test.batch([2]).values_T)
+
+
+def test_a_result_says_how_it_was_split(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", str(ours.path), "--data", str(photos / "train"), "--seed", "3"]
+    assert main([*words, "--protocols", "knn"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    note = "9 of 48 images were tested, 20 % of each class, drawn by seed 3; the others were"
+    assert note in said
+    (file,) = ours.evaluations.glob("knn-*-train-test.json")
+    result = Result.read(file)
+    whole = image_identity(open_canvas(photos / "train", 32))
+    assert result.split == {"by": "class", "share": 0.2, "seed": 3, "of": whole}
+    assert result.sizes == {"train": 39, "test": 9}
+    assert any(note in text for text in mast.compare(ours.path).notes)
+    (usual,) = mast.evaluate(ours.path, photos, "knn")
+    assert usual.split == {}
+    assert not any("drawn by seed" in text for text in usual.notes())
+    (other,) = set(ours.evaluations.glob("knn-*.json")) - {file}
+    assert "split" not in json.loads(other.read_text())
+
+
+def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> None:
+    flat = photos / "train" / "class0"
+    for learn in (lambda sets: sets.open(EvaluationData, 32), lambda sets: sets.learning(32)):
+        with pytest.raises(UserError, match="has no labels"):
+            learn(NamedSets(flat))
+        fill(tmp_path / "vehicles", "train/1.png", "ship/1.png")
+        with pytest.raises(UserError, match="subfolders train among 2"):
+            learn(NamedSets(tmp_path / "vehicles"))
+        fill(tmp_path / "pets", *(f"{a}/{b}/1.png" for a in ("cat", "dog") for b in ("l", "r")))
+        with pytest.raises(UserError, match=r"cat, dog.* the subfolders l, r"):
+            learn(NamedSets(tmp_path / "pets"))
+    with pytest.raises(UserError, match="has no test and no train folder"):
+        NamedSets(photos / "train").open(ObjectData, 32)
+    with pytest.raises(UserError, match="has no train folder; give train too"):
+        NamedSets(photos / "train", test=photos / "test").open(EvaluationData, 32)
+    with pytest.raises(UserError, match="has no train folder: name images to learn from"):
+        NamedSets(test=photos / "test").learning(32)
+
+
+def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
+    parts = NamedSets(photos).learning(32)
+    assert list(parts.named) == ["train", "val"]
+    assert not parts.whole
+    whole = NamedSets(photos / "test").learning(32)
+    assert (list(whole.named), len(whole.train), whole.whole) == (["train"], 24, True)
+
+
+def test_tiles_of_one_scene_are_learned_from_or_tested(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for number in range(10):
+        file = tmp_path / "scenes" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (32, 48, 3), np.uint8)).save(file)
+    data = NamedSets(f"{tmp_path / 'scenes'}#tile=16").open(EvaluationData, 32)
+    assert isinstance(data, EvaluationData)
+    scenes = [{file_of(name) for name in part.identifiers} for part in (data.train, data.test)]
+    assert list(map(len, scenes)) == [8, 2]
+    assert not scenes[0] & scenes[1]
+    assert (len(data.train), len(data.test)) == (48, 12)
+    (task,) = tasks(data, 0)
+    assert task.test_files_M is not None
+    assert task.test_files_M.bincount().tolist() == [6, 6]
+    for fit, choose in [(task.fit_F, task.choose_V), *task.folds]:
+        names = [{file_of(data.train.identifiers[at]) for at in part} for part in (fit, choose)]
+        assert names[1]
+        assert not names[0] & names[1]

@@ -1,0 +1,112 @@
+"""The weighted vote: by hand, and where scikit-learn must agree."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluation.neighbours import block_shape, cosines, knn_accuracy, nearest, votes
+from mast.evaluation.online import online_scores
+
+
+def unit(degrees: list[float]) -> torch.Tensor:
+    angle = torch.deg2rad(torch.tensor(degrees))
+    return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+def test_by_hand() -> None:
+    # Of one query at 0°: class 0 at 10°, class 1 at 20° and 30°, longer vectors do not count more.
+    bank = unit([10.0, 20.0, 30.0, 180.0]) * torch.tensor([[1.0], [5.0], [2.0], [9.0]])
+    labels = torch.tensor([0, 1, 1, 0])
+    similarity, position = nearest(bank, unit([0.0]), k=3)
+    neighbours = labels[position]
+    cosines = [math.cos(math.radians(degrees)) for degrees in (10, 20, 30)]
+    assert similarity[0].tolist() == pytest.approx(cosines, abs=1e-6)
+    assert position[0].tolist() == [0, 1, 2]
+    scores = votes(similarity, neighbours, temperature=0.5, classes=2)[0]
+    weights = [math.exp((cosine - cosines[0]) / 0.5) for cosine in cosines]
+    assert scores.tolist() == pytest.approx([weights[0], weights[1] + weights[2]], rel=1e-5)
+    # Two neighbours outvote the nearest one unless a small temperature trusts it alone.
+    query, one = unit([0.0]), torch.tensor([1])
+    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.5) == 100
+    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.02) == 0
+
+
+@pytest.mark.parametrize("k", [1, 5, 30])
+def test_agrees_with_sklearn(k: int) -> None:
+    x = torch.randn(300, 8)
+    labels = torch.arange(300) % 4
+    x[:, :4] += torch.eye(4)[labels]
+    temperature = 0.07
+
+    def weigh(distance: np.ndarray) -> np.ndarray:
+        return np.exp(-(distance**2) / 2 / temperature)  # |a - b|² = 2 - 2 cos
+
+    unit_x = torch.nn.functional.normalize(x, dim=1).numpy()
+    model = KNeighborsClassifier(k, weights=weigh).fit(unit_x[:200], labels[:200].numpy())
+    expected = 100 * model.score(unit_x[200:], labels[200:].numpy())
+    ours = knn_accuracy(x[:200], labels[:200], x[200:], labels[200:], k=k, temperature=temperature)
+    assert ours == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-22, 1e-30, 1e14])
+def test_the_scale_of_features_does_not_matter(scale: float) -> None:
+    bank, queries = torch.randn(40, 6), torch.randn(23, 6)
+    bank[3] = queries[5] = 0  # no direction: as near to one as to another
+    similarity, position = nearest(bank, queries, k=7)
+    mixed = torch.where(torch.arange(40)[:, None] % 2 == 0, scale, 1.0)
+    scaled, at = nearest(bank * mixed, queries * scale, k=7)
+    torch.testing.assert_close(scaled, similarity)
+    assert torch.equal(at[:5], position[:5])
+    assert scaled[5].tolist() == [0] * 7
+
+
+def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, queries = torch.randn(40, 6), torch.randn(23, 6)
+    whole = nearest(bank, queries, k=7)
+    monkeypatch.setattr("mast.evaluation.neighbours.CHUNK_ELEMENTS", 5 * 9)
+    monkeypatch.setattr("mast.evaluation.neighbours.ROWS", 9)
+    assert block_shape(bank, queries) == (9, 5)
+    parts = nearest(bank, queries, k=7)
+    assert torch.equal(whole[1], parts[1])
+    blocks = list(cosines(bank, bank, above_diagonal=True))
+    every = torch.zeros(40, 40)
+    for top, left, block in blocks:
+        every[top : top + len(block), left : left + block.shape[1]] = block
+    unit_bank = torch.nn.functional.normalize(bank, dim=1)
+    torch.testing.assert_close(every.triu(), (unit_bank @ unit_bank.T).triu())
+    assert len(blocks) < len(list(cosines(bank, bank)))
+    torch.testing.assert_close(whole[0], parts[0])
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_k_must_fit_the_bank(k: int) -> None:
+    x, labels = torch.randn(4, 3), torch.arange(4)
+    with pytest.raises(UserError, match=f"4 images to search, got {k}"):
+        knn_accuracy(x, labels, x, labels, k=k)
+
+
+@pytest.mark.parametrize(("images", "expected"), [(1, False), (4, False), (5, True)])
+def test_a_run_of_very_few_images_is_watched_without_neighbours(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet], images: int, expected: bool
+) -> None:
+    scores = online_scores(encoder, make_set(2).subset(range(images)), 16)
+    assert ("online/knn" in scores) is expected
+    assert scores["online/effective_rank"] >= 1 - 1e-6
+
+
+def test_a_run_is_watched_by_the_images_that_have_a_label(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    images, label_N = make_set(10), make_set(10).targets["class"][:10]
+    whole = replace(images.subset(range(10)), targets={"class": label_N})
+    more = replace(images.subset(range(15)), targets={"class": np.r_[label_N, [-1] * 5]})
+    scores = [online_scores(encoder, watched, 16)["online/knn"] for watched in (whole, more)]
+    assert scores[0] == scores[1]

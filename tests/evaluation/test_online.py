@@ -1,0 +1,47 @@
+"""Scores while a run trains: effective rank, and kNN."""
+
+import math
+
+import pytest
+import torch
+
+from mast.evaluation.online import effective_rank
+
+
+def with_spectrum(singular: list[float], n: int, d: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    left, _ = torch.linalg.qr(torch.randn(n, len(singular), generator=generator).double())
+    right, _ = torch.linalg.qr(torch.randn(d, len(singular), generator=generator).double())
+    return left @ torch.diag(torch.tensor(singular).double()) @ right.T
+
+
+@pytest.mark.parametrize(("n", "d"), [(50, 8), (8, 50)])
+@pytest.mark.parametrize(
+    ("singular", "expected"),
+    [
+        ([3.0], 1.0),
+        ([2.0, 2.0, 2.0, 2.0], 4.0),
+        ([3.0, 1.0], math.exp(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))),
+        ([0.5, 1e-7], math.exp(2e-7 * (1 + math.log(5e6)))),
+    ],
+)
+def test_known_spectra(singular: list[float], expected: float, n: int, d: int) -> None:
+    features = with_spectrum(singular, n, d)
+    assert effective_rank(features) == pytest.approx(expected, rel=1e-6)
+    for scale in (100, 1e30):
+        assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
+    for scale in (1e200, 1e-200):
+        assert effective_rank(scale * features.double()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_collapse() -> None:
+    assert effective_rank(torch.ones(20, 5)) == pytest.approx(1, abs=1e-6)
+    assert effective_rank(torch.zeros(20, 5)) == 0
+
+
+@pytest.mark.parametrize(
+    "features", [torch.full((3, 2), torch.nan), torch.zeros(3), torch.zeros(0, 4)]
+)
+def test_refuses(features: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        effective_rank(features)

@@ -1,0 +1,198 @@
+"""Protocols on the linear probe, and what each alone shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny_evaluation import complete
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.data.cache import InMemory
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols import EmbeddingProbe, Ensemble, Linear
+from mast.evaluation.protocols.retained import Retained
+from mast.evaluation.protocols.rotation import rotated_by
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.result import TargetResult
+
+QUICK = {"max_iterations": 50, "magnitudes": [0.5, 1.0], "resamples": 50}
+
+
+class Mean(nn.Module):
+    """The image's mean colour, or only how its red compares with its mean."""
+
+    def __init__(self, relative: bool) -> None:
+        super().__init__()
+        self.relative = relative
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        mean_BC = images_BCHW.mean(dim=(2, 3))
+        return mean_BC / mean_BC.sum(dim=1, keepdim=True) if self.relative else mean_BC
+
+
+def measure(encoder: nn.Module, data: EvaluationData, *operators: str) -> dict[str, float]:
+    settings = EvaluationSettings(protocols={"robust": {**QUICK, "operators": operators}})
+    (result,) = evaluate_encoder(encoder, data, ["robust"], settings)
+    return result.targets["class"].values
+
+
+def test_what_an_encoder_ignores_costs_nothing(data: EvaluationData) -> None:
+    values = measure(Mean(relative=False), data, "horizontal_flip", "invert", "gaussian_blur")
+    assert values["horizontal_flip"] == pytest.approx(values["top1"], abs=1e-3)
+    assert values["gaussian_blur"] == pytest.approx(values["top1"], abs=5)
+    assert values["invert"] < values["top1"] - 30  # colours become those of other classes
+    assert "invert@1" not in values  # it has no magnitude
+    mean = (values["gaussian_blur@0.5"] + values["gaussian_blur@1"]) / 2
+    assert values["gaussian_blur"] == pytest.approx(mean)
+    operators = [values[name] for name in ("horizontal_flip", "invert", "gaussian_blur")]
+    assert values["changed"] == pytest.approx(sum(operators) / 3)
+    assert values["changed_low"] <= values["changed"] <= values["changed_high"]
+
+
+def measure_retained(data: EvaluationData, *operators: str, **settings: object) -> TargetResult:
+    common = EvaluationSettings(protocols={"retained": {"operators": operators, **settings}})
+    (result,) = evaluate_encoder(Mean(relative=False), data, ["retained"], common)
+    return result.targets["class"]
+
+
+def test_a_task_of_colours_needs_them(data: EvaluationData) -> None:
+    found = measure_retained(data, "horizontal_flip", "grayscale", max_iterations=100)
+    values = found.values
+    assert values["top1"] > 90
+    assert values["change_horizontal_flip"] == pytest.approx(0, abs=1e-3)
+    assert values["change_grayscale"] < -15
+    assert values["change_grayscale_high"] < 0
+    methods = [found.intervals[f"{kind}_grayscale"] for kind in ("with", "change")]
+    assert methods == ["Wilson", "Tango"]
+    for name in ("horizontal_flip", "grayscale"):
+        changed = values["top1"] + values[f"change_{name}"]
+        assert values[f"with_{name}"] == pytest.approx(changed)
+    labels_M = torch.as_tensor(data.test.targets["class"])
+    assert values["chance"] == pytest.approx(100 * float(labels_M.bincount().max()) / len(labels_M))
+
+
+def test_half_of_the_images_are_changed_the_same_ones_each_time(data: EvaluationData) -> None:
+    encoder = FrozenEncoder(Mean(relative=False))
+    retained = Retained(operators=("invert",))
+    plain_MD = encoder.features(data.test, data.size)
+    changed_MD = retained._changed("invert", encoder, data)[1]
+    acts_M = ~torch.isclose(plain_MD, changed_MD, atol=1e-4).all(dim=1)
+    assert 0.2 < float(acts_M.float().mean()) < 0.8
+    assert changed_MD[acts_M] == pytest.approx(1 - plain_MD[acts_M], abs=1e-2)
+    assert torch.equal(changed_MD, retained._changed("invert", encoder, data)[1])
+    everywhere = replace(retained, share=1.0)._changed("invert", encoder, data)[1]
+    assert everywhere == pytest.approx(1 - plain_MD, abs=1e-2)
+
+
+def test_the_ensemble_knows_what_its_parts_know(encoder: nn.Module, data: EvaluationData) -> None:
+    whole = complete(encoder)
+    ensemble = dict(Ensemble(max_iterations=50, resamples=50).run(whole, data))
+    alone = dict(Linear(max_iterations=50, resamples=50).run(whole, data))
+    # The two masked halves side by side are the same numbers, each once.
+    assert ensemble["class/top1"] == pytest.approx(alone["class/top1"], abs=1e-6)
+
+
+class Halves(nn.Module):
+    """An embedding that shows the class in its first half alone."""
+
+    operators = ("first", "second")
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        mean_BC = images_BCHW.mean(dim=(2, 3))
+        return torch.cat([mean_BC, torch.zeros_like(mean_BC)], dim=1)
+
+    def masks(self) -> Tensor:
+        return torch.eye(2).repeat_interleave(3, dim=0) * 5.0
+
+
+def test_the_subspace_that_a_task_needs_predicts_its_classes(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    whole = FrozenEncoder(encoder, bench=Bench(representations=lambda _: FrozenEncoder(Halves())))
+    values = dict(EmbeddingProbe(max_iterations=200).run(whole, data))
+    assert values["class/top1"] > 90
+    assert values["class/prediction_first"] > 60
+    # Without its half the probe sees the mean embedding at most: about chance for three classes.
+    assert values["class/prediction_second"] < 50
+    # Another run is right about other images: there is nothing to pair.
+    assert "class/each/prediction_first" not in values
+
+
+def test_an_encoder_alone_has_no_embedding(encoder: nn.Module, data: EvaluationData) -> None:
+    with pytest.raises(UserError, match="the ensemble needs a run folder"):
+        list(Ensemble().run(FrozenEncoder(encoder), data))
+
+
+QUICK_ROTATION = EvaluationSettings(protocols={"rotation": {"max_iterations": 50}})
+
+
+def skies(count: int, seed: int) -> CanvasSet:
+    """Bright above, dark below, with noise; no labels."""
+    draw = np.random.default_rng(seed)
+    images = np.linspace(220, 30, 16)[:, None, None] + 20 * draw.standard_normal((count, 16, 16, 3))
+    return CanvasSet(
+        name=f"skies@{seed}",
+        pixels=InMemory.of(images.clip(0, 255).astype(np.uint8)),
+        aspect_N=np.ones(count, np.float32),
+        targets={},
+        classes={},
+        identifiers=tuple(map(str, range(count))),
+        fingerprint=str(seed),
+    )
+
+
+class HalvesRotation(nn.Module):
+    """Mean brightness above, below, left and right, or of the whole image alone."""
+
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        gray_BHW = images_BCHW.mean(dim=1)
+        if self.whole:
+            return gray_BHW.mean(dim=(1, 2))[:, None]
+        rows_BH, columns_BW = gray_BHW.mean(dim=2), gray_BHW.mean(dim=1)
+        halves = (rows_BH[:, :8], rows_BH[:, 8:], columns_BW[:, :8], columns_BW[:, 8:])
+        return torch.stack([half.mean(dim=1) for half in halves], dim=1)
+
+
+@pytest.fixture
+def unlabelled() -> EvaluationData:
+    return EvaluationData(skies(40, 0), skies(12, 1), skies(16, 2), 16)
+
+
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_orientation_is_seen_where_it_can_be(
+    with_validation: bool, unlabelled: EvaluationData
+) -> None:
+    data = unlabelled if with_validation else replace(unlabelled, val=None)
+    for whole, low, high in ((False, 99.0, 100.0), (True, 5.0, 45.0)):
+        (result,) = evaluate_encoder(HalvesRotation(whole), data, ["rotation"], QUICK_ROTATION)
+        values = result.targets["rotation"].values
+        assert low <= values["top1"] <= high
+        assert values["top1_low"] <= values["top1"] <= values["top1_high"]
+
+
+def test_turns_are_counterclockwise_quarters() -> None:
+    images = torch.arange(4.0).view(1, 1, 2, 2)  # 0 1 / 2 3
+    assert rotated_by(0) is None
+    quarter = rotated_by(90)
+    assert quarter is not None
+    assert quarter.apply(images, torch.arange(1)).flatten().tolist() == [1, 3, 0, 2]
+
+
+def test_copies_of_an_image_are_never_split(unlabelled: EvaluationData) -> None:
+    from mast.evaluation.protocols import Rotation
+
+    task = Rotation()._task(replace(unlabelled, val=None))
+    assert len(task.fit_F) + len(task.choose_V) == 4 * 40
+    assert not set((task.fit_F % 40).tolist()) & set((task.choose_V % 40).tolist())
+    for positions in (task.fit_F, task.choose_V):
+        assert torch.equal(
+            task.pool_labels_N[positions].bincount(), torch.full((4,), len(positions) // 4)
+        )

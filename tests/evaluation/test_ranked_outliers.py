@@ -1,0 +1,108 @@
+"""Wrong labels by confident learning, and images far from their neighbours."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mast.core.errors import UserError
+from mast.search.outliers import (
+    NO_CLASS,
+    confident_classes,
+    distances,
+    out_of_fold,
+    self_confidence,
+    thresholds,
+)
+
+# Three images of each of two classes; nobody bears the third name.
+LABELS = np.array([0, 0, 0, 1, 1, 1])
+PROBABILITIES = np.array(
+    [
+        [0.8, 0.1, 0.1],
+        [0.3, 0.4, 0.3],
+        [0.1, 0.9, 0.0],  # of the other class
+        [0.2, 0.6, 0.2],
+        [0.0, 0.9, 0.1],
+        [0.6, 0.3, 0.1],  # of the other class
+    ]
+)
+
+
+def test_by_hand() -> None:
+    assert thresholds(LABELS, PROBABILITIES).tolist() == pytest.approx([0.4, 0.6, np.inf])
+    assert confident_classes(LABELS, PROBABILITIES).tolist() == [0, NO_CLASS, 1, 1, 1, 0]
+    assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_neither_the_order_of_images_nor_that_of_classes_matters(
+    images: int, classes: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, images)
+    probabilities = random.dirichlet(np.ones(classes), images)
+    image_N, class_C = random.permutation(images), random.permutation(classes)
+    new_of_C = class_C.argsort()  # the new number of each class
+    found = confident_classes(labels, probabilities)
+    renamed = probabilities[image_N][:, class_C]
+    other = confident_classes(new_of_C[labels][image_N], renamed)
+    expected = np.where(found == NO_CLASS, NO_CLASS, new_of_C[found])[image_N]
+    assert other.tolist() == expected.tolist()
+
+
+@pytest.fixture
+def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mast.search.outliers.PENALTIES", (0.1,))
+
+
+def test_planted_errors_are_found(few_penalties: None) -> None:
+    random = np.random.default_rng(0)
+    true = np.arange(150) % 3
+    features = torch.from_numpy(random.normal(size=(150, 6)) + 6 * np.eye(3, 6)[true]).float()
+    labels, wrong = true.copy(), random.permutation(150)[:8]
+    labels[wrong] = (true[wrong] + 1) % 3
+    probabilities = out_of_fold(features, labels, 3, seed=0)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    found = confident_classes(labels, probabilities)
+    suspects = np.flatnonzero((found != labels) & (found != NO_CLASS))
+    assert set(suspects) <= set(wrong)
+    assert len(suspects) >= 7
+    assert (found[suspects] == true[suspects]).all()
+    assert set(self_confidence(labels, probabilities).argsort()[:8]) == set(wrong)
+
+
+def test_an_image_does_not_vote_on_its_own_label(few_penalties: None) -> None:
+    """Features without a class in them: a probe that had seen the labels would know them."""
+    random = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    features = torch.from_numpy(random.normal(size=(60, 80))).float()
+    probabilities = out_of_fold(features, labels, 2, seed=0)
+    assert (probabilities.argmax(axis=1) == labels).mean() < 0.75
+
+
+ANGLES = torch.tensor([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 90.0]).deg2rad()
+BANK = 3 * torch.stack([ANGLES.cos(), ANGLES.sin()], dim=1)  # lengths do not count
+
+
+def at(degrees: list[float]) -> torch.Tensor:
+    angle_M = torch.tensor(degrees).deg2rad()
+    return torch.stack([angle_M.cos(), angle_M.sin()], dim=1)
+
+
+def test_the_fifth_neighbour_that_is_not_the_image_itself() -> None:
+    found = distances(BANK, torch.cat([BANK[[0, 6]], at([-1.0])]))
+    # 50 degrees from the first, itself apart; 80 from the last; 41 where all five are others.
+    expected = 1 - torch.tensor([50.0, 80.0, 41.0]).deg2rad().cos()
+    torch.testing.assert_close(found, expected)
+    assert (distances(BANK[[0] * 7], BANK[:1]) >= 0).all()  # copies, in spite of rounding
+
+
+def test_a_bank_with_fewer_images_gives_its_last() -> None:
+    found = distances(BANK[:3], torch.cat([BANK[:1], at([-1.0])]))
+    torch.testing.assert_close(found, 1 - torch.tensor([20.0, 21.0]).deg2rad().cos())
+    torch.testing.assert_close(distances(BANK[:1], BANK[1:2]), 1 - ANGLES[1:2].cos())
+    with pytest.raises(UserError, match="there is no other image to compare with"):
+        distances(BANK[:1], BANK[:1])

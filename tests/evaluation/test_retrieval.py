@@ -1,0 +1,163 @@
+"""What is near in a space whose dimensions hold known factors."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import stacked
+from torch import Tensor, nn
+
+import mast
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data.cache import InMemory
+from mast.evaluation.compare import compare
+from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols import Retrieval
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.result import TargetResult, tables
+
+BLOCKS = {"class": "color_jitter+grayscale", "bright": "rotate"}
+
+
+class Factors(nn.Module):
+    """Of the test images, "class" in three dimensions and "bright" in two, one block each."""
+
+    operators = ("color_jitter", "grayscale", "rotate", "gaussian_blur")
+    trained_with = ("invert",)
+
+    def __init__(self, data: EvaluationData) -> None:
+        super().__init__()
+        labels = [torch.as_tensor(data.test.targets[name]) for name in BLOCKS]
+        known_ND = torch.cat([nn.functional.one_hot(label_N) for label_N in labels], dim=1).float()
+        self.register_buffer("known_ND", known_ND)
+        self.read: dict[str, Tensor] = {}
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        # All images of the set are one batch; inverted ones, which are light, lose their class.
+        known_ND = self.known_ND.clone()
+        if images_BCHW.mean() > 0.5:
+            known_ND[:, :3] = 1
+        return known_ND
+
+    def head_weights(self) -> dict[str, Tensor]:
+        return self.read
+
+    def masks(self) -> Tensor:
+        is_class_D = torch.tensor([1.0, 1, 1, 0, 0])
+        # "class" is exempt from both colours, "bright" from rotations, nothing from blur.
+        return 3 * torch.stack([1 - is_class_D, 1 - is_class_D, is_class_D, torch.ones(5)], dim=1)
+
+
+@pytest.fixture
+def factors(data: EvaluationData) -> EvaluationData:
+    dark = replace(data.test, pixels=InMemory.of(stacked(data.test) // 2))
+    return replace(data, test=dark)
+
+
+def measure(
+    data: EvaluationData, read: dict[str, Tensor] | None = None, **settings: object
+) -> dict[str, TargetResult]:
+    embedding = Factors(data)
+    embedding.read = read or {}
+    bench = Bench(representations=lambda _: FrozenEncoder(embedding))
+    common = EvaluationSettings(protocols={"retrieval": {"k": 3, **settings}})
+    encoder = FrozenEncoder(nn.Flatten(), bench=bench)
+    (result,) = evaluate_encoder(encoder, data, "retrieval", common)
+    return result.targets
+
+
+def test_the_right_block_finds_all_and_the_other_chance(factors: EvaluationData) -> None:
+    found = measure(factors)
+    spaces = ["representation", "embedding"]
+    spaces += [f"{verb}_{block}" for block in BLOCKS.values() for verb in ("match", "ignore")]
+    for target, measured in found.items():
+        assert list(measured.each) == [
+            f"{measure}_{space}" for space in spaces for measure in ("precision", "mAP")
+        ]
+        values = measured.values
+        assert values["chance"] == pytest.approx(100 * (7 / 23 if target == "class" else 11 / 23))
+        for name, block in BLOCKS.items():
+            # What one block leaves out is the other.
+            right, wrong = ("match", "ignore") if name == target else ("ignore", "match")
+            assert values[f"precision_{right}_{block}"] == pytest.approx(100)
+            assert values[f"mAP_{right}_{block}"] == pytest.approx(100)
+            # Factors are nearly independent: one says next to nothing of the other.
+            assert values[f"precision_{wrong}_{block}"] == pytest.approx(values["chance"], abs=6)
+
+
+def test_what_a_head_reads_is_a_space(factors: EvaluationData) -> None:
+    reading = nn.Linear(3 * factors.size**2, 4, bias=False)
+    found = measure(factors, {"rotate": reading.weight.detach()})
+    read = FrozenEncoder(nn.Sequential(nn.Flatten(), reading))
+    settings = EvaluationSettings(protocols={"retrieval": {"k": 3}})
+    (expected,) = evaluate_encoder(read, factors, "retrieval", settings)
+    for target, measured in expected.targets.items():
+        for measure_of in ("precision_", "mAP_"):
+            representation = measured.values[f"{measure_of}representation"]
+            assert found[target].values[f"{measure_of}told_rotate"] == representation
+
+
+@pytest.mark.parametrize("operators", [None, ["invert"]])
+def test_changed_queries_lose_what_the_change_destroys(
+    factors: EvaluationData, operators: list[str] | None
+) -> None:
+    found = {name: of.values for name, of in measure(factors, operators=operators).items()}
+    colors, lights = (f"precision_match_{BLOCKS[name]}" for name in ("class", "bright"))
+    assert found["class"][colors] == pytest.approx(100)
+    assert found["class"][f"{colors}_after_invert"] == pytest.approx(found["class"]["chance"])
+    assert found["bright"][f"{lights}_after_invert"] == pytest.approx(100)
+
+
+def test_an_encoder_alone_has_its_representation(encoder: nn.Module, data: EvaluationData) -> None:
+    (result,) = evaluate_encoder(encoder, data, "retrieval")
+    assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]
+    with pytest.raises(UserError, match="only a run knows the operators that it was trained with"):
+        Retrieval(operators=None).prepare(FrozenEncoder(encoder))
+    with pytest.raises(UserError, match=r"unknown operator 'inverts'. Did you mean 'invert'"):
+        Retrieval(operators=("inverts",))
+    with pytest.raises(UserError, match="k must be 1 or more"):
+        Retrieval(k=0)
+
+
+def test_queries_alone_in_their_class_are_left_out(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    def found(*labels: int) -> dict[str, Any]:
+        test = replace(data.test.subset(range(len(labels))), targets={"class": np.array(labels)})
+        return dict(Retrieval().run(FrozenEncoder(encoder), replace(data, test=test)))
+
+    assert len(found(0, 0, 0, 1)["class/each/mAP_representation"]) == 3
+    assert found(0, 0, 1, 1)["class/chance"] == pytest.approx(100 / 3)
+    assert found(0, 0, 0, 1)["class/chance"] == pytest.approx(200 / 3)
+    with pytest.raises(UserError, match="no two test images have the same class"):
+        found(0, 1, 2)
+
+
+def test_of_runs_and_of_a_file_that_is_none(
+    ours: RunFolder, theirs: RunFolder, photos: Path
+) -> None:
+    settings = {"retrieval": {"operators": None, "k": 2}}
+    # Two blocks, and heads of three operators, of which those of colour are also read together.
+    for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):
+        (result,) = mast.evaluate(run.path, str(photos), "retrieval", settings)
+        measures = list(result.targets["class"].each)
+        spaces = [name for name in measures if name.startswith("pre") and "after" not in name]
+        assert len(spaces) == count
+        assert "precision_embedding_after_color_jitter" in measures
+        (shown,) = tables([result])
+        assert list(shown.columns[0].cells)[:3] == ["chance", "representation", "embedding"]
+    rows = {row.heading[3]: row for row in compare([ours.path, theirs.path]).rows}
+    gain = rows["precision representation"].gains[0]
+    assert gain is not None
+    assert gain.low is not None
+    assert rows["precision match color jitter+grayscale"].values[1] is None
+    page = mast.report(ours.path).read_text()
+    assert "Choosing invariances" in page
+    assert '<th scope="row">match color jitter+grayscale</th>' in page
+    (result,) = mast.evaluate(ours.encoder, str(photos), "retrieval")
+    assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]

@@ -1,0 +1,177 @@
+"""Protocols by name, and their settings."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+from tiny_evaluation import QUICK
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluation.compute import Compute
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.protocols import EVALUATORS
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
+from mast.evaluation.tuning import Recipe
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UserError, match=r"unknown protocol 'linaer'\. Did you mean 'linear'"):
+        make_evaluator("linaer", EvaluationSettings())
+    wrong = EvaluationSettings(protocols={"knn": {"temprature": 1}})
+    with pytest.raises(UserError, match="unknown setting of knn 'temprature'"):
+        make_evaluator("knn", wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "semi",
+            {"shares": ["a"]},
+            "setting of semi: expected shares to be a list, each a number, got",
+        ),
+        (
+            "semi",
+            {"shares": 0.1},
+            "setting of semi: expected shares to be a list, each a number, got 0.1",
+        ),
+        ("semi", {"seed": -1}, "setting of semi: seed must be 0 or more, got -1"),
+        ("knn", {"temperatures": []}, "temperatures must have one value or more"),
+        ("linear", {"penalties": [-1.0]}, "penalties must be 1e-09 or more"),
+        ("linear", {"resamples": 0}, "resamples must be 1 or more"),
+        ("linear", {"penalties": [math.inf]}, "penalties must be finite"),
+        ("knn", {"temperatures": [math.nan]}, "temperatures must be finite"),
+        ("robust", {"magnitudes": [math.nan]}, "magnitudes must be finite"),
+        ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
+        ("retained", {"share": 0.0}, "share must be above 0"),
+        ("finetune", {"changes": {"mixup": math.inf}}, "mixup must be finite"),
+        ("detection", {"clip": math.nan}, "clip must be finite"),
+        ("detection", {"milestones": [0.5, 2.0]}, "milestones must be 1 or less"),
+        ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
+        ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
+        ("svm", {"folds": 0}, "folds must be 2 or more"),
+        ("finetune", {"changes": [1]}, "setting of finetune: expected changes"),
+        (
+            "finetune",
+            {"changes": {"loss": "hinge"}},
+            "setting of recipe sgd: unknown value of loss",
+        ),
+        ("detection", {"iterations": 1.5}, "setting of detection: .*iterations"),
+        ("detection", {"optimizer": "adam"}, "setting of detection: .*optimizer"),
+    ],
+)
+def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+def numbers(kind: type) -> Iterator[tuple[str, bool]]:
+    """Settings that are numbers, and whether each is a list of them."""
+    for name, hint in get_type_hints(kind).items():
+        known = name in kind.__dataclass_fields__  # type: ignore[attr-defined]
+        if known and {int, float} & {hint, *get_args(hint)}:
+            yield name, get_origin(hint) is tuple
+
+
+@pytest.mark.parametrize("name", EVALUATORS)
+def test_no_setting_is_without_bounds(name: str) -> None:
+    kinds = {"": EVALUATORS[name].kind} | ({"changes": Recipe} if name == "finetune" else {})
+    for inside, kind in kinds.items():
+        for setting, many in numbers(kind):
+            for value in (float("nan"), float("inf"), -1e300, 1e300, 1e-320, 10**30):
+                changes = {setting: [value] if many else value}
+                changes = {inside: changes} if inside else changes
+                with pytest.raises(UserError, match=setting):
+                    make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("linear", "penalties", [1e-30]),
+        ("linear", "resamples", 10**9),
+        ("linear", "max_iterations", 10**9),
+        ("linear_sgd", "epochs", 10**9),
+        ("linear_sgd", "momentum", 1.5),
+        ("semi", "epochs", 10**9),
+        ("finetune", "changes", {"epochs": 10**9}),
+        ("fewshot", "episodes", 10**9),
+        ("fewshot", "queries", 10**9),
+        ("svm", "max_iterations", 10**9),
+        ("detection", "iterations", 10**9),
+        ("detection", "clip", -1.0),
+    ],
+)
+def test_what_would_never_end_is_refused(name: str, setting: str, value: object) -> None:
+    with pytest.raises(UserError, match=setting if setting != "changes" else "epochs"):
+        make_evaluator(name, EvaluationSettings(protocols={name: {setting: value}}))
+
+
+def test_training_images_that_are_tested_are_named(
+    encoder: nn.Module, data: EvaluationData, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate_encoder(encoder, replace(data, val=data.test), ["knn"], QUICK)
+    assert "the val set and the test set are the same images" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["knn", "detection"])
+def test_data_of_the_other_kind_is_refused(
+    name: str, encoder: nn.Module, data: EvaluationData, object_data: ObjectData
+) -> None:
+    other = object_data if name == "knn" else data
+    with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
+        evaluate_encoder(encoder, other, [name])
+
+
+def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
+    class Watched(nn.Module):
+        """Remembers the sizes of its batches, and the type in which its layer computes."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 4)
+            self.batches: list[tuple[int, torch.dtype]] = []
+
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            x_BD: Tensor = self.layer(images_BCHW.mean(dim=(2, 3)))
+            self.batches.append((len(x_BD), x_BD.dtype))
+            return x_BD
+
+    for compute in (Compute(), Compute(dtype=torch.bfloat16, batch_size=20)):
+        module = Watched()
+        (result,) = evaluate_encoder(FrozenEncoder(module, compute), data, "knn", QUICK)
+        extraction = result.settings["extraction"]
+        assert extraction["batch_size"] == compute.batch_size
+        assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
+        assert {dtype for _, dtype in module.batches} == {compute.dtype}
+        sizes = [60, 18, 24] if compute.batch_size > 60 else [20, 20, 20, 18, 12, 12]
+        assert [size for size, _ in module.batches] == sizes
+    # The settings of an evaluation have no second say.
+    assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
+
+
+def test_neighbours_are_clipped_to_the_training_set(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    labels = data.train.targets["class"]
+    few = data.train.subset([int((labels == label).argmax()) for label in range(3)])
+    few = replace(few, targets={"class": few.targets["class"]})
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (200,)}})
+    (result,) = evaluate_encoder(encoder, replace(data, train=few), ["knn"], settings)
+    assert result.targets["class"].chosen["k"] == 3  # clipped to the images there were
+
+
+@pytest.mark.parametrize(("neighbours", "expected"), [(1, False), (4, False), (5, True)])
+def test_fewer_than_five_neighbours_have_no_top5(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet], neighbours: int, expected: bool
+) -> None:
+    sets = [make_set(images, classes=10, seed=images) for images in (6, 2, 3)]
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (neighbours,)}})
+    (result,) = evaluate_encoder(encoder, EvaluationData(*sets, 16), "knn", settings)
+    assert ("top5" in result.targets["class"].values) is expected

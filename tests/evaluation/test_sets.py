@@ -1,0 +1,161 @@
+"""Splits for tuning, and sets that do not fit together."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tiny_evaluation import tiny_set
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluation.labelled_sets import (
+    EvaluationData,
+    cross_validation,
+    hold_out,
+    labelled_images,
+    tasks,
+)
+
+MakeSet = Callable[..., CanvasSet]
+
+
+def test_a_cross_validation_holds_each_image_out_once() -> None:
+    labels = np.array([0] * 20 + [1] * 7 + [2])
+    splits = cross_validation(labels, seed=0)
+    assert len(splits) == 5
+    held = np.concatenate([held for _, held in splits])
+    assert sorted(held) == list(range(27))  # the only one of its class is always fitted
+    for fitted, held in splits:
+        assert sorted([*fitted, *held]) == list(range(28))
+        assert (labels[held] == 0).sum() == 4
+        assert 1 <= (labels[held] == 1).sum() <= 2
+    again = cross_validation(labels, seed=0)
+    assert all(np.array_equal(one[1], other[1]) for one, other in zip(splits, again, strict=True))
+    assert len(cross_validation(np.array([0, 0, 1, 1]), seed=0)) <= 4  # none without an image
+
+
+def test_small_sets_without_validation_are_cross_validated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train, test = tiny_set(40), tiny_set(20, seed=1)
+    task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
+    assert len(task.splits) == 5
+    val = tiny_set(20, seed=2)
+    given, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
+    assert [len(part) for part in given.splits[0]] == [len(train), len(val)]
+    monkeypatch.setattr("mast.evaluation.labelled_sets.FEW", len(train))
+    large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
+    assert large.splits == ((large.fit_F, large.choose_V),)
+
+
+def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
+    make_set: MakeSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = make_set(4)
+    assert labelled_images(whole) is whole
+    class_N, bright_N = (whole.targets[task].copy() for task in ("class", "bright"))
+    class_N[3] = -1
+    some = labelled_images(replace(whole, targets={"class": class_N}))
+    assert some.identifiers == tuple(np.delete(whole.identifiers, 3))
+    assert some.targets["class"].tolist() == np.delete(class_N, 3).tolist()
+    assert f"1 of 12, the first is {whole.identifiers[3]}" in caplog.text
+    one = labelled_images(replace(whole, targets={"class": class_N, "bright": bright_N}))
+    assert (len(one), list(one.targets)) == (12, ["bright"])
+    assert "left out: class" in caplog.text
+    bright_N[:] = -1  # nothing is left to learn from, which is refused later
+    assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
+
+
+def test_positions_with_and_without_validation(make_set: MakeSet) -> None:
+    train, val, test = make_set(20), make_set(4, seed=1), make_set(5, seed=2)
+    task = tasks(EvaluationData(train, val, test, 16), seed=0)[0]
+    assert task.fit_F.tolist() == list(range(60))
+    assert task.choose_V.tolist() == list(range(60, 72))
+    assert task.pool_labels_N[60:].tolist() == val.targets["class"].tolist()
+    task = tasks(EvaluationData(train, None, test, 16), seed=0)[0]
+    assert len(task.pool_labels_N) == 60
+    assert len(task.choose_V) == 6
+
+
+def test_targets_are_those_of_all_sets(make_set: MakeSet) -> None:
+    test = make_set(5, seed=2)
+    test = replace(test, targets={"class": test.targets["class"]})
+    found = tasks(EvaluationData(make_set(20), None, test, 16), seed=0)
+    assert [task.target for task in found] == ["class"]
+
+
+def relabelled(canvases: CanvasSet, labels: np.ndarray) -> CanvasSet:
+    return replace(canvases, targets={"class": labels.astype(np.int64)})
+
+
+def no_labels(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(train, None, replace(test, targets={}), 16)
+
+
+def other_names(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    names = {"class": ("colour0", "colour1", "green"), "bright": ("no", "yes")}
+    return EvaluationData(train, None, replace(test, classes=names), 16)
+
+
+def other_order(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    names = {"class": ("colour1", "colour0", "colour2"), "bright": ("no", "yes")}
+    return EvaluationData(train, None, replace(test, classes=names), 16)
+
+
+def unseen_class(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] % 2), None, test, 16)
+
+
+def one_class(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] * 0), None, test, 16)
+
+
+def unlabelled(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] - 1), None, test, 16)
+
+
+def single_images(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    first = [int(np.argmax(train.targets["class"] == label)) for label in range(3)]
+    train = train.subset(first)
+    return EvaluationData(relabelled(train, train.targets["class"]), None, test, 16)
+
+
+def empty_test(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(train, None, test.subset([]), 16)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (no_labels, "no label to predict in all sets: train .* has class, bright; test .* no lab"),
+        (other_names, "differ between train and test: test lacks 'colour2'; test alone has 'green"),
+        (other_order, "same names in another order"),
+        (unseen_class, "test has images of 'colour2', but train has none"),
+        (one_class, r"every training image has the same 'class' \(colour0\)"),
+        (unlabelled, r"expected labels of 'class' in 0\.\.2 in the train set, got -1\.\.1"),
+        (single_images, "Give a validation set"),
+        (empty_test, "the test set has no images"),
+    ],
+)
+def test_sets_that_do_not_fit(
+    make_set: MakeSet, spoil: Callable[[CanvasSet, CanvasSet], EvaluationData], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        tasks(spoil(make_set(10), make_set(5, seed=2)), seed=0)
+
+
+def test_images_of_one_file_stay_together() -> None:
+    """Two classes of ten files, each of one to four tiles, and a class of a single file."""
+    sizes = [1 + number % 4 for number in range(20)] + [5]
+    groups = np.repeat(np.arange(21)[::-1], sizes)
+    labels = np.repeat(np.repeat([0, 1, 2], [10, 10, 1]), sizes)
+    for fitted, held in [
+        hold_out(labels, seed=0, share=0.2, groups_N=groups),
+        *cross_validation(labels, seed=0, groups_N=groups),
+    ]:
+        assert len(fitted) + len(held) == len(labels)
+        assert not set(groups[fitted]) & set(groups[held])
+        assert set(labels[held]) == {0, 1}
+    splits = cross_validation(labels, seed=0, groups_N=groups)
+    assert sorted(np.concatenate([held for _, held in splits])) == list(range(len(labels) - 5))

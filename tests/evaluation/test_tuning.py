@@ -1,0 +1,156 @@
+"""Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_evaluation import working_in
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.loop import Training
+from mast.core.stopping import Interrupted
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData, tasks
+from mast.evaluation.protocols.finetune import RECIPES
+from mast.evaluation.training_views import TrainingViews
+from mast.evaluation.tuning import Network, Recipe, classification_loss, mix, tune
+
+QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
+
+
+def test_losses_by_hand() -> None:
+    scores = torch.tensor([[2.0, 0.0]])
+    half = torch.tensor([[0.75, 0.25]])
+    softmax = scores.softmax(dim=1)
+    expected = -(0.75 * softmax[0, 0].log() + 0.25 * softmax[0, 1].log())
+    assert float(classification_loss(scores, half, "cross_entropy")) == pytest.approx(
+        float(expected)
+    )
+    # Both classes are in the image, so both should be found.
+    sigmoid = scores.sigmoid()
+    expected = -(sigmoid[0, 0].log() + sigmoid[0, 1].log()) / 2
+    assert float(classification_loss(scores, half, "binary")) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+def test_mixing_keeps_the_shares(kind: str) -> None:
+    images = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8).contiguous()
+    target = torch.eye(4)
+    recipe = Recipe(**{kind: 1.0})
+    shares = set()
+    for step in range(4):
+        views, mixed_target = mix(images, target, recipe, (0, step))
+        again, _ = mix(images, target, recipe, (0, step))
+        assert torch.equal(views, again)
+        shares.add(round(float(mixed_target.max()), 4))
+        torch.testing.assert_close(mixed_target.sum(dim=1), torch.ones(4))
+        # An image is as much of each image that went into it as its target says.
+        torch.testing.assert_close(views.mean(dim=(1, 2, 3)), mixed_target @ torch.arange(4.0))
+    assert len(shares) > 1
+    assert mix(images, target, Recipe(), (0, 0))[0] is images
+
+
+def test_head_and_encoder_have_rates_of_their_own(encoder: nn.Module) -> None:
+    network = Network(encoder, 12, 3, torch.Generator().manual_seed(0))
+    groups = network.groups(Recipe(encoder_lr=0.1, head_lr=2.0))
+    shapes = {
+        (group["name"], group["peak_lr"]): [tuple(p.shape) for p in group["params"]]
+        for group in groups
+    }
+    assert shapes == {
+        ("vectors", 0.1): [(12,), (12,)],
+        ("weights", 2.0): [(3, 12)],
+        ("vectors", 2.0): [(3,)],
+    }
+
+
+def scores(encoder: FrozenEncoder, data: EvaluationData, recipe: Recipe = QUICK) -> Tensor:
+    task = tasks(data, 0)[0]
+    return tune(encoder, data, task, task.fit_F, recipe, 0, "trial").scores(data.test)
+
+
+def test_the_encoder_learns_and_the_one_that_was_given_stays(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    frozen_head = scores(FrozenEncoder(encoder), data, replace(QUICK, encoder_lr=0.0))
+    learned = scores(FrozenEncoder(encoder), data)
+    assert not torch.equal(frozen_head, learned)
+    assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+
+
+def test_a_killed_training_goes_on_where_it_was(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scores(FrozenEncoder(encoder), data)
+    real, calls = TrainingViews.epoch, 0
+
+    def killed(self: TrainingViews, *where: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return real(self, *where)
+
+    monkeypatch.setattr(TrainingViews, "epoch", killed)
+    module = sys.modules["mast.evaluation.tuning"]
+    monkeypatch.setattr(module, "Training", partial(Training, checkpoint_minutes=0.0))
+    with pytest.raises(KeyboardInterrupt):
+        scores(working_in(tmp_path, encoder), data)
+    assert len(list((tmp_path / "unfinished").iterdir())) == 2  # the last and the one before
+    frozen = working_in(tmp_path, encoder)
+    assert torch.equal(scores(frozen, data), whole)
+    assert calls == 4  # the third epoch alone was trained again
+    # The last state stays until the result is written: it costs no training to come back.
+    assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
+    assert calls == 4
+    frozen.bench.finish()
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scores(FrozenEncoder(encoder), data)
+    real, calls = TrainingViews.epoch, 0
+
+    def asked(self: TrainingViews, *where: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, *where)
+
+    monkeypatch.setattr(TrainingViews, "epoch", asked)
+    with pytest.raises(Interrupted, match="stopped after step 4 of 9, which is saved") as stopped:
+        scores(working_in(tmp_path, encoder), data)
+    assert stopped.value.code == 143
+    assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
+
+
+def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: EvaluationData) -> None:
+    recipe = RECIPES["a3"]
+    views = TrainingViews(
+        data.pool, torch.arange(40), 16, batch_size=40, seed=0, preset=recipe.preset(), compose=2
+    )
+    chosen = views._chosen(1000, torch.Generator().manual_seed(0))
+    assert chosen is not None
+    names = views.pipeline.names
+    always = [names.index(name) for name in ("random_resized_crop", "horizontal_flip")]
+    assert chosen[:, always].all()
+    others = [at for at in range(len(names)) if at not in always]
+    assert (chosen[:, others].sum(dim=1) == 2).all()
+    share = chosen[:, others].float().mean(dim=0)
+    assert ((share - 2 / len(others)).abs() < 0.05).all()
+
+
+def test_one_image_is_not_enough(encoder: nn.Module, data: EvaluationData) -> None:
+    task = tasks(data, 0)[0]
+    with pytest.raises(UserError, match="has 1 images"):
+        tune(FrozenEncoder(encoder), data, task, task.fit_F[:1], QUICK, 0, "trial")

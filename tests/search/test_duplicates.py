@@ -1,0 +1,238 @@
+"""Test images that were learned from are counted, and it is said wherever the score is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import imagehash
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageFilter, ImageOps
+from rich.console import Console
+from tiny import stacked
+from tiny_evaluation import QUICK, Colors, tiny_set
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data.cache import InMemory
+from mast.evaluation.compare import compare
+from mast.evaluation.frozen import FrozenEncoder
+from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.overlap import count_copies, near_copies, standardised
+from mast.evaluation.protocols.run import evaluate_encoder
+from mast.evaluation.result import Result, tables
+from mast.search.duplicates import copies_within, grouped, perceptual_hashes
+
+
+def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
+    """A set whose first images are those of another."""
+    images = stacked(canvases)
+    images[:count] = stacked(others)[:count]
+    return replace(canvases, pixels=InMemory.of(images))
+
+
+@pytest.fixture
+def overlapping(data: EvaluationData) -> EvaluationData:
+    """Five of 24 test images are in train, two of these in val."""
+    train, val = (holding(part, data.test, n) for part, n in ((data.train, 5), (tiny_set(6), 2)))
+    return replace(data, train=train, val=replace(val, fingerprint="val"))
+
+
+def test_copies_are_counted_by_their_pixels(
+    data: EvaluationData, overlapping: EvaluationData
+) -> None:
+    assert count_copies(data) == {"train": 0, "val": 0}
+    assert count_copies(overlapping) == {"train": 5, "val": 2}
+    assert count_copies(replace(overlapping, val=None)) == {"train": 5}
+    thrice = data.test.subset([0, 0, 0, 1])
+    assert count_copies(replace(overlapping, test=thrice)) == {"train": 4, "val": 4}
+    assert count_copies(replace(data, val=data.test)) == {"train": 0, "val": 24}
+
+
+def test_a_checksum_in_common_is_no_copy(
+    data: EvaluationData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CanvasSet, "checksums", lambda self: np.zeros(len(self), np.uint32))
+    assert count_copies(data) == {"train": 0, "val": 0}
+
+
+@pytest.mark.parametrize("limit", [32.0, 0.0])
+def test_only_what_may_be_a_copy_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8)
+    sets = {}
+    for part, shown in (("train", pixels[:12]), ("test", pixels[11:])):
+        (tmp_path / part).mkdir()
+        for at, image in enumerate(shown):
+            Image.fromarray(image).save(tmp_path / part / f"{at:02}.png")
+        config = DataConfig(str(tmp_path / part), cache=tmp_path / "c", cache_limit_gb=limit)
+        sets[part] = open_canvas(config, 32)
+    read: list[int] = []
+    kind = type(sets["test"].pixels)
+    whole = kind.read
+
+    def counted(self: object, index: np.ndarray) -> np.ndarray:
+        read.extend(index.tolist())
+        return whole(self, index)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "read", counted)
+    data = EvaluationData(sets["train"], None, sets["test"], 32)
+    assert count_copies(data) == {"train": 1}
+    assert len(read) == 2
+    kept = sets["test"].checksums()
+    assert kept.tolist() == sets["test"].subset(range(9)).checksums().tolist()
+
+
+def test_copies_are_said_wherever_the_score_is(
+    encoder: Colors,
+    overlapping: EvaluationData,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
+    assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
+    assert "2 of 24 test images are in val too" in caplog.text
+    file = result.write(tmp_path)
+    assert Result.read(file).duplicates == {"train": 5, "val": 2}
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(tables([result, result])[-1])
+    assert shown.get().count("5 of 24 test images are in train too, pixel for pixel.") == 1
+    notes = compare(tmp_path).notes
+    assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
+
+
+class Stretched(nn.Module):
+    """Mean colours, on a large constant and beside a dimension that is always zero."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        mean_BC = images_BCHW.unflatten(3, (2, -1)).mean(dim=(2, 4)).flatten(1)
+        return torch.cat([mean_BC + 10, torch.zeros(len(mean_BC), 1)], dim=1)
+
+
+def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData) -> None:
+    near = stacked(data.test)[:3]
+    near[:, 0, 0] ^= 1  # so that they are no copies
+    images = np.concatenate([near, stacked(data.train)[3:]])
+    train = replace(data.train, pixels=InMemory.of(images))
+    data = replace(data, train=train)
+    assert count_copies(data) == {"train": 0, "val": 0}
+    found = near_copies(FrozenEncoder(Stretched()), data, above=0.9999)
+    assert found["images"] == len(found["pairs"]) == 3
+    assert {(test, part, name) for test, part, name, _ in found["pairs"]} == {
+        (f"{at}.png", "train", f"{at}.png") for at in range(3)
+    }
+    assert all(cosine > 0.9999 for *_, cosine in found["pairs"])
+
+
+def test_near_copies_are_counted_on_request(
+    data: EvaluationData,
+    object_data: ObjectData,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    data = replace(data, train=holding(data.train, data.test, 7))
+    (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)
+    assert result.near_duplicates["images"] >= 7
+    assert len(result.near_duplicates["pairs"]) == 5
+    assert "0.png and train/0.png (1.0000)" in caplog.text
+    assert Result.read(result.write(tmp_path)).near_duplicates == result.near_duplicates
+    assert "have a near-copy among those to learn from (cosine above 0.99)" in " ".join(
+        compare(tmp_path).notes
+    )
+    with pytest.raises(UserError, match="near_duplicates is for labelled images, and detection"):
+        evaluate_encoder(Stretched(), object_data, "detection", near_duplicates=True)
+
+
+# ------------------------------------------------------------------------------------ within a set
+
+
+def directions(degrees: list[float]) -> Tensor:
+    """Features whose mean is zero, as standardising would make it: each beside its opposite."""
+    angle_N = torch.tensor(degrees).deg2rad()
+    half_N2 = torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
+    return torch.cat([half_N2, -half_N2])
+
+
+def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvases = tiny_set(6).subset(range(10))
+    x = directions([0.0, 40.0, 8.0, 130.0, 4.0])
+    (standard,) = standardised(x)
+    unit = torch.nn.functional.normalize(standard, dim=1)
+    cosine = unit @ unit.T
+    above = float(min(cosine[0, 4], cosine[4, 2])) - 1e-4
+    assert cosine[0, 2] < above  # only by the one between them
+    expected = [
+        (1, 0, "first"), (1, 4, "near"), (2, 5, "first"), (2, 9, "near"),
+    ]  # fmt: skip
+    for rows in (1024, 2):
+        monkeypatch.setattr("mast.evaluation.neighbours.ROWS", rows)
+        monkeypatch.setattr("mast.evaluation.neighbours.CHUNK_ELEMENTS", 3 * rows)
+        found = copies_within(canvases, x, above)
+        assert [copy[:3] for copy in found] == expected
+        assert found[1].cosine == pytest.approx(float(cosine[0, 4]), abs=1e-5)
+        assert found[0].cosine == 1
+        rejected = copies_within(canvases, x, above, not_copies=[(4, 0)])
+        assert [copy[:3] for copy in rejected][:2] == [(1, 2, "first"), (1, 4, "near")]
+
+
+def test_exact_copies_need_no_features() -> None:
+    canvases = tiny_set(6).subset([3, 4, 3, 5, 4, 3])
+    found = copies_within(canvases, torch.zeros(6, 4))
+    assert found == [
+        (1, 0, "first", 1), (1, 2, "exact", 1), (1, 5, "exact", 1),
+        (2, 1, "first", 1), (2, 4, "exact", 1),
+    ]  # fmt: skip
+
+
+def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
+    canvases = tiny_set(6).subset([0, 1, 1, 2, 3, 4, 5, 6])
+    x = directions([0.0, 1.0, 1.0, 90.0])
+    found = copies_within(canvases, x, above=0.99)
+    assert [copy[:3] for copy in found][:3] == [(1, 0, "first"), (1, 1, "near"), (1, 2, "exact")]
+
+
+def test_hashes_find_what_features_miss(tmp_path: Path) -> None:
+    """A gray, blurred copy, and a mirrored one on request; not two images of one color each."""
+    draw = np.random.default_rng(0)
+    coarse = [Image.fromarray(draw.integers(0, 256, (6, 6, 3), np.uint8)) for _ in range(20)]
+    images = [each.resize((48, 48), Image.Resampling.BICUBIC) for each in coarse]
+    images += [
+        images[4].convert("L").filter(ImageFilter.GaussianBlur(2)),
+        ImageOps.mirror(images[5]),
+    ]
+    images += [Image.new("RGB", (48, 48), color) for color in ("white", "black")]
+    for at, image in enumerate(images):
+        image.save(tmp_path / f"{at:02d}.png")
+    canvases = open_canvas(str(tmp_path), 32)
+    found = copies_within(canvases, torch.eye(len(images)), hashes=True)
+    assert [copy[:3] for copy in found] == [(1, 4, "first"), (1, 20, "near")]
+    turned = copies_within(canvases, torch.eye(len(images)), hashes=True, turned=True)
+    assert [copy[:3] for copy in turned] == [(1, 4, "first"), (1, 20, "near"),
+                                             (2, 5, "first"), (2, 21, "near")]  # fmt: skip
+
+
+def test_hashes_are_those_of_imagehash() -> None:
+    draw = np.random.default_rng(0)
+    coarse = [Image.fromarray(draw.integers(0, 256, (5, 7, 3), np.uint8)) for _ in range(9)]
+    images = [each.resize((70, 50), Image.Resampling.BICUBIC) for each in coarse]
+    for way, bits_MB in enumerate(perceptual_hashes(map(np.asarray, images), turned=True)):
+        for image, bits_B in zip(images, bits_MB, strict=True):
+            turned = (image if way < 4 else ImageOps.mirror(image)).rotate(90 * way, expand=True)
+            assert np.array_equal(bits_B > 0, imagehash.phash(turned).hash.ravel())
+
+
+def test_copies_stand_out_from_what_is_around_them() -> None:
+    """Pairs and a group of six at a cosine that many images have to others."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(60, 64, generator=generator)
+    x_ND[:20] += 1.5 * torch.randn(64, generator=generator)  # a crowd, in which all are alike
+    noise_ND = torch.randn(8, 64, generator=generator)
+    x_ND[50], x_ND[51] = x_ND[30] + 0.7 * noise_ND[0], x_ND[31] + 0.7 * noise_ND[1]
+    x_ND[52:57] = x_ND[32] + 0.5 * noise_ND[2:7]
+    group_N = grouped(x_ND, above=0.95, margin=0.2)
+    pairs = {(30, 50), (31, 51), *((32, at) for at in range(52, 57))}
+    assert {(int(first), at) for at, first in enumerate(group_N) if first != at} == pairs
+    assert grouped(x_ND[:9], above=0.95, margin=0.2).tolist() == list(range(9))  # too few to say
