@@ -75,30 +75,28 @@ class PretrainConfig:
         data: The images.
         size: Side of a view in pixels.
         views: Preset of augmentations; `mast show operators` lists what each holds.
-        operators: Names of the preset's operators that act; all of them if not given.
+        operators: The preset's operators to use; all by default.
         schedule: How operators compose over the run.
         objective: The method's own configuration; its type decides which method it is.
         encoder: The encoder to train.
         optimizer: Optimizer, rates and their schedule.
         epochs: Passes over the data.
-        batch_size: Images of one optimizer step, over all processes.
-        accumulate: Parts in which a batch is computed; statistics over images, as in the variance
-            and covariance terms, are those of a part. 1 for methods with negatives of the batch,
-            a queue or assignments.
+        batch_size: Images an optimizer step, over all processes.
+        accumulate: Parts of a batch, computed one after the other; batch statistics, such as the
+            variance and covariance terms, are those of a part. Must be 1 for methods with in-batch
+            negatives, a queue or assignments.
         seed: Seed of initialisation, order and augmentation.
         device: auto, cpu or cuda.
-        devices: Processes on this node (torchrun overrides it). The program is started again in
-            each of them, and the first one ends with them.
+        devices: Processes on this node (torchrun overrides it). Each starts the program again.
         nodes: Nodes (torchrun overrides it).
         shard_optimizer: Divide the optimizer's state among the processes (ZeRO-1): less memory for
             large encoders, and the same weights.
         threads: CPU threads of a process; PyTorch's choice if not given.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
-        compile: Compile encoder, projector and objective with torch.compile; on a GPU for which
-            Triton builds kernels if not given.
-        cuda_graphs: Record the forward and backward pass of a step and replay it, on one GPU with
-            accumulate 1; if not given where a batch is so small that the host would be slower than
-            the GPU.
+        compile: Compile encoder, projector and objective with torch.compile; by default on a GPU
+            for which Triton builds kernels.
+        cuda_graphs: Record a step as CUDA graphs and replay it, on one GPU with accumulate 1; by
+            default if the batch is so small that the host would be slower than the GPU.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.

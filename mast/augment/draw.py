@@ -23,13 +23,13 @@ class ScheduleConfig:
     """How operators compose over a run.
 
     Attributes:
-        staged: Schedule the operators in two stages (MAST, section 3.2); otherwise every
-            operator may act from the start, as in the usual augmentation of VICReg.
-        stage1: Part of the run in which operators act one at a time.
-        full: Part of the run after which all operators act.
-        leave_out: Share of the pairs, where all operators act, that lose some of them, drawn
-            uniformly: each invariance is then also seen in the absence of its operator.
-        leave_out_count: How many such a pair loses: "one", or "any" number from 1 to K - 1.
+        staged: Two stages (MAST, section 3.2); otherwise every operator may act from the start, as
+            in VICReg.
+        stage1: Share of the run in which operators act one at a time.
+        full: Share of the run after which all operators act.
+        leave_out: Share of the pairs, while all operators act, from which some are left out at
+            random, so that each operator's effect is also seen in its absence.
+        leave_out_count: How many operators such a pair loses: "one", or "any" number below K.
     """
 
     staged: bool = True

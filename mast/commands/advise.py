@@ -68,17 +68,17 @@ def advise(
     size: int | None = None,
     weights: str | Path | None = None,
 ) -> AdviceResult:
-    """Say which augmentations a labelled task can afford, by any encoder, before any training.
+    """Estimate which augmentations a labelled task can afford, by any encoder, before training.
 
-    A linear probe learns and is tested where one operator at a time acts on half of the images:
-    the accuracy that it loses is what the operator hides of the class, which an encoder that is
-    invariant to it would not keep. Beside it is what the operator's subspace, if a run has
-    masks, keeps of the true class's probability. The paper asks the same by training once without
-    each operator, which `mast study leave_one_out` does.
+    A linear probe is trained and tested with one operator at a time acting on half of the images.
+    The accuracy that it loses is what the operator hides of the class, and what an encoder
+    invariant to the operator would lose. For a run with masks, a second column has the share of the
+    true class's probability that the operator's subspace keeps. The paper trains once without each
+    operator instead, as `mast study leave_one_out` does.
 
-    What is measured is written where `mast evaluate` writes it, and the figure to `analysis/`
-    beside `evaluations/`: in the run folder, of any other encoder in a folder of `runs/`. The next
-    call measures only what is new; a module is measured anew.
+    Results are written where `mast evaluate` writes them, and the figure to `analysis/` beside
+    `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
+    measures only what is new; a module is measured again.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm
@@ -88,11 +88,11 @@ def advise(
         data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places, or may be downloaded.
-        operators: Operators to measure, beside those of a run's views and of `views`.
-        seed: Of the probes, of what the operators draw, of what is tested of a folder without
-            parts, and of the random weights of a name.
-        views: A preset whose operators are measured; mast5 for an encoder that is no run, where
-            nothing else is named.
+        operators: Operators to measure, in addition to those of a run's views and of `views`.
+        seed: Seed of the probes, of the operators, of the test split of a folder without parts, and
+            of random weights.
+        views: A preset whose operators are measured; `mast5` by default if the encoder is not a
+            run.
 
     Returns:
         The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.

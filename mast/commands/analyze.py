@@ -59,21 +59,21 @@ def analyze(
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> list[Insight]:
-    """Look into a run: arrays first, then figures, in `analysis/` of the run folder.
+    """Analyse a run: arrays and figures in `analysis/` of the run folder.
 
     Args:
         run: A run folder.
-        data: A labelled set with `train` and `test`, of which the test images are looked at and
-            probes learn from the others; or images alone, such as `flowers17/test`.
-            Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, neighbours, predicted_operators, invariance,
-            advice, predictions, uncertainty; and the studies of which runs are finished:
-            leave_one_out, epochs.
-        beside: Other run folders to show beside this one on the same images, such as VICReg's.
-        images: How many images are looked at, drawn at random.
-        measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
-            embedding and retained, where that was not done before.
-        seed: Of the images and of the changes that are made to them.
+        data: A labelled set with `train` and `test`: figures show test images, probes are trained
+            on the others; or images alone, such as `flowers17/test`. Without images, only analyses
+            that need none are made.
+        analyses: Names of analyses: curves, masks, subspaces, neighbours, predicted_operators,
+            invariance, advice, predictions, uncertainty; and the studies of which runs are
+            finished: leave_one_out, epochs.
+        beside: Other run folders to show next to this one on the same images, such as VICReg's.
+        images: How many images are used, drawn at random.
+        measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
+            the labelled set if they have not been run yet.
+        seed: Seed of the sample of images and of the operators.
 
     Returns:
         One insight an analysis; its text says what the run lacks for it.

@@ -27,25 +27,23 @@ TEXTS = {
     "or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python also "
     "a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or .parquet with "
     "features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
-    "out": "Where to write them: a table that ends in .csv or .parquet (which needs the extra of "
-    "that name), or a page of thumbnails that ends in .html; nowhere if not given.",
-    "size": "Side of the views in pixels; that of pretraining if not given, for a name that of its "
+    "out": "A table, .csv or .parquet (extra `parquet`), or a page of thumbnails, .html; nothing "
+    "is written by default.",
+    "size": "Side of the views in pixels; by default that of pretraining, for a name that of its "
     "weights, or 224. A module needs one.",
-    "ignore": "Operators, or properties such as color, which stand for the operators that destroy "
-    'them, to which the features are to be invariant; "all" for all. Of a run, or of a folder that '
-    "`mast adapt` wrote.",
-    "match": "Likewise, by what these change images are to be compared, and by nothing else.",
-    "space": "A .json file that `mast neighbours` wrote of pairs of images, which says how much "
-    "each property counts, in place of ignore and match.",
+    "ignore": "Operators, or properties such as color for all operators that destroy them, to "
+    'which features become invariant; "all" for all. Needs a run or a folder of `mast adapt`.',
+    "match": "Operators or properties to compare images by alone.",
+    "space": "A .json file of weights that `mast neighbours` fitted to pairs of images; replaces "
+    "ignore and match.",
     "device": "auto, cpu or cuda.",
     "weights": "A checkpoint with weights for the name; `order:FILE` matches weights of other "
-    "names by their order and shapes. If not given, those that the name names, or random ones "
-    "where it names none.",
-    "download": "Whether the weights that the name names may be downloaded.",
-    "seed": "Of the random weights of a name.",
-    "max_broken": "Share of the images that may be broken; those that are get listed and left out.",
-    "threads": "CPU threads; PyTorch's choice if not given.",
-    "shard": "`i/n`: only every n-th of the runs, from the i-th, so that n processes share them.",
+    "names by their order and shapes. By default the weights of the name's tag, or random ones.",
+    "download": "Whether the weights of a tag may be downloaded.",
+    "seed": "Seed of random weights.",
+    "max_broken": "Share of the images that may be broken; broken ones are listed and left out.",
+    "threads": "CPU threads; PyTorch's choice by default.",
+    "shard": "`i/n`: every n-th run from the i-th, so that n processes share the runs.",
 }
 
 

@@ -14,15 +14,15 @@ from mast.evaluation.intervals import MOST_RESAMPLES
 def compare(
     runs: str | Path | Sequence[str | Path], *, seed: int = 0, resamples: int = 1000
 ) -> Comparison:
-    """Put what was measured of several runs side by side, and judge the first by it.
+    """Compare the evaluations of several runs, with a verdict on the first.
 
-    What the first run started as is put beside it, where `mast evaluate --untrained` measured it,
-    and so are published weights of a ResNet-18, if they were measured on the same images.
+    Adds the run's starting weights if `mast evaluate --untrained` measured them, and published
+    weights of a ResNet-18 if they were measured on the same images.
 
     Args:
-        runs: Run folders with evaluations, or one; gains and verdict are the first's.
-        seed: Of the bootstrap.
-        resamples: Test sets that the bootstrap draws, the same ones for all runs.
+        runs: One or more run folders with evaluations; gains and verdict are those of the first.
+        seed: Seed of the bootstrap.
+        resamples: Bootstrap resamples of the test set, the same for all runs.
 
     Returns:
         Rows, notes, and the `verdict`.

@@ -96,15 +96,15 @@ def demo(
 ) -> DemoResult:
     """Choose what a search ignores and what it matches: on generated images, or on your photos.
 
-    Without photos a small encoder is pretrained by VICReg on images whose six factors are known.
-    The views turn the hue anywhere, so that its output loses the color. `mast adapt` then finds in
-    the same encoder, without training, the spaces that ignore color, or match color, orientation,
+    Without photos, VICReg pretrains a small encoder on images whose six factors are known. The
+    views rotate the hue by any angle, so the encoder's output loses color. `mast adapt` then finds
+    in the same encoder, without training, spaces that ignore color or match color, orientation,
     position or focus. With photos nothing is pretrained: the encoder that you name is adapted on
-    them, and has to find photos by copies that are rotated and recolored.
+    them and has to find photos by rotated and recolored copies.
 
     Args:
-        out: Folder of all that is written.
-        data: Your photos; generated images if not given.
+        out: Output folder.
+        data: Your photos; generated images by default.
         encoder: With photos: a run folder, a checkpoint of another project, or a timm or
             torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
         epochs: Passes over the generated images.
@@ -112,7 +112,7 @@ def demo(
         size: With photos: side of the views in pixels; that of pretraining if not given.
         weights: With photos: a checkpoint with weights for the name; `order:FILE` matches weights
             of other names by their order and shapes.
-        seed: Of the run, and of the images that are looked at.
+        seed: Seed of the run and of the sample of images.
 
     Returns:
         Precisions, planted copies that were found, the page and the adapted encoder's folder.

@@ -52,29 +52,28 @@ def duplicates(
 ) -> Listing:
     """Find groups of exact copies and of near-copies in a set.
 
-    Exact copies have the same pixels, at the size to which images are resized for the encoder.
-    Near-copies were compressed again, resized, brightened, recolored or blurred: the cosine of
-    their features exceeds 0.99, or their perceptual hashes differ in at most 4 of 64 bits. With an
-    adapted encoder or a run, ignore and match say in what else they may differ. All pairs are
-    compared.
+    Exact copies have the same pixels after resizing for the encoder. Near-copies were recompressed,
+    resized, brightened, recolored or blurred: the cosine of their features exceeds 0.99, or their
+    perceptual hashes differ in at most 4 of 64 bits. With an adapted encoder or a run, ignore and
+    match choose in what else they may differ. All pairs are compared.
 
     Args:
         data: The images; labels are not needed.
-        above: Least cosine of near-copies; without it hashes count, too. If not given, 0.99 of
-            features that are standardised over the set, 0.95 in the space of ignore, none in that
-            of match or space, where only margin decides. Pairs by margin are joined in any case.
-        ignore: Of a folder that `mast adapt` wrote, or of a run: operators, or properties such as
-            orientation, in which copies may differ beside these; "all" for all that were looked
-            at. With orientation, images are also hashed mirrored and turned by quarters.
-        match: Likewise, the only ones by which images are compared, so that a gray version is no
-            copy where color is matched.
-        margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
-            this much the mean cosine of each to its three nearest images other than its copies, in
-            a set of ten or more.
-        not_copies: A .csv with the columns `path` and `other`: pairs of images that are not
-            near-copies of each other. The page writes it of what is ticked there.
-        list: A .txt to write, with a line for each image of a group but its first: its path, or its
-            name where it is no file. `--data FOLDER#exclude=FILE` leaves these images out.
+        above: Smallest cosine of near-copies, without hashes. By default 0.99 for features
+            standardised over the set, or 0.95 with ignore, and hashes count too; with match or
+            space only the margin decides. Pairs within the margin are joined in any case.
+        ignore: Operators, or properties such as orientation, in which copies may also differ; "all"
+            for all measured ones. Needs a run or a folder of `mast adapt`. With orientation,
+            mirrored and rotated images are hashed too.
+        match: Operators or properties to compare by alone: with color, a gray version is not a
+            copy.
+        margin: With ignore, match or space, pairs are also near-copies if their cosine exceeds the
+            mean cosine of each to its three nearest other images by this much, in sets of ten
+            images or more.
+        not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
+            saves one from its ticked boxes.
+        list: A .txt to write, with the path or name of every image of a group but the first.
+            `--data FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
         A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which

@@ -1,4 +1,4 @@
-"""Write the representation of every image of a set."""
+"""Write the features of every image of a set."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,14 @@ def embed(
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> Path:
-    """Write the representation of every image of a set.
+    """Write the features of every image of a set.
 
     Args:
-        data: The images, or one file; labels are not needed, and are written where there are some.
+        data: The images, or one file; labels are written if there are any.
         out: A file ending in .npz or .parquet (which needs the extra of that name);
             `<set>-<run>.npz` in the current folder if not given.
-        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
-            operators are ignored or matched.
+        representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
+            or match.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are

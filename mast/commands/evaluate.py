@@ -62,11 +62,10 @@ def evaluate(
 ) -> Results:
     """Measure an encoder on labelled images.
 
-    Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
-    set, where there is none); the test set is scored once. Results are also written to
-    `evaluations/<protocol>-<set>.json` in the run folder; for a name in
-    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`,
-    for a module in `runs/<class>-<SHA-256>`.
+    Validation images choose hyper-parameters, or a tenth of the training images if there are none;
+    the test set is scored once. Results are written to `evaluations/<protocol>-<set>.json` in the
+    run folder; for a name in `runs/<name>-random-<seed>`, for a checkpoint of another project in
+    `runs/<file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
@@ -79,23 +78,21 @@ def evaluate(
         data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places.
-        protocols: Names of protocols, in the order in which they run.
-        settings: Settings of protocols that differ from the defaults, by protocol.
-        devices: Processes on this node (torchrun overrides it); they share the work of training
-            and of the encoder.
-        precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
-        seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
-        cache: Whether to keep features for the next call, in `features` beside the canvases; they
-            are found by the content of encoder and images, those of a module also by what it gives
-            of some noise, so that another forward pass is noticed.
-        untrained: Measure the run's encoder with the weights that it started from; the results go
-            to `untrained/` in the run folder, to compare with the run's.
-        near_duplicates: Also count the test images that look to the encoder like one to learn
-            from, and name the first; exact copies are always counted.
-        ignore: Operators, or properties such as color, to which the features are to be invariant;
-            "all" for all. Of a folder that `mast adapt` wrote, or of a run. The results go to
-            `spaces/` in the folder, to compare with its own.
-        match: Likewise, by what these change images are to be told apart, and by nothing else.
+        protocols: Names of protocols, in the order they run.
+        settings: Settings by protocol, in place of the defaults.
+        devices: Processes on this node (torchrun overrides it), which share training and encoding.
+        precision: Precision of the forward pass and of training; bfloat16 is mixed precision.
+        seed: Seed of the protocols and of the test split of a folder without parts.
+        cache: Whether to cache features, in `features` next to the canvases. Keys are the content
+            of encoder and images, and for a module also its output on noise, so that a changed
+            forward pass is noticed.
+        untrained: Measure the weights that the run started from; results go to `untrained/` in the
+            run folder.
+        near_duplicates: Also count and list test images that are near-copies of training images by
+            the encoder's features; exact copies are always counted.
+        ignore: Operators, or properties such as color, to which features become invariant; "all"
+            for all. Needs a run or a folder of `mast adapt`, whose `spaces/` gets the results.
+        match: Operators or properties to compare images by alone.
 
     Returns:
         One result a protocol; in the first process, none in the others.

@@ -42,22 +42,21 @@ def export(
 ) -> Exported:
     """Write an encoder or a classifier as a folder that loads in one line, without this library.
 
-    The folder is loaded by that line, and what it computes is compared with the original, before
-    it is kept. A classifier gives probabilities, after its temperature; its classes are in the
-    folder.
+    The folder is kept only if that line loads it and its outputs equal the original's. A classifier
+    gives calibrated probabilities; its classes are in the folder.
 
     Args:
         model: A run folder or an `encoder.safetensors`, for the encoder; or a
             `classifier-*.safetensors` of `mast fit`, for the classifier.
-        format: What loads it: a name in `mast.exports.FORMATS`. onnx and pt2 hold any encoder or
-            classifier, and what is ignored and matched.
-        out: The folder; if not given, `exports/<format>` in the run folder, for a classifier
-            `exports/<its file>-<format>`, or `<file>-<format>` beside a file elsewhere; what is
-            ignored and matched stands before the format. An earlier export of the same format is
-            replaced.
-        push: OWNER/NAME of a repository on the Hugging Face Hub to upload the folder to. It is made
-            if it is not there, public unless the owner's settings say otherwise.
-        license: That of the weights as the Hub calls it, such as apache-2.0, for the model card.
+        format: One of `mast.exports.FORMATS`. Only onnx and pt2 take every encoder and classifier,
+            and ignore and match.
+        out: The folder. By default `exports/<format>` in the run folder, for a classifier
+            `exports/<its file>-<format>`, for a file elsewhere `<file>-<format>` next to it, with
+            ignore and match before the format. It replaces an earlier export of the same format.
+        push: OWNER/NAME of a Hugging Face Hub repository to upload to. It is created if missing,
+            public unless the owner's settings say otherwise.
+        license: License of the weights in the Hub's spelling, such as apache-2.0, for the model
+            card.
 
     Returns:
         The folder, the line that loads it, how far its outputs are from the original's at most, and

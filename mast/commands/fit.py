@@ -1,4 +1,4 @@
-"""Learn a classifier on an encoder from labelled images, and keep it."""
+"""Train a classifier on an encoder from labelled images, and save it."""
 
 import copy
 import hashlib
@@ -100,12 +100,12 @@ def fit(
     weights: str | Path | None = None,
     max_broken: float = 1.0,
 ) -> Fitted:
-    """Learn a classifier on an encoder from labelled images, and keep it.
+    """Train a classifier on an encoder from labelled images, and save it.
 
-    It learns as the protocol of the same name does: from train and val, or from all of a folder
-    with one subfolder a class. Hyper-parameters and the temperature of its probabilities are
-    chosen by images that were held out: val, or a tenth of train; of fewer than 5,000, a linear
-    head holds out each in its turn, in five folds. A test set is not looked at.
+    Trains like the protocol of the same name, on train and val, or on a whole folder with one
+    subfolder a class. Held-out images choose hyper-parameters and the temperature of its
+    probabilities: val, or a tenth of train; with fewer than 5,000 images a linear head uses five
+    folds. Test images are never read.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
@@ -113,17 +113,17 @@ def fit(
             [0, 1], to (B, D); the file then keeps its weights, not its code. Or an .npz or
             .parquet with features of any model, as `mast evaluate` takes it, for a linear head.
         data: The labelled set, such as `flowers17`, or a folder with one subfolder a class.
-        kind: "linear": logistic regression on the representation; "finetune": a linear head and
-            the encoder are trained together.
-        out: The file, which ends in .safetensors; `classifier-<kind>-<set>.safetensors` in the
-            encoder's folder if not given, with the target's name where the set has several.
-        target: Which labels to tell, where the set has several kinds of them.
-        settings: Settings of the protocol that differ from the defaults.
-        ignore: Of a folder that `mast adapt` wrote, or of a run, for a linear head: operators, or
-            properties such as color, to which the features are to be invariant; "all" for all. The
-            file holds what is ignored, so that `mast predict` needs no such option.
-        match: Likewise, by what these change images are to be told apart, and by nothing else.
-        seed: Seed of everything that is drawn.
+        kind: "linear": logistic regression on the features; "finetune": head and encoder are
+            trained together.
+        out: A .safetensors file; by default `classifier-<kind>-<set>.safetensors` in the encoder's
+            folder, with the target's name if the set has several.
+        target: Which labels to learn, if the set has several kinds.
+        settings: Settings of the protocol, in place of the defaults.
+        ignore: For a linear head on a run or a folder of `mast adapt`: operators, or properties
+            such as color, to which features become invariant; "all" for all. The file stores the
+            choice, so `mast predict` needs no option.
+        match: Operators or properties to compare images by alone.
+        seed: Random seed.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded, and the weights that a name names.

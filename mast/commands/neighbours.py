@@ -48,28 +48,26 @@ def neighbours(
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> Listing:
-    """Find the images of a set that are most similar to others, by cosine.
+    """Find the images of a set that are most similar to a query, by cosine.
 
-    Every image is compared, unless an approximate search is asked for. The features of the set are
-    kept for the next search.
+    Every image is compared unless `approximate` is set. Features of the set are cached for the next
+    search.
 
     Args:
         data: The images to search.
-        query: Image files, or images of the set by name or by position from 0.
-        k: Neighbours of each; an image of the set is not its own.
-        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
-            operators are ignored or matched.
-        same: Instead of ignore and match, pairs of images that are to be near, named as in query,
-            one or more: on the command line the first and the second, then the next two. What
-            lies in each property that operators destroy is weighted so that these are near and
-            those in different are far.
-        different: Pairs of images that are to be far, one or more.
-        space: A .json file for what pairs choose, written with same and different. Without them it
-            is read and used again, here and by all commands that take ignore and match.
-        approximate: Compare a query with a part of the images, those in the lists of an index
-            whose centres are nearest; for millions of images and many queries. The first search
-            builds the index on the CPU, measures its recall and keeps it beside the features. k
-            is 100 at most. Needs the extra `search`.
+        query: Image files, or images of the set by name or position, from 0.
+        k: Neighbours of each query, without the query itself.
+        representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
+            or match.
+        same: In place of ignore and match, pairs of images that should be near, named as in query:
+            on the command line the first two, then the next two. Each property is weighted so that
+            these pairs are near and those of different are far.
+        different: Pairs of images that should be far, one or more.
+        space: A .json file for the weights that pairs choose: written with same and different, read
+            without them, here and by all commands that take ignore and match.
+        approximate: Search the nearest lists of an index in place of all images; for millions of
+            images and many queries. The first search builds the index on the CPU, measures its
+            recall and caches it with the features. k is at most 100. Needs the extra `search`.
 
     Returns:
         A row for each neighbour, the nearest first: `query` (as it was given, by name where it was

@@ -85,29 +85,26 @@ def outliers(
 ) -> Listing:
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
-    Labels are checked by confident learning: probes that did not see an image's label say how
-    probable each class is; a label may be wrong where another class is as probable as it usually is
-    for the images that bear its name. Where the probes disagree with many labels, few of those that
-    they suspect are wrong: look at the least probable ones.
+    Confident learning checks labels: out-of-fold probes give the probability of each class, and a
+    label is suspect if another class is as probable as it usually is for images of that class. If
+    the probes disagree with many labels, few suspects are wrong: look at the least probable ones.
 
     Args:
-        data: The images. If they have labels, as in one subfolder a class, these are checked; an
-            image without one is ranked all the same.
+        data: The images. Labels, such as one subfolder a class, are checked; images without one are
+            ranked too.
         out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
             that name), or a page of the first thumbnails that ends in .html; nowhere if not given.
-        by: What says how little an image fits in. "neighbours": its distance from the others, in
-            the representation and, of a run, in the embedding too. "prediction": the covariance
-            that a run predicts which was trained with `objective.uncertainty`.
-        known: The images from which the distance is taken, such as those that the run was trained
-            on; those of the set itself if not given. If there are more than 10,000, as many are
-            drawn at random.
-        labels: Whether labels are checked.
-        target: The labels to check where the set has several; the first if not given.
-        ignore: Operators, or properties such as color, in which images may differ from the others,
-            and to which the probes are invariant; "all" for all. Of a folder that `mast adapt`
-            wrote, or of a run.
-        match: Likewise, by what these change images are to be compared.
-        seed: Of the folds in which labels are checked, and of the random weights of a name.
+        by: The score. "neighbours": distance from the other images, in the representation and, for
+            a run, in the embedding too. "prediction": the covariance predicted by a run that was
+            trained with `objective.uncertainty`.
+        known: The images to measure the distance from, such as those of pretraining; by default the
+            set itself. Of more than 10,000 images, 10,000 are sampled.
+        labels: Whether to check labels.
+        target: The labels to check if the set has several kinds; the first by default.
+        ignore: Operators, or properties such as color, in which images may differ and to which the
+            probes are invariant; "all" for all. Needs a run or a folder of `mast adapt`.
+        match: Operators or properties to compare images by alone.
+        seed: Seed of the folds that check labels, and of random weights.
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;

@@ -132,26 +132,25 @@ def plan(
     adapt: str | None = None,
     size: int | None = None,
 ) -> Plan:
-    """Say what pretraining on some images, or `mast adapt`, would cost, and how to start it.
+    """Estimate what pretraining on your images, or `mast adapt`, costs, and print the command.
 
-    Here a few steps are trained, on generated images; for a GPU that is not here the time is
-    computed from the operations of a step and the maker's figures.
+    Trains a few steps on generated images here; for another GPU it computes the time from the
+    operations of a step and the maker's figures.
 
     Args:
         data: The images.
-        gpu: Where they are to be trained on; here if not given, on its CPU for cpu.
-        hours: That a run may take; it has as many epochs as fit, up to eight times the recipe's. If
-            not given, it has the recipe's, as `mast pretrain` has, and a row below says what takes
-            as many steps as these take of 50,000 images; where the recipe's take long on the CPU
-            here, the first of the notes says what fits into less time.
-        recipes: Recipes to compare; on a GPU those for one GPU if not given, else mast5_small.
-        weights: Where they start, as encoder.weights of mast pretrain.
+        gpu: The GPU to train on; this machine by default, its CPU for cpu.
+        hours: Time limit of a run, which gets as many epochs as fit, up to eight times the
+            recipe's. By default a run has the recipe's epochs, as in `mast pretrain`; a second row
+            has as many steps as the recipe takes on 50,000 images, and if the recipe takes long on
+            this CPU, the first note says what fits into less time.
+        recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise `mast5_small`.
+        weights: Starting weights, as `encoder.weights` of `mast pretrain`.
         device: auto, cpu or cuda, here.
         download: Whether weights may be downloaded.
-        encoder: What is trained, as encoder.name of mast pretrain; the recipe's if not given.
-        adapt: An encoder, as `mast adapt` takes it, to plan that instead. One batch passes through
-            it here.
-        size: Of its views in pixels, likewise.
+        encoder: The encoder, as `encoder.name` of `mast pretrain`; the recipe's by default.
+        adapt: An encoder of `mast adapt`, to plan that instead. Runs one batch through it.
+        size: Side of the views in pixels, as in `mast adapt`.
 
     Returns:
         Epochs, parts of a batch, memory of the GPU here, disk and hours for each recipe, and

@@ -64,19 +64,18 @@ def predict(
     device: Device = "auto",
     max_broken: float = 1.0,
 ) -> Predicted:
-    """Tell the classes of images, as a table.
+    """Predict the classes of images, as a table.
 
     Args:
-        classifier: A file of `mast fit`, or a folder with one, such as a run folder; in Python also
-            a classifier.
+        classifier: A file of `mast fit`, or a folder that holds one, such as a run folder; in
+            Python also a classifier.
         data: The images, or one file; labels are not needed.
-        out: The table, ending in .csv or .parquet (which needs the extra of that name);
-            `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
-            not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
-            Such a table that is there is replaced.
-        features: An .npz or .parquet with the features of these images, as `mast evaluate` takes
-            it: of a classifier that learned from such a file, whose model is not known here.
-        every_class: Also write the probability of every class, a column each.
+        out: The table, .csv or .parquet (extra `parquet`); by default
+            `predictions-<set>-by-<run>-<kind>-<training set>.csv` in the current folder, or
+            `predictions-<set>-by-<file>.csv` if you named a file. It replaces an older table.
+        features: An .npz or .parquet with the features of these images, for a classifier that was
+            trained on such a file.
+        every_class: Also write a column with the probability of each class.
 
     Returns:
         The table's path and what was found. The table has a row an image in the order of the set:

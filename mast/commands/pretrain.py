@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 def pretrain(config: PretrainConfig) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 
-    A run that was killed continues from its last checkpoint, even in the middle of an epoch,
-    and on CPU ends with the same weights, bit for bit, as an uninterrupted run. A complete run is
-    left alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
+    An interrupted run continues from its last checkpoint, even in the middle of an epoch, and on a
+    CPU ends with the same weights, bit for bit, as an uninterrupted one. A finished run is left
+    alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
 
     Args:
         config: The run; `mast.recipes` has complete ones.

@@ -16,13 +16,12 @@ from mast.studies import QUESTIONS
 def report(
     run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:
-    """Write a run's page: the verdict first, then its figures; it needs no network and no scripts.
+    """Write a run's page, verdict first; it needs neither network nor scripts.
 
     Args:
-        run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
-        beside: Other folders whose evaluations are shown beside this one's, such as VICReg's or,
-            of an encoder that is no run, `runs/resnet18-random-0`; those of what it started as are
-            too, where `mast evaluate --untrained` measured it.
+        run: A run folder with results of `mast evaluate` and `mast analyze`.
+        beside: Other folders to compare with, such as VICReg's run or `runs/resnet18-random-0`; the
+            run's starting weights are added if `mast evaluate --untrained` measured them.
         out: The page, ending in .html; `report.html` in the run folder if not given.
 
     Returns:

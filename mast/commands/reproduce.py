@@ -73,26 +73,25 @@ def reproduce(
     shard: str = "0/1",
     dry: bool = False,
 ) -> Reproduced:
-    """Train and measure a table of the paper, and print what the paper prints beside it.
+    """Train and measure a table of the paper, and print the paper's numbers next to it.
 
     Tables are `table1` to `table10`, `figure4b` and `figure8`; what a scale changes, and where the
     paper contradicts itself, is said below them.
 
-    The same command continues what was killed and leaves what is finished alone. Tables share the
-    runs that they have in common. Each call prints and writes, as Markdown, CSV and LaTeX, all that
-    was measured so far.
+    The same command continues an interrupted run and skips finished ones. Tables share common runs.
+    Each call prints and writes all results so far as Markdown, CSV and LaTeX.
 
     Args:
         table: Its name.
-        data: Folder of the sets that it needs, each in a folder of its name.
-        out: Folder of run folders, of results and of the table.
-        scale: small, minutes a run on a CPU, or paper, what the paper trains.
-        epochs: Of a run with the table's full length, in place of the scale's.
-        seeds: Of the runs; three or more before one row is ahead of another.
+        data: Folder of the sets that the table needs, each in a folder of its name.
+        out: Output folder: runs, results and the table.
+        scale: "small" takes minutes a run on a CPU; "paper" trains what the paper trains.
+        epochs: Epochs of a full-length run, in place of the scale's.
+        seeds: Seeds of the runs; at least three before one row counts as ahead of another.
         only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.
-        gpu: On which hours are computed with `dry`; if not given, an H100 at the paper's scale,
-            while at the small one a few steps are trained here.
-        dry: Only say what is left to train, and what that takes.
+        gpu: The GPU for the hours of `dry`; by default an H100 at the paper's scale, and a few
+            steps on this machine at the small one.
+        dry: Only print what is left to train, and its cost.
 
     Returns:
         The runs with their states, and the table.

@@ -47,8 +47,8 @@ class Plan:
         size: Side of a square with as many pixels as an image may have.
         format: "jpg", or "bmp", which keeps every bit.
         quality: Of the JPEGs.
-        images: In a shard.
-        seed: Of the order.
+        images: Images a shard.
+        seed: Seed of the order.
         layout: Of the canvases; squares had none.
     """
 
@@ -108,32 +108,32 @@ def shard(
     blank: float = 0.0,
     max_pixels: int | None = None,
 ) -> Sharded:
-    """Write a set of images as shards of images that are resized once, in a random order.
+    """Write a set of images as shards, resized and in random order.
 
     A shard is a tar as WebDataset reads it: of every image a canvas in its own shape, its class
     where the set has one kind of labels and, as JSON, the aspect ratio of the original and its
     name. An index says how many each has. The same command goes on where it was stopped.
 
     Args:
-        data: A folder, or a set by name, as of `mast pretrain`.
-        out: The folder to write into.
+        data: A folder or a set by name, as in `mast pretrain`.
+        out: The output folder.
         size: Images of more pixels than a square of this side are shrunk to that
             many; 2.75 times the size of the views, as by default for 224, keeps crops sharp.
-        format: jpg, or bmp, which loses nothing and takes ten times the room.
-        quality: Of the JPEGs, 1 to 100.
-        images: In a shard.
-        seed: Of the order.
+        format: jpg, or bmp, which is lossless and takes ten times the space.
+        quality: JPEG quality, 1 to 100.
+        images: Images a shard.
+        seed: Seed of the order.
         max_broken: Share of the images that may be broken; they are left out.
         workers: Threads; as many as there are cores if not given.
         root: Folder of torchvision and Hugging Face sets.
         download: Whether such a set may be downloaded.
-        pages: Of files with several pages or frames the first is an image, or all are.
-        tile: Images larger than a square of this side are cut into such tiles, each an image.
+        pages: Of files with several pages or frames, the first is an image, or all are.
+        tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; as many as tile if not given.
         blank: Standard deviation of the values below which a tile or image is left out, as a share
             of white; 0 keeps all.
-        max_pixels: The most pixels that a file may have, above or below the 179 million beyond
-            which it is otherwise taken for a decompression bomb.
+        max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
+            as a decompression bomb.
 
     Raises:
         UserError: There are no such images, too many are broken, the folder has something else, or

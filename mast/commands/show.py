@@ -76,14 +76,14 @@ def show_config(config: PretrainConfig) -> str:
 
 
 def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedTable:
-    """The sets whose resized images are kept, with the room that they take.
+    """The sets in the cache, with their sizes.
 
-    A canvas that is damaged is noticed when it is read, and decoded again; so is a whole set whose
-    manifest is.
+    A damaged canvas is noticed when it is read and decoded again; so is a set with a damaged
+    manifest.
 
     Args:
         cache: The folder; that of `mast pretrain` if not given.
-        verify: Read all of it, and count what changed since it was written.
+        verify: Read everything, and count what changed since it was written.
     """
     folder = default_cache() if cache is None else Path(cache)
     table = FittedTable(2, title=f"kept in {folder}")
@@ -115,7 +115,7 @@ def show_views(
         config: Data, views, schedule, size and seed are used.
         out: PNG to write.
         images: Number of images.
-        progress: Where in the run, in [0, 1]: a staged schedule starts with single operators.
+        progress: Progress of the run, in [0, 1]: a staged schedule starts with single operators.
 
     Returns:
         The file.

@@ -70,23 +70,23 @@ def study(
     shard: str = "0/1",
     dry: bool = False,
 ) -> StudyResult:
-    """Retrain variants of a run to answer a question, and measure them.
+    """Retrain variants of a run and measure them.
 
     Studies are leave_one_out and epochs. All variants have the run's encoder, optimizer, data,
     batch size and number of epochs, and so see as many images, but for what the study varies; the
     run itself is trained again as `base`, with each seed. They are in `studies/<trial>-seed<k>` of
     the run folder; studies share the runs that they have in common.
 
-    The same command continues a run that was killed and leaves finished ones alone.
+    The same command continues an interrupted run and skips finished ones.
 
     Args:
         name: Of the study.
-        run: The run folder that is studied.
+        run: The run folder to study.
         data: A labelled set with `train` and `test`, on which every run is measured.
-        seeds: Of the runs; an interval needs two or more.
-        protocols: By which the variants are measured, as in `mast evaluate`.
-        epochs: Of the base, for cheaper variants; those of the run if not given.
-        dry: Only say what would be run.
+        seeds: Seeds of the runs; an interval needs two or more.
+        protocols: Protocols that measure the variants, as in `mast evaluate`.
+        epochs: Epochs of all variants, to make them cheaper; those of the run by default.
+        dry: Only list the runs.
 
     Returns:
         The runs and their states; and the answer, which is also in `analysis/` of the run. Where a

@@ -67,7 +67,7 @@ class Training:
         rate: From the share of the run that is done, after the step, to the learning rate as a
             share of its peak.
         accumulate: Parts in which a batch is computed.
-        clip: Largest norm of the gradient; None: not clipped.
+        clip: Largest gradient norm; None for no clipping.
         log_every: Steps between those that are due.
         frozen: From the share of the run that is done, before the step, to the parameters that the
             optimizer leaves alone: it neither moves nor counts what has no gradient.

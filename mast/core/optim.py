@@ -25,16 +25,17 @@ class OptimizerConfig:
         name: "lars" (timm's), "lars_official" (whose norm is taken with the weight decay, as in
             VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
         lr: Peak rate at a global batch of 256; the rate used is `lr * batch_size / 256`.
-        weight_decay: For weights of two and more dimensions; biases and norms have none.
+        weight_decay: Weight decay of weights with two or more dimensions; biases and norms have
+            none.
         treat_alike: Biases and norms decay, and LARS adapts them, as weights, which MoCo's,
             SimSiam's and SwAV's code does.
-        momentum: Of LARS and SGD.
+        momentum: Momentum of LARS and SGD.
         trust: Trust coefficient of LARS, for weights only.
         gate_lr: Peak rate of masks and GeM powers, not scaled with the batch. They have no
             weight decay and no LARS adaptation.
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Last rate as a share of the peak.
-        clip: Largest norm of the gradient; None: not clipped.
+        clip: Largest gradient norm; None for no clipping.
         encoder_rate: The encoder's rate as a share of that of projector, masks and heads.
         layer_decay: Factor by which the rate falls from each layer of the encoder to the one below
             it (Clark et al., ELECTRA, ICLR 2020); for encoders of timm.

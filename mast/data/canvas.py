@@ -49,36 +49,36 @@ class DataConfig:
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
             `#photo` behind a set of the hub or of Parquet files names its column of images.
-        canvas: Images of more pixels than a square of this side are shrunk to that many, once, and
-            keep their shape; 2.75 times the size of the views if not given.
-        channels: Of an image, 1 to 16: 3 for colours, for which gray is repeated.
-        range: Which values become 0 and 1, of a set with files of more than 8 bits in these files:
-            two numbers; "dtype", all that the type holds; "percentile", the 0.1st and the 99.9th
-            of each channel, of a sample of the set; or "auto", the fewest bits or the usual range
-            of floats that hold the sample, else percentiles. Files of 8 bits have 0 to 255.
-        no_data: A value that stands for none and becomes 0, beside those that files name.
+        canvas: Images with more pixels than a square of this side are shrunk to as many, once, and
+            keep their aspect ratio; 2.75 times the size of the views by default.
+        channels: Channels of an image, 1 to 16; for 3, gray is repeated.
+        range: File values that become 0 and 1, for files of more than 8 bits: two numbers; "dtype",
+            the limits of the type; "percentile", the 0.1st and 99.9th of each channel in a sample
+            of the set; or "auto", the fewest bits or the usual float range that hold the sample,
+            otherwise percentiles. 8-bit files map 0 to 255.
+        no_data: A value that means "no data" and becomes 0, in addition to those that files
+            declare.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
-        cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
-        resident_gb: Size in GB up to which a cached set is copied whole into the memory of every
-            GPU, where its batches are then gathered; a quarter of its free memory if not given,
-            0 for never.
-        max_broken: Share of the files that may be broken; they are named, counted and skipped.
-        workers: Threads that decode; if not given as many as there are cores for a process.
-        shuffle: Images of shards among which their order is mixed, at a time: a process keeps as
-            many files in memory.
+        cache_limit_gb: Size in GB above which a set is decoded for every batch in place of cached.
+        resident_gb: Size in GB up to which a cached set is copied into the memory of every GPU; by
+            default a quarter of its free memory, 0 for never.
+        max_broken: Share of the files that may be broken; broken ones are named and skipped.
+        workers: Decoding threads; by default the cores of a process.
+        shuffle: Size of the shuffle buffer of shards, in images: a process keeps as many files in
+            memory.
         readers: Shards that a process reads at a time.
         download: Whether a torchvision or Hugging Face set may be downloaded.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
-        pages: Of files with several pages or frames the "first" is an image, or "all" are.
-        tile: Images larger than a square of this side are cut into such tiles, each an image.
-        stride: Pixels from one tile to the next; as many as `tile` if not given.
+        pages: Of files with several pages or frames, the "first" is an image, or "all" are.
+        tile: Larger images are cut into square tiles of this side, each an image.
+        stride: Pixels from one tile to the next; `tile` by default.
         blank: Standard deviation of the values below which a tile or image is left out, as a share
             of white; 0 keeps all.
-        max_pixels: The most pixels that a file may have, above or below the 179 million beyond
-            which it is otherwise taken for a decompression bomb.
-        exclude: A text file with a line for each image that is left out: its name in the set, or
-            the path of its file, as `mast duplicates --list` writes it.
+        max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
+            as a decompression bomb.
+        exclude: A text file with the name or path of each image to leave out, one a line, as `mast
+            duplicates --list` writes it.
     """
 
     spec: str = "factors"

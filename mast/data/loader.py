@@ -486,7 +486,7 @@ def open_feed(
         config: Which they are.
         view_size: Side in pixels of the views that will be cut from the canvases.
         batch_size: The global batch, all ranks together.
-        seed: Of the order.
+        seed: Seed of the order.
         rank: This process, from 0.
         world_size: Number of processes.
         local: How many of them share this machine's cores.

@@ -107,7 +107,7 @@ def compare(
     Args:
         runs: Run folders with evaluations, or one. What the first started as comes last, and
             published weights, where these were measured.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
         resamples: Test sets that the bootstrap draws.
     """
     folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]

@@ -311,7 +311,7 @@ def measured(
         target: First part of each name.
         measure: Second part.
         credit_N: What each unit contributes.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
         resamples: R.
         paired: Whether the units are the same for every run, so that runs can be compared by them.
         difference: Whether the credit is a difference of two credits of the unit.

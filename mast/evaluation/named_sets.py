@@ -48,15 +48,15 @@ class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or
-            folders called likewise (`Training`, `seg_test`, `valid`), `factors`,
-            `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
-            or `shards:FOLDER`, of which the usual splits are taken (val is tested where there is no
-            test); or a folder with one subfolder a class, of which a fifth of each class is drawn
-            to be tested; `factors` if nothing is named. Images without a label are left out.
-        train: Training images, if not those of `data`.
-        val: Validation images, if not those of `data`.
-        test: Test images, if not those of `data`.
+        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or folders
+            called likewise (`Training`, `seg_test`, `valid`), `factors`, `torchvision:NAME`,
+            `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, with their
+            standard splits (val is tested if there is no test); or a folder with one subfolder a
+            class, of which a fifth of each class is tested; `factors` by default. Images without a
+            label are left out.
+        train: Training images, in place of those of `data`.
+        val: Validation images, in place of those of `data`.
+        test: Test images, in place of those of `data`.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded, and the weights that an encoder's name

@@ -47,7 +47,7 @@ class MastConfig(PaperConfig):
         exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
             dimensions of their own. In these the views need not agree where an operator acted
             that destroys the property.
-        exempt_share: Share of the dimensions that each of them gets.
+        exempt_share: Share of the dimensions in each block.
         prediction: Weight and width of the heads that predict what the operators did.
         variance_weight: alpha.
         covariance_weight: beta.

@@ -89,8 +89,8 @@ class PaperConfig(MethodConfig):
             between the views: its exempt "block", the encoder's "representation", "both" or "none".
         mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
         mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
-        masked_weight: The 25 in lambda = 25 d / K.
-        plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
+        masked_weight: Weight of the masked distance: the 25 in lambda = 25 d / K.
+        plain_weight: Weight of VICReg's unmasked distance, in addition to the masked one.
         kl_weight: lambda_2.
         sparsity_weight: lambda_1 d K: weight of the mean mask entry. Negative beside
             normalize_masks "l2", it rewards wide masks.

@@ -237,7 +237,7 @@ class PredictionConfig:
     """What is predicted of the operators, and how strongly.
 
     Attributes:
-        weight: Of each operator's prediction; 0 for none at all.
+        weight: Weight of each operator's prediction; 0 for none.
         hidden: Width of a head's hidden layer.
     """
 

@@ -112,9 +112,8 @@ class EncoderConfig:
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
-        mean: What is subtracted from each channel in [0, 1], 1 to 16 numbers, as many as images
-            have channels; ImageNet's if not given.
-        std: What each is divided by then.
+        mean: Mean of each channel in [0, 1], one number a channel; ImageNet's by default.
+        std: Standard deviation of each channel.
         weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
             that `mast evaluate` recognises, or a name with a tag, such as
             "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
@@ -125,7 +124,7 @@ class EncoderConfig:
             normalisation and little of the architecture: there name, with options and perhaps a
             tag, mean, std and stem_stride are believed. `order:FILE` matches weights of other
             names by their order and shapes.
-        freeze: Leave these weights as they are, and train the rest: projector, masks, heads.
+        freeze: Freeze the encoder and train the rest: projector, masks, heads.
     """
 
     name: str = "resnet50"

@@ -197,7 +197,7 @@ def perform(
         seeds: Of the runs.
         only: Patterns of the names of the runs to take; all of them without any.
         shard: Which of them are this process's.
-        dry: Only say what would be run.
+        dry: Only list the runs.
 
     Returns:
         The runs with their states, and by name the results that there are.

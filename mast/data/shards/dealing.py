@@ -123,7 +123,7 @@ class Dealing:
         counts: Samples of each shard.
         batch_size: The global batch, all ranks together.
         width: Of the shuffle within a rank, in samples.
-        seed: Of the order.
+        seed: Seed of the order.
         epoch: From 0.
         deals: The first is from step 0 on.
     """

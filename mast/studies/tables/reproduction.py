@@ -186,7 +186,7 @@ class Reproduction(TableExperiment):
         name: Of the table, as `table6`.
         paper: What it is.
         scale: Its budget; a key of `SCALES`.
-        epochs: Of a run with the table's full length, in place of the scale's.
+        epochs: Epochs of a full-length run, in place of the scale's.
     """
 
     name: str

@@ -72,7 +72,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         warmup: Iterations in which it rises linearly.
         momentum: Of SGD.
         weight_decay: Of all parameters but those of BatchNorm.
-        clip: Largest norm of the gradient; None: not clipped.
+        clip: Largest gradient norm; None for no clipping.
         rpn_weight: Of the two losses of the proposals.
         min_sizes: Short sides in pixels, one of which is drawn for each image in training.
         test_min_size: The short side in testing.
