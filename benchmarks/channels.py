@@ -3,7 +3,7 @@
     python benchmarks/channels.py [--device cpu] [--rounds 7] [--batch 16]
 
 Each entry makes one float32 view of each of 16 canvases of noise, by the kernels that the device
-has. Operators of colours give way to `band_jitter` where an image has other channels.
+has. Operators of colors give way to `band_jitter` where an image has other channels.
 """
 
 import argparse

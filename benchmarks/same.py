@@ -100,7 +100,7 @@ def of_array(values: Any) -> Any:
 
 
 def write_photos(folder: Path, count: int, classes: int = 3, side: int = 40) -> None:
-    """Noise around a colour of its class, a class a subfolder."""
+    """Noise around a color of its class, a class a subfolder."""
     random = np.random.default_rng(count)
     for index in range(count):
         label = index % classes

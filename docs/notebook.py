@@ -63,7 +63,7 @@ def kept(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
 
 
 def with_palette(png: str) -> str:
-    """A figure in so many colours, in base64 as it was."""
+    """A figure in so many colors, in base64 as it was."""
     small = io.BytesIO()
     image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     image.quantize(COLORS, kmeans=1).save(small, "PNG", optimize=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from experiments.small_sets import folds, probe, with_colours
+from experiments.small_sets import folds, probe, with_colors
 from experiments.variants import LR, VARIANTS, Variant
 from mast.analyses import Grid
 from mast.core.launch import Precision
@@ -35,7 +35,7 @@ SCORES = ("validation", "test")
 COLUMNS = {
     "cifar10/class/knn": "objects kNN",
     "cifar10/class/linear": "objects",
-    "cifar10/colour/linear": "colour",
+    "cifar10/colour/linear": "color",
     "flowers17/class/linear": "flowers",
     "textures/class/linear": "textures",
 }
@@ -52,7 +52,7 @@ PROTOCOLS = {
 FEW = {  # of the test sets, beside the columns
     f"{task}/fewshot/5_a_class": name
     for task, name in (
-        ("cifar10/class", "objects"), ("cifar10/colour", "colour"),
+        ("cifar10/class", "objects"), ("cifar10/colour", "color"),
         ("flowers17/class", "flowers"), ("textures/class", "textures"),
     )
 }  # fmt: skip
@@ -64,8 +64,8 @@ SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5,), "episodes": 
 class DoesItHelp(Experiment):
     """Variants × weights of invariance × seeds, each pretrained on the same images.
 
-    Linear and kNN probes score each on objects (CIFAR-10), colour (the bin of an image's mean
-    colour, CIFAR-10), Flowers-17 and ten texture classes. By the runs `validation/…` variants are
+    Linear and kNN probes score each on objects (CIFAR-10), color (the bin of an image's mean
+    color, CIFAR-10), Flowers-17 and ten texture classes. By the runs `validation/…` variants are
     chosen: other training images of CIFAR-10, Flowers-17's validation set and a third of the
     textures' training images. The runs `test/…` fill the final table.
     It needs `cifar10/{train,test}`, `flowers17/{train,val,test}` and `dtd10/{train,test}`.
@@ -161,7 +161,7 @@ class DoesItHelp(Experiment):
             everything.subset(drawn_positions(len(everything), self.images, part))
             for part in (0, 1)
         )
-        train, val, test = with_colours((train, val, workplace.open("cifar10/test", SIZE)))
+        train, val, test = with_colors((train, val, workplace.open("cifar10/test", SIZE)))
         flowers = {
             part: workplace.open(f"flowers17/{part}", SIZE) for part in ("train", "val", "test")
         }

@@ -78,7 +78,7 @@ def probed(images: int) -> NamedSets:
 @final
 @dataclass(frozen=True)
 class Forgetting(Experiment):
-    """Views that destroy a factor (and colour) × methods × seeds, on `toys`, six tasks.
+    """Views that destroy a factor (and color) × methods × seeds, on `toys`, six tasks.
 
     Each run has a linear probe of its representation, and retrieval in every space that it has.
     Names are `<factor destroyed>/<method>-<seed>`. Sets are generated: none are needed.

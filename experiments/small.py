@@ -353,8 +353,8 @@ class Small(TableExperiment):
             "rate and what the budgets list as chosen before.",
             *self.about,
             NEAR_COPIES,
-            "Rates are chosen by the mean of objects, colour, flowers and textures, which favours "
-            "AugSelf and MAST: both are built to keep colour.",
+            "Rates are chosen by the mean of objects, color, flowers and textures, which favours "
+            "AugSelf and MAST: both are built to keep color.",
             "Differences: mean ± standard deviation over seeds [95 % interval over test images, "
             "with these seeds]. The trials use seed 0, too.",
             "This budget says nothing about methods meant for long runs or large batches.",

@@ -77,23 +77,23 @@ def run_facts(name: str, config: PretrainConfig) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ sets made of others
 
 
-def with_colours(sets: Sequence[CanvasSet]) -> tuple[CanvasSet, ...]:
-    """Sets with the bin of each image's mean colour as a second target, "colour".
+def with_colors(sets: Sequence[CanvasSet]) -> tuple[CanvasSet, ...]:
+    """Sets with the bin of each image's mean color as a second target, "colour".
 
     There are eight bins: each channel above or below its median over the first of the sets.
     """
-    threshold_C = np.median(_mean_colour(sets[0]), axis=0)
+    threshold_C = np.median(_mean_color(sets[0]), axis=0)
     names = tuple(f"{r}{g}{b}" for r in "rR" for g in "gG" for b in "bB")
-    coloured = []
+    colored = []
     for canvases in sets:
-        above_NC = (_mean_colour(canvases) > threshold_C).astype(np.int64)
+        above_NC = (_mean_color(canvases) > threshold_C).astype(np.int64)
         targets = {**canvases.targets, "colour": above_NC @ np.array([4, 2, 1])}
         classes = {**canvases.classes, "colour": names}
-        coloured.append(replace(canvases, targets=targets, classes=classes))
-    return tuple(coloured)
+        colored.append(replace(canvases, targets=targets, classes=classes))
+    return tuple(colored)
 
 
-def _mean_colour(canvases: CanvasSet) -> np.ndarray:
+def _mean_color(canvases: CanvasSet) -> np.ndarray:
     batch = canvases.batch(np.arange(len(canvases)))
     images = (batch.image(index).numpy() for index in range(len(batch)))
     return np.stack([image_HWC.mean(axis=(0, 1), dtype=np.float64) for image_HWC in images])

@@ -33,7 +33,7 @@ COLUMNS = {
     "flowers17/class/linear": "flowers",
     "textures/class/linear": "textures",
     "cifar10/class/linear": "objects",
-    "cifar10/colour/linear": "colour",
+    "cifar10/colour/linear": "color",
 }
 PROTOCOLS = dict.fromkeys(("cifar10", "flowers17", "textures"), ("linear",))
 

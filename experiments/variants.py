@@ -172,7 +172,7 @@ VARIANTS: dict[str, Variant] = {
 # Of the above, at the weights that validation chose, where something else differs.
 CHOSEN = ("vicreg5", "augself_half", "exempt_half", "exempt_both_half")
 REGIMES: dict[str, Fields] = {
-    "strong": {"views": "mast5_strong"},  # colours are destroyed
+    "strong": {"views": "mast5_strong"},  # colors are destroyed
     "fifteen": {"views": "mast15"},
     "long": {"images": 50_000},  # for as many epochs, hence five times the steps
 }

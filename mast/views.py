@@ -99,7 +99,7 @@ class ViewMaker:
         seed: Of what is drawn.
         canvas: Images of more pixels than a square of this side are shrunk to that many, once; by
             default 2.75 times `size`, as in pretraining.
-        mean: Of the colour channels, for an encoder that takes normalised images: it is subtracted
+        mean: Of the color channels, for an encoder that takes normalised images: it is subtracted
             from the views, which stay in [0, 1] by default.
         std: By which they are divided then.
         reuse: Whether to draw every batch into the same memory, which spares a CPU the first touch

@@ -10,7 +10,7 @@ SQUARE = [[2, 1, 6, 1, 6, 4, 2, 4]]  # a polygon of 4 × 3 pixels
 
 
 def picture(path: Path, size: tuple[int, int] = (8, 6), shade: int = 0, **options: Any) -> Path:
-    """One image of a single colour, width × height."""
+    """One image of a single color, width × height."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, (shade % 256, 90, 160)).save(path, **options)
     return path

@@ -16,7 +16,7 @@ from mast.data.shards import open_index
 
 
 def encoded(number: int, side: int = 12) -> bytes:
-    """An image whose colour tells its number."""
+    """An image whose color tells its number."""
     file = io.BytesIO()
     Image.new("RGB", (side, side), (number % 256, number // 256, 7)).save(file, "PNG")
     return file.getvalue()

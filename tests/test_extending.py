@@ -32,7 +32,7 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
 
 
 class Mean(nn.Module):
-    """The mean colour of an image."""
+    """The mean color of an image."""
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         return images_BCHW.mean(dim=(2, 3))
@@ -56,7 +56,7 @@ def test_the_protocol_measures(photos: Path) -> None:
     settings = EvaluationSettings(protocols={"nearest_mean": {"power": 1.0}})
     data = EvaluationData(train, None, test, 32)
     (result,) = evaluate_encoder(Mean(), data, ["nearest_mean"], settings)
-    assert result.targets["class"].values["top1"] == 100  # classes differ by their colour
+    assert result.targets["class"].values["top1"] == 100  # classes differ by their color
     assert result.settings["protocol"]["power"] == 1.0
 
 

@@ -38,7 +38,7 @@ PROJECTORS: dict[str, dict[str, Any]] = {
 
 
 class Pooled(nn.Module):
-    """A module of a user's own: the mean colours of sixteen parts of an image."""
+    """A module of a user's own: the mean colors of sixteen parts of an image."""
 
     calls = 0
 
@@ -125,7 +125,7 @@ def configure(
 
 
 def write_images(folder: Path, count: int, classes: int = 3, side: int = 40) -> Path:
-    """Write JPEGs of noise around a colour of their class."""
+    """Write JPEGs of noise around a color of their class."""
     generator = np.random.default_rng(0)
     for index in range(count):
         label = index % classes

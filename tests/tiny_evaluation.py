@@ -18,7 +18,7 @@ COLORS = np.stack(np.meshgrid([60, 190], [60, 190], [60, 125, 190]), axis=-1).re
 
 
 def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.0) -> CanvasSet:
-    """Noisy one-coloured images: "class" is the colour, "bright" whether white was added; "shows"
+    """Noisy one-colored images: "class" is the color, "bright" whether white was added; "shows"
     has both as labels of which an image may have several, one in ten of them unknown.
     """
     draw = np.random.default_rng(seed)
@@ -36,9 +36,9 @@ def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.
         aspect_N=np.full(len(label_N), 1.25, np.float32),
         targets={"class": label_N.astype(np.int64), "bright": bright_N.astype(np.int64)},
         classes={
-            "class": tuple(f"colour{i}" for i in range(classes)),
+            "class": tuple(f"color{i}" for i in range(classes)),
             "bright": ("no", "yes"),
-            "shows": (*(f"colour{i}" for i in range(classes)), "white"),
+            "shows": (*(f"color{i}" for i in range(classes)), "white"),
         },
         identifiers=tuple(f"{i}.png" for i in range(len(label_N))),
         fingerprint=f"{seed:08x}",
@@ -74,7 +74,7 @@ QUICK = EvaluationSettings(
 
 
 class Colors(nn.Module):
-    """Mean colours of the four quarters, normalised by statistics that must stay frozen."""
+    """Mean colors of the four quarters, normalised by statistics that must stay frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Colors(nn.Module):
 
 
 class Subspaces(nn.Module):
-    """What a method puts beside an encoder: here the same colours, one half a subspace."""
+    """What a method puts beside an encoder: here the same colors, one half a subspace."""
 
     operators = ("upper", "lower")
 

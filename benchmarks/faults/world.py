@@ -126,13 +126,13 @@ class World:
 
 
 def _write_photos(folder: Path) -> None:
-    """PNGs of noise around a colour of their class."""
+    """PNGs of noise around a color of their class."""
     generator = np.random.default_rng(0)
     for part, count in COUNTS.items():
-        for name, colour in (("dusk", (90, 60, 120)), ("moss", (70, 120, 60))):
+        for name, color in (("dusk", (90, 60, 120)), ("moss", (70, 120, 60))):
             (folder / part / name).mkdir(parents=True)
             for index in range(count):
-                pixels = generator.normal(colour, 40, (24, 24, 3)).clip(0, 255).astype(np.uint8)
+                pixels = generator.normal(color, 40, (24, 24, 3)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / part / name / f"{index}.png")
 
 

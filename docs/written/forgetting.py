@@ -18,7 +18,7 @@ SHOWN = {  # by the demo, as the study calls them
 }
 COMPARED = ("untrained", "vicreg", "augself_double", "both", "both_double")
 OURS = "both"
-HEAD = "color_jitter"  # what reads the colour best
+HEAD = "color_jitter"  # what reads the color best
 
 
 def forgotten() -> dict[str, dict[str, Any]]:
@@ -119,7 +119,7 @@ def demonstration() -> str:
 
 
 def ahead(shown: dict[str, dict[str, Any]]) -> str:
-    """By how much the block leads the search for colour, over all seeds."""
+    """By how much the block leads the search for color, over all seeds."""
     found = leads(shown)
     behind = [lead.furthest[1] for lead in found]
     points = [lead.lead for lead in found]

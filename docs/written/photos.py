@@ -49,7 +49,7 @@ NAMES = {  # of variants
     "`fixed`, `learned`": "each mask leaves out one operator, as half of the pairs do, and is "
     "fixed or learned (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
     "`_sigma`": "distances are divided by the predicted uncertainty",
-    "`augself`": "VICReg that predicts from its representation how the colours of the views differ",
+    "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
     "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
     "representation, as it does by default",
     "`_half` at the end of these": "each prediction has weight 0.5 (the default) instead of 1",
@@ -84,13 +84,13 @@ def compared_on_photos() -> str:
     columns = ("task", "by", *titles, *(f"{OURS} minus {control}" for control in CONTROLS))
     differences = {
         what: " and ".join(str(difference(ours, methods[control], task)) for control in CONTROLS)
-        for task, what in (("cifar10/class/linear", "objects"), ("cifar10/colour/linear", "colour"))
+        for task, what in (("cifar10/class/linear", "objects"), ("cifar10/colour/linear", "color"))
     }
     first = ours[0]
     return (
         f"On the mean of four linear tasks {OURS} differs by {ahead[0]} points from {CONTROLS[0]} "
-        f"and by {ahead[1]} from {CONTROLS[1]} (objects {differences['objects']}; colour "
-        f"{differences['colour']}). {first['images']:,} images of CIFAR-10, {first['epochs']} "
+        f"and by {ahead[1]} from {CONTROLS[1]} (objects {differences['objects']}; color "
+        f"{differences['color']}). {first['images']:,} images of CIFAR-10, {first['epochs']} "
         f"epochs, {len(ours)} seeds; brackets cover test images, not seeds. *Heads see the block*: "
         f"{OURS} predicts from the block alone. {OURS} was trained on another processor than the "
         f"others ({processors(result for each in methods.values() for result in each)}).\n\n"
@@ -145,12 +145,12 @@ def found_on_photos() -> str:
     }
     tasks = {
         "flowers17/class": "flowers, kind", "textures/class": "textures, kind",
-        "cifar10/class": "objects, kind", "cifar10/colour": "colour bin",
+        "cifar10/class": "objects, kind", "cifar10/colour": "color bin",
     }  # fmt: skip
     rows = []
     for name, results in methods.items():
         first = f"{next(iter(tasks))}/retrieval/"
-        for space, title in of_colour(results, first).items():
+        for space, title in of_color(results, first).items():
             having = [
                 result for result in results if f"{first}{PRECISION}{space}" in result["scores"]
             ]
@@ -171,11 +171,11 @@ def found_on_photos() -> str:
     )
 
 
-def of_colour(results: list[dict[str, Any]], first: str) -> dict[str, str]:
-    """The spaces that concern colour of any seed of a method, and what they are called."""
+def of_color(results: list[dict[str, Any]], first: str) -> dict[str, str]:
+    """The spaces that concern color of any seed of a method, and what they are called."""
     scores = {key.removeprefix(first) for result in results for key in result["scores"]
               if key.startswith(first)}  # fmt: skip
-    return spaces(sorted(scores), PROPERTIES["color"], "colour")
+    return spaces(sorted(scores), PROPERTIES["color"], "color")
 
 
 def in_short() -> str:

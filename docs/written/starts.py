@@ -14,7 +14,7 @@ Result = dict[str, Any]
 Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the start
 
 OWN = {"flowers17": "flowers17/class/linear", "textures": "textures/class/linear"}
-BEFORE = {"cifar10/class/linear": "objects", "cifar10/colour/linear": "colour"}
+BEFORE = {"cifar10/class/linear": "objects", "cifar10/colour/linear": "color"}
 METHODS = {"mast": "MAST", "vicreg": "VICReg"}
 
 

@@ -232,8 +232,8 @@ class Map(NamedTuple):
         arrangements: Names.
         points_AN2: Coordinates in [0, 1], one set an arrangement.
         captions: Of each point.
-        colors: By name of a colouring, the class of each point; empty without labels.
-        classes: By name of a colouring, the names of its classes.
+        colors: By name of a coloring, the class of each point; empty without labels.
+        classes: By name of a coloring, the names of its classes.
         pictures_NPP3: The image of each point, uint8.
     """
 

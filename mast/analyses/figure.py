@@ -1,7 +1,7 @@
 """Figures: the one style, and the only module that imports matplotlib.
 
-Colours are those of Okabe and Ito, which people of any colour vision tell apart, and cividis;
-classes that are named like colours have their own.
+Colors are those of Okabe and Ito, which people of any color vision tell apart, and cividis;
+classes that are named like colors have their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ R = TypeVar("R")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
 GRAY = "#7F7F7F"
-# Black and white that stay so: the page gives its own colours to what is exactly black or white.
+# Black and white that stay so: the page gives its own colors to what is exactly black or white.
 LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
 IN_A_NOTEBOOK = 100  # pixels an inch
@@ -104,17 +104,17 @@ def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Fig
 
 
 def color(index: int) -> str:
-    """The colour with a number, from 0; they repeat."""
+    """The color with a number, from 0; they repeat."""
     return COLORS[index % len(COLORS)]
 
 
 def line_style(index: int) -> str:
-    """The style of a line with a number, which changes where the colours repeat."""
+    """The style of a line with a number, which changes where the colors repeat."""
     return STYLES[index // len(COLORS) % len(STYLES)]
 
 
 def palette(count: int) -> tuple[str, ...]:
-    """Colours for a number of classes: the eight colours, lighter and darker ones, or a scale."""
+    """Colors for a number of classes: the eight colors, lighter and darker ones, or a scale."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex, to_rgb
 
@@ -131,16 +131,16 @@ def palette(count: int) -> tuple[str, ...]:
 
 
 class ClassColors(NamedTuple):
-    """A colour for each class, and of outlines where some are as light or dark as the ground."""
+    """A color for each class, and of outlines where some are as light or dark as the ground."""
 
     fills: tuple[str, ...]
     outline: str | None
 
 
 def class_colors(names: Sequence[str]) -> ClassColors:
-    """Each class in its own colour where all are named like colours, otherwise those of `palette`.
+    """Each class in its own color where all are named like colors, otherwise those of `palette`.
 
-    A colour is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
+    A color is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
     CSS's azure is nearly white, its violet is pink.
     """
     from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex

@@ -132,7 +132,7 @@ class Invariance(Analysis):
             ),
         ]  # fmt: skip
         for label, ink, style, mean_S, margin_S in curves:
-            # In the legend each operator's own subspace has the name and colour that it has below.
+            # In the legend each operator's own subspace has the name and color that it has below.
             in_legend = None if label == "its own subspace" else label
             figure.curve(
                 axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S

@@ -81,7 +81,7 @@ class Subspaces(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> figure.Figure:
-        """A map a subspace, coloured by the task that the embedding knows."""
+        """A map a subspace, colored by the task that the embedding knows."""
         drawn, axes = figure.panels(len(arrays["subspaces"]), 3, 2.6)
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
@@ -132,7 +132,7 @@ class Subspaces(Analysis):
             f"Neighbours most often share their {arrays['tasks'][best]}: "
             f"{arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest in the whole "
             f"embedding ({arrays['expected'][best]:.0f} by chance). t-SNE of {count} images, "
-            f"coloured by {arrays['tasks'][best]}. Share of the {nearest} nearest images with an "
+            f"colored by {arrays['tasks'][best]}. Share of the {nearest} nearest images with an "
             f"image's class: {'; '.join(parts)}."
         )
 

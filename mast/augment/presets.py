@@ -66,7 +66,7 @@ class Preset:
         """The same views of images of 1 to 16 channels.
 
         `color_jitter` becomes `band_jitter` of the same brightness and contrast; what else needs
-        colours is left out.
+        colors is left out.
         """
         if channels == self.channels:
             return self
@@ -128,7 +128,7 @@ MAST15 = (
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 
-# Colours are destroyed where they are usually only disturbed.
+# Colors are destroyed where they are usually only disturbed.
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
 # Jitters of official codes; those of BYOL, Barlow Twins, MoCo v3 and DINO are VICReg's.
@@ -160,7 +160,7 @@ DINO_SMALL = View(
 )
 # valeoai/obow, datasets.py: the teacher sees the image (there the middle 7/8 of it), the student
 # two crops and five patches without a blur (there they are cut from one view, on a grid, so that
-# they share its colours and its flip).
+# they share its colors and its flip).
 UNCHANGED = View(
     {
         name: {"probability": 0.0}
@@ -196,7 +196,7 @@ def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
 
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
-# colour: where they share it, a small encoder learns little else. The crop is mild where position
+# color: where they share it, a small encoder learns little else. The crop is mild where position
 # is to be kept; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
@@ -221,9 +221,9 @@ def _drawn(draws: int, among: int) -> float:
 # HobbitLong/PyContrast, datasets/util.py, "D": SimCLR's jitter, MoCo's crop, and two draws among
 # RandAugment's 15 operators at magnitude 10, with a deviation of 0.5 downwards. What differs: every
 # operator acts as often as there, but for itself, so that their number varies; they act in the
-# order of this library, those of colour behind the grayscale, which comes last there; shears,
+# order of this library, those of color behind the grayscale, which comes last there; shears,
 # translations and rotations are of any strength up to the largest, where there nearly all have
-# that; and autocontrast, solarize-add, and colour, contrast and brightness, which act beside the
+# that; and autocontrast, solarize-add, and color, contrast and brightness, which act beside the
 # jitter there, are left out.
 TWO_DRAWN = {"probability": _drawn(draws=2, among=15)}
 INFOMIN: Overrides = {
@@ -251,7 +251,7 @@ def _with_a_jigsaw(size: int | None = None) -> Preset:
 # maple-research-lab/CLSA, data_processing/Multi_FixTransform.py: MoCo's views, the strong one with
 # five draws among FixMatch's 14 operators, of which one does nothing, at magnitudes of 1 to 9 of
 # 10. What differs: every operator acts as often as there, but for itself, in the order of this
-# library; autocontrast is left out, and brightness, colour and contrast beside those of the jitter.
+# library; autocontrast is left out, and brightness, color and contrast beside those of the jitter.
 FIVE_DRAWN = {"probability": _drawn(draws=5, among=14)}
 STRONGER: Overrides = {
     "shear_x": {**FIVE_DRAWN, "shear": (-0.27, 0.27)},
@@ -275,7 +275,7 @@ def _with_a_strong_view(area: tuple[float, float], size: int | None = None) -> P
 
 
 def _forgetting(*parts: Overrides) -> Preset:
-    """Twice one view: a mild crop, colour destroyed, and these; of two values the later counts."""
+    """Twice one view: a mild crop, color destroyed, and these; of two values the later counts."""
     overrides = {name: value for part in (CROP, COLOR, *parts) for name, value in part.items()}
     view = View({name: overrides[name] for name in MAST19 if name in overrides})
     return Preset(tuple(view.overrides), (view, view))
@@ -312,7 +312,7 @@ PRESETS = {
         MAST5, (UNCHANGED, *[View({**CROPPED, **_blurred_at(160)}, size=160)] * 2, *[PATCH] * 5)
     ),
     "obow_small": Preset(MAST5, (UNCHANGED, View(CROPPED))),
-    # The query, an independent view, and two that share its colour and its orientation.
+    # The query, an independent view, and two that share its color and its orientation.
     "looc": Preset(
         MAST5,
         (

@@ -10,7 +10,7 @@ The images of a batch differ in size. Here they are padded to the largest one; t
 
 Legend: B samples, C channels, V view pixels along an axis, P image pixels along it, H and W pixels
 of the largest image. Images are in [0, 1]. A pixel whose centre lies outside the image takes the
-image's mean colour.
+image's mean color.
 """
 
 from collections.abc import Callable
@@ -309,7 +309,7 @@ def _low_pass(
 
 
 def _fill(views_BCVV: Tensor, images_BCHW: Tensor, size_B2: Tensor, inside_BVV: Tensor) -> Tensor:
-    """Give pixels outside the image its mean colour, and clip what rounding left outside [0, 1]."""
+    """Give pixels outside the image its mean color, and clip what rounding left outside [0, 1]."""
     height, width = images_BCHW.shape[2:]
     y_BH, x_BW = (
         torch.arange(most, device=size_B2.device) < size_B2[:, axis, None]

@@ -113,7 +113,7 @@ class Canvases:
         return self.values_T[start : start + math.prod(shape)].view(shape)
 
     def image(self, index: int) -> Tensor:
-        """One image (H, W, 3) of uint8 to look at: its colours, or its first channel as gray."""
+        """One image (H, W, 3) of uint8 to look at: its colors, or its first channel as gray."""
         sheets_SHWC = self.sheets(index)
         if self.layout.channels < 3:
             return sheets_SHWC[0, :, :, :1].expand(-1, -1, 3)

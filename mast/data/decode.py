@@ -233,7 +233,7 @@ def alone(bands: Bands) -> Reading:
 def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
     """The channels of an image one by one, each (H, W) float32 in [0, 1].
 
-    Transparent images of colours are composited over white, or black where they show nothing on it.
+    Transparent images of colors are composited over white, or black where they show nothing on it.
     """
     layout = reading.layout
     values_HWC, alpha_HW = bands.values_HWC, bands.alpha_HW

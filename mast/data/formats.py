@@ -2,7 +2,7 @@
 
 Files that would take minutes to read are refused. Sizes that a file declares are Pillow's concern,
 which refuses more than 179 million pixels; other readers have the same limit. Images of more than 8
-bits, or of other channels than gray and colours, are `Bands`.
+bits, or of other channels than gray and colors, are `Bands`.
 
 Legend: H height, W width, C channels.
 """
@@ -190,7 +190,7 @@ def _ppm(file: IO[bytes], begin: bytes) -> bool:
 _KINDS = {b"\x89PNG": _png, b"\xff\xd8": _jpeg, b"II": _tiff, b"MM": _tiff, b"P": _ppm}
 _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
 _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
-_ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colours are multiplied
+_ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colors are multiplied
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
 # Compressions that end where a strip does, and those that are images in an image.
@@ -329,7 +329,7 @@ def has_four_bands(image: Image.Image) -> bool:
 
 
 def _is_plain(image: Image.Image) -> bool:
-    """Whether a TIFF has 8 bits at most, and gray or colours, with opacity or without."""
+    """Whether a TIFF has 8 bits at most, and gray or colors, with opacity or without."""
     extra = _tag(image, _SAMPLES, 1) - _COLORS.get(_tag(image, _PHOTOMETRIC), 1)
     return (
         max(_tag(image, _BITS, (1,))) <= 8
@@ -355,7 +355,7 @@ def _deep(image: Image.Image) -> Bands:
     )
 
 
-# Pillow keeps the high bytes of a PNG's colours; asked in this way it gives what it left out. Of
+# Pillow keeps the high bytes of a PNG's colors; asked in this way it gives what it left out. Of
 # gray with opacity it gives all four bytes.
 _LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L", "LA;16B": "RGBA"}
 
@@ -380,7 +380,7 @@ def _deep_png(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands:
 
 
 def _deep_ppm(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands | None:
-    """Colours of 16 bits, brought to the whole range as Pillow brings gray."""
+    """Colors of 16 bits, brought to the whole range as Pillow brings gray."""
     (part,), (width, height) = image.tile, image.size
     most = cast(tuple[str, int], part.args)[1]
     if most <= 255:
@@ -552,7 +552,7 @@ def _unit(values: np.ndarray, bits: int | None = None) -> np.ndarray:
 
 
 def _divided(values_HWC: np.ndarray, alpha_HW: np.ndarray) -> np.ndarray:
-    """Colours that were multiplied by opacity, as they were before."""
+    """Colors that were multiplied by opacity, as they were before."""
     straight_HWC = values_HWC / np.maximum(alpha_HW, 1e-6)[..., None]
     if values_HWC.dtype.kind == "f":
         return straight_HWC.astype(values_HWC.dtype)

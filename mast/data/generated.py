@@ -178,7 +178,7 @@ class Factors(Generated):
         center = np.array([column, row]) * 0.23 + 0.27 + random.uniform(-0.07, 0.07, 2)
         own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-15, 15))
 
-        # --- colours ---
+        # --- colors ---
         hue = (color / 8 + random.uniform(-0.025, 0.025)) % 1.0
         light_3 = _hsv(hue, random.uniform(0.7, 1.0), random.uniform(0.8, 1.0))
         dark_3 = light_3 * np.float32(random.uniform(0.25, 0.4))
@@ -214,7 +214,7 @@ class Toys(Generated):
         center = np.array([column, row]) * 0.13 + 0.37 + random.uniform(-0.02, 0.02, 2)
         own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-10, 10))
 
-        # --- colours ---
+        # --- colors ---
         hue = (color / 8 + random.uniform(-0.02, 0.02)) % 1.0
         light_3 = _hsv(hue, random.uniform(0.8, 1.0), random.uniform(0.9, 1.0))
         dark_3 = light_3 * np.float32(random.uniform(0.2, 0.3))
@@ -372,7 +372,7 @@ def _pattern(wave_PP: np.ndarray, own: _Frame, length: float) -> np.ndarray:
 
 
 def _mixed(dark_3: np.ndarray, light_3: np.ndarray, share_PP: np.ndarray) -> np.ndarray:
-    """Two colours, (C, P, P), the second by its share of each pixel."""
+    """Two colors, (C, P, P), the second by its share of each pixel."""
     return dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
 
 

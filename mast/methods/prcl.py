@@ -40,7 +40,7 @@ class PrCL(Method):
 
     Predictive contrastive learning: the representation must not lose what the contrast has no use
     for. No code was found, and what is not in the paper that MAST compares with is chosen here:
-    patches of the first view are replaced by the mean colour, the encoder sees the view once more,
+    patches of the first view are replaced by the mean color, the encoder sees the view once more,
     and two layers at every location of its map predict the hidden pixels, as MAE has it.
     """
 

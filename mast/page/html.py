@@ -30,7 +30,7 @@ SKIPPED = ("metadata", "style")
 ELEMENTS = ("g", "defs", "path", "use", "image", "text", "tspan", "title", "clipPath", "rect")
 _OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # begins the policy
 BOX = re.compile(r"[-\d. ]+")
-# Numbers, colours, names of fonts; nothing that is fetched.
+# Numbers, colors, names of fonts; nothing that is fetched.
 VALUE = r"(?:[\w\s.,:;%'#+-]|url\(#[\w-]+\)|(?:translate|rotate|scale|matrix)\([-+\w., ]*\))*"
 ATTRIBUTES = {"class": "tip", "role": "img", "tabindex": "0"} | dict.fromkeys(
     ("id", "d", "style", "transform", "clip-path", "x", "y", "width", "height"), VALUE

@@ -64,7 +64,7 @@ def plane(points_map: Map, side: int) -> dict[str, Any]:
 
 
 def _coloring(points_map: Map, task: str) -> dict[str, Any]:
-    """The classes of a task with their colours, the outline of all, and the points' classes."""
+    """The classes of a task with their colors, the outline of all, and the points' classes."""
     classes = points_map.classes[task]
     colors = class_colors(classes)
     return {

@@ -123,7 +123,7 @@ def vicreg5_staged() -> PretrainConfig:
 
 
 def vicreg5_augself() -> PretrainConfig:
-    """VICReg whose representation predicts by how much the colours of the views differ.
+    """VICReg whose representation predicts by how much the colors of the views differ.
 
     The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
     """

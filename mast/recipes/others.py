@@ -157,7 +157,7 @@ def simsiam() -> PretrainConfig:
 
 
 def simsiam_augself() -> PretrainConfig:
-    """SimSiam whose representation predicts how crop and colour differ between the views.
+    """SimSiam whose representation predicts how crop and color differ between the views.
 
     AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
     """
@@ -255,9 +255,9 @@ def dino() -> PretrainConfig:
 
 
 def looc() -> PretrainConfig:
-    """LooC as MoCo v2, with heads that keep colour and orientation, 200 epochs.
+    """LooC as MoCo v2, with heads that keep color and orientation, 200 epochs.
 
-    Its paper trains on ImageNet-100 and keeps colour, rotation and texture; there is no official
+    Its paper trains on ImageNet-100 and keeps color, rotation and texture; there is no official
     code. The views are those of MAST-5, two of which share what is preserved. The query is encoded
     with a gradient, three keys without one.
 

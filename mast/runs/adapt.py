@@ -45,7 +45,7 @@ from mast.search.subspaces import Subspaces
 _log = logging.getLogger("mast")
 FEWEST, IMAGES = 10, 300  # that are looked at
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
-# What is drawn where "whatever its colour" and "whichever way up" are meant.
+# What is drawn where "whatever its color" and "whichever way up" are meant.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": (-180.0, 180.0)},
     "color_jitter": {"hue": 0.5, "saturation": 0.4},

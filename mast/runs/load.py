@@ -100,8 +100,8 @@ def load_embedding(run: str | Path) -> Embedding:
     """Load the embedding of a run, whose invariances are chosen when it is used.
 
     `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
-    colour, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
-    colour; `Embedding.space` says what this is in a run without masks.
+    color, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
+    color; `Embedding.space` says what this is in a run without masks.
 
     Args:
         run: A run folder.

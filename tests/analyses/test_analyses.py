@@ -205,7 +205,7 @@ def test_masks_of_which_two_are_alike_and_masks_that_are_blocks() -> None:
 
 
 def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
-    """Of four images in two pairs, one dimension knows the shape and the other the colour."""
+    """Of four images in two pairs, one dimension knows the shape and the other the color."""
     embedding_ND = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     labels = {"shape": np.array([0, 0, 1, 1]), "color": np.array([0, 1, 0, 1])}
     base = whole()
@@ -226,7 +226,7 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
         "ignoring rotate and invert", "matching rotate and invert",
     ]  # fmt: skip
     assert arrays["nearest"][:, 0, 0].tolist() == [1, 0, 3, 2]  # by shape
-    assert arrays["nearest"][:, 3, 0].tolist() == [2, 3, 0, 1]  # by colour
+    assert arrays["nearest"][:, 3, 0].tolist() == [2, 3, 0, 1]  # by color
     # All three others count, of which one is alike, whatever the space.
     np.testing.assert_allclose(arrays["shared"], 100 / 3)
     np.testing.assert_allclose(arrays["expected"], 100 / 3)
@@ -393,7 +393,7 @@ def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
     assert "cash$ and $x^{</text>" in svg
 
 
-def test_classes_that_are_named_like_colours_are_drawn_in_them() -> None:
+def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
     for names in (("red", "apple"), ("gray", "grey"), ("one", "two")):
         assert class_colors(names) == (palette(2), None)
     fills, outline = class_colors(CLASSES["color"])

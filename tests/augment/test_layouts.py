@@ -85,7 +85,7 @@ def test_all_operators_act_on_any_channels(layout: Layout, compiled: bool) -> No
         assert ((one - two).abs() < 1e-3).float().mean() > 0.98
 
 
-def test_operators_of_colours_give_way() -> None:
+def test_operators_of_colors_give_way() -> None:
     preset = PRESETS["vicreg"].of_channels(5)
     assert preset.channels == 5
     assert preset.operators == (

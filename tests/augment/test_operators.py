@@ -238,7 +238,7 @@ rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 @pytest.fixture(scope="module")
 def images() -> Tensor:
-    """Four images_BCHW with smooth parts, edges, flat parts and pure colours."""
+    """Four images_BCHW with smooth parts, edges, flat parts and pure colors."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(4, 3, 6, 6, generator=generator)
     images = torch.nn.functional.interpolate(coarse, SIDE, mode="bilinear")
@@ -381,7 +381,7 @@ def test_what_is_listed_is_what_is_drawn():
 
 
 @pytest.mark.parametrize("order", [0, 7, 10, 13, 20, 23])
-def test_hue_and_order_on_every_colour(order):
+def test_hue_and_order_on_every_color(order):
     levels = torch.linspace(0, 1, 9)
     cube = torch.stack(torch.meshgrid(levels, levels, levels, indexing="ij")).view(1, 3, 27, 27)
     own = {"brightness": 0.8, "contrast": 1.3, "saturation": 1.2, "hue": 0.1 - order / 115}

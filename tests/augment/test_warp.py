@@ -187,7 +187,7 @@ def test_crops_are_those_of_torchvision(pixels, size, compiled, bicubic):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_outside_takes_the_mean_colour(turned):
+def test_outside_takes_the_mean_color(turned):
     images = torch.rand(2, 3, 72, 72, generator=torch.Generator().manual_seed(0))
     images[:, 0] *= 0.3
     canvas = canvas_of(images)

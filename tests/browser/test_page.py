@@ -333,7 +333,7 @@ def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
     lightness = [sum(map(int, said.strip("rgb()").split(","))) for said in (ground, ink)]
     assert (lightness[0] > lightness[1]) == (scheme == "light")
     assert abs(lightness[0] - lightness[1]) > 400
-    # What is written on colours keeps its own, whatever the page's are.
+    # What is written on colors keeps its own, whatever the page's are.
     cells = seen.page.locator("#advice svg text", has_text=re.compile(r"^[+-]\d+$"))
     assert cells.count() == 6
     inks = cells.evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")

@@ -308,7 +308,7 @@ def test_a_folder_of_something_else_is_left_alone(
         (nn.LSTM(32, 3, batch_first=True), {}, "cannot take images of 32 pixels"),
         (nn.Conv2d(3, 4, 3), {}, "pool its feature map first"),
         (SMALL, {"images": 9}, "images must be 10 or more, got 9"),
-        (SMALL, {"operators": ["colour_shift"]}, "unknown operator or property 'color_sh"),
+        (SMALL, {"operators": ["color_shift"]}, "unknown operator or property 'color_sh"),
         (SMALL, {"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
         (SMALL, {"layers": ""}, "unknown layer ''"),
     ],

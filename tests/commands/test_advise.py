@@ -46,7 +46,7 @@ def keep(hub: Path, weights: str) -> None:
 
 
 class Seen(nn.Module):
-    """Coarse colours, of which one that is color-blind sees the brightness alone."""
+    """Coarse colors, of which one that is color-blind sees the brightness alone."""
 
     def __init__(self, color_blind: bool) -> None:
         super().__init__()
@@ -112,8 +112,8 @@ def test_a_name_is_measured_once_at_each_size(here: Path) -> None:
     assert Result.read(file).fingerprints["train"] == before["test"] != before["train"]
 
 
-def test_a_module_that_ignores_colour_can_afford_grayscale(here: Path) -> None:
-    """Classes differ by a colour channel; brightness tells some of that as well."""
+def test_a_module_that_ignores_color_can_afford_grayscale(here: Path) -> None:
+    """Classes differ by a color channel; brightness tells some of that as well."""
     verdicts = {}
     for color_blind in (False, True):
         module = Seen(color_blind)

@@ -97,7 +97,7 @@ def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
     torch.testing.assert_close(module(images_BCHW), encoder(images_BCHW), rtol=1e-3, atol=1e-4)
 
 
-def test_what_needs_colours_is_refused_by_name(made: Any) -> None:
+def test_what_needs_colors_is_refused_by_name(made: Any) -> None:
     kind, root = made
     data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
     config = configure(root, root / "other", "mast5_small", data=data)

@@ -97,7 +97,7 @@ def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixt
     assert [file.name.split("-")[0] for file in files] == ["knn", "linear"]
     stored = json.loads(files[0].read_text())
     assert stored["sizes"] == {"train": 48, "val": 24, "test": 24}
-    # Classes differ by their colour channel, which even this encoder sees.
+    # Classes differ by their color channel, which even this encoder sees.
     assert stored["targets"]["class"]["values"]["top1"] > 60.0
 
 

@@ -100,7 +100,7 @@ def test_distances_by_hand(
 
 
 def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: Path) -> None:
-    """Each class has a colour; three images lie in the folder of another class, one in its own."""
+    """Each class has a color; three images lie in the folder of another class, one in its own."""
     folder = write_images(tmp_path / "set", 90)
     for at, wrong in ((0, 1), (31, 2), (62, 0)):
         source = folder / f"class{at % 3}" / f"{at:03d}.jpg"

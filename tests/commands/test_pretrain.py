@@ -89,7 +89,7 @@ def test_labels_are_those_of_the_images(tiny: Configure, photos: Path, tmp_path:
     changes = {"operators": ["horizontal_flip"], "optimizer": {"lr": 0.05}}
     learned = mast.pretrain(tiny("supervised_small", epochs=8, objective={"classes": 3}, **changes))
     told = [line["stat/training_accuracy"] for line in learned.read_metrics() if "loss" in line]
-    assert told[-1] > 0.9  # a third by chance: the colour tells the class
+    assert told[-1] > 0.9  # a third by chance: the color tells the class
 
 
 def test_a_name_that_names_weights_is_no_start(tiny: Configure) -> None:

@@ -90,7 +90,7 @@ def test_mode(tmp_path, name, image, options, left, right, tolerance):
 
 
 def read(path: Path) -> list[tuple[int, ...]]:
-    """The colours of the left and of the right half."""
+    """The colors of the left and of the right half."""
     with Image.open(path) as image:
         pixels = to_pixels(image)
     return [tuple(pixels[8, column].tolist()) for column in (2, 20)]

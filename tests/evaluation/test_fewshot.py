@@ -33,15 +33,15 @@ class Blind(nn.Module):
         return torch.randn(len(images_BCHW), 6, generator=generator)
 
 
-def only_colours(canvases: CanvasSet) -> CanvasSet:
+def only_colors(canvases: CanvasSet) -> CanvasSet:
     """A set without its other targets."""
     return replace(canvases, targets={"class": canvases.targets["class"]})
 
 
-def test_colours_are_learned_from_few_and_noise_is_not(
+def test_colors_are_learned_from_few_and_noise_is_not(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
-    data = replace(data, train=only_colours(data.train))
+    data = replace(data, train=only_colors(data.train))
     sighted, blind = measure(encoder, data), measure(Blind(), data, episodes=50)
     for name, least in (("5_a_class", 60), ("3_way_5_shot", 60), ("3_way_1_shot", 40)):
         assert sighted[f"{name}_low"] <= sighted[name] <= sighted[f"{name}_high"]
@@ -79,7 +79,7 @@ def test_an_episode_by_hand() -> None:
 
 def test_episodes_are_scored_on_other_files(encoder: nn.Module, data: EvaluationData) -> None:
     """A class with two files has one to learn from and one to be scored on."""
-    data = replace(data, train=only_colours(data.train))
+    data = replace(data, train=only_colors(data.train))
     labels_M = data.test.targets["class"]
     tiles = tuple(f"{label}-{at % 2}.png@x{at}y0" for at, label in enumerate(labels_M))
     data = replace(data, test=replace(data.test, identifiers=tiles))

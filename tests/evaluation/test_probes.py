@@ -23,7 +23,7 @@ QUICK = {"max_iterations": 50, "magnitudes": [0.5, 1.0], "resamples": 50}
 
 
 class Mean(nn.Module):
-    """The image's mean colour, or only how its red compares with its mean."""
+    """The image's mean color, or only how its red compares with its mean."""
 
     def __init__(self, relative: bool) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def test_what_an_encoder_ignores_costs_nothing(data: EvaluationData) -> None:
     values = measure(Mean(relative=False), data, "horizontal_flip", "invert", "gaussian_blur")
     assert values["horizontal_flip"] == pytest.approx(values["top1"], abs=1e-3)
     assert values["gaussian_blur"] == pytest.approx(values["top1"], abs=5)
-    assert values["invert"] < values["top1"] - 30  # colours become those of other classes
+    assert values["invert"] < values["top1"] - 30  # colors become those of other classes
     assert "invert@1" not in values  # it has no magnitude
     mean = (values["gaussian_blur@0.5"] + values["gaussian_blur@1"]) / 2
     assert values["gaussian_blur"] == pytest.approx(mean)
@@ -59,7 +59,7 @@ def measure_retained(data: EvaluationData, *operators: str, **settings: object) 
     return result.targets["class"]
 
 
-def test_a_task_of_colours_needs_them(data: EvaluationData) -> None:
+def test_a_task_of_colors_needs_them(data: EvaluationData) -> None:
     found = measure_retained(data, "horizontal_flip", "grayscale", max_iterations=100)
     values = found.values
     assert values["top1"] > 90

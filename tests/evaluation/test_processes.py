@@ -59,7 +59,7 @@ def measure(fabric: Any, workspace: Path | None) -> dict[str, dict[str, Any]]:
 
 def share_features(fabric: Any, folder: Path) -> Tensor:
     """Features where the stores of two processes differ: only the first one's has the file."""
-    store = FeatureStore(folder / f"store{fabric.global_rank}", "colours")
+    store = FeatureStore(folder / f"store{fabric.global_rank}", "colors")
     test = tiny_set(8, seed=2)
     torch.manual_seed(0)
     if fabric.global_rank == 0:

@@ -49,7 +49,7 @@ class Factors(nn.Module):
 
     def masks(self) -> Tensor:
         is_class_D = torch.tensor([1.0, 1, 1, 0, 0])
-        # "class" is exempt from both colours, "bright" from rotations, nothing from blur.
+        # "class" is exempt from both colors, "bright" from rotations, nothing from blur.
         return 3 * torch.stack([1 - is_class_D, 1 - is_class_D, is_class_D, torch.ones(5)], dim=1)
 
 
@@ -142,7 +142,7 @@ def test_of_runs_and_of_a_file_that_is_none(
     ours: RunFolder, theirs: RunFolder, photos: Path
 ) -> None:
     settings = {"retrieval": {"operators": None, "k": 2}}
-    # Two blocks, and heads of three operators, of which those of colour are also read together.
+    # Two blocks, and heads of three operators, of which those of color are also read together.
     for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):
         (result,) = mast.evaluate(run.path, str(photos), "retrieval", settings)
         measures = list(result.targets["class"].each)

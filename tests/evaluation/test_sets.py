@@ -94,12 +94,12 @@ def no_labels(train: CanvasSet, test: CanvasSet) -> EvaluationData:
 
 
 def other_names(train: CanvasSet, test: CanvasSet) -> EvaluationData:
-    names = {"class": ("colour0", "colour1", "green"), "bright": ("no", "yes")}
+    names = {"class": ("color0", "color1", "green"), "bright": ("no", "yes")}
     return EvaluationData(train, None, replace(test, classes=names), 16)
 
 
 def other_order(train: CanvasSet, test: CanvasSet) -> EvaluationData:
-    names = {"class": ("colour1", "colour0", "colour2"), "bright": ("no", "yes")}
+    names = {"class": ("color1", "color0", "color2"), "bright": ("no", "yes")}
     return EvaluationData(train, None, replace(test, classes=names), 16)
 
 
@@ -129,10 +129,10 @@ def empty_test(train: CanvasSet, test: CanvasSet) -> EvaluationData:
     ("spoil", "message"),
     [
         (no_labels, "no label to predict in all sets: train .* has class, bright; test .* no lab"),
-        (other_names, "differ between train and test: test lacks 'colour2'; test alone has 'green"),
+        (other_names, "differ between train and test: test lacks 'color2'; test alone has 'green"),
         (other_order, "same names in another order"),
-        (unseen_class, "test has images of 'colour2', but train has none"),
-        (one_class, r"every training image has the same 'class' \(colour0\)"),
+        (unseen_class, "test has images of 'color2', but train has none"),
+        (one_class, r"every training image has the same 'class' \(color0\)"),
         (unlabelled, r"expected labels of 'class' in 0\.\.2 in the train set, got -1\.\.1"),
         (single_images, "Give a validation set"),
         (empty_test, "the test set has no images"),

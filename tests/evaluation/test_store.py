@@ -20,7 +20,7 @@ from mast.evaluation.result import Result
 def test_the_next_protocol_needs_no_forward_pass(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    store = FeatureStore(tmp_path, fingerprint(encoder, "colours"))
+    store = FeatureStore(tmp_path, fingerprint(encoder, "colors"))
 
     def evaluate(protocol: str) -> Result:
         (result,) = evaluate_encoder(FrozenEncoder(encoder, store=store), data, protocol, QUICK)
@@ -39,7 +39,7 @@ def test_everything_that_matters_has_a_file_of_its_own(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
     def features(
-        described: str = "colours",
+        described: str = "colors",
         size: int = 16,
         compute: Compute | None = None,
         change: Change | None = None,
@@ -68,7 +68,7 @@ def test_everything_that_matters_has_a_file_of_its_own(
 def test_features_under_the_name_of_others_are_taken_again(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = FeatureStore(tmp_path, "colours")
+    store = FeatureStore(tmp_path, "colors")
     expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
     (file,) = tmp_path.iterdir()
     other = tmp_path / "other.safetensors"
@@ -85,7 +85,7 @@ def test_features_under_the_name_of_others_are_taken_again(
 def test_a_damaged_file_is_taken_again(
     damage: bytes, encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    store = FeatureStore(tmp_path, "colours")
+    store = FeatureStore(tmp_path, "colors")
     expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
     (file,) = tmp_path.iterdir()
     file.write_bytes(damage)
@@ -105,7 +105,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    store = FeatureStore(tmp_path, "colours")
+    store = FeatureStore(tmp_path, "colors")
     monkeypatch.setattr("safetensors.torch.save_file", full)
     frozen = FrozenEncoder(encoder, store=store)
     assert frozen.features(data.test, 16).shape == (24, 12)

@@ -68,12 +68,12 @@ def test_classes_that_nothing_can_be_said_of_are_left_out(
     few = replace(data, train=replace(data.train, multilabels={"shows": shows}), val=None)
     values = measure(encoder, few)
     assert values["shows/chosen/classes"] == 3
-    assert "shows/map_area/colour0" not in values
-    assert "shows/map_area/colour1" in values
+    assert "shows/map_area/color0" not in values
+    assert "shows/map_area/color1" in values
     everywhere = data.test.multilabels["shows"].copy()
     everywhere[:, 2] = 1  # any ranking of it is perfect
     test = replace(data.test, multilabels={"shows": everywhere})
-    assert "shows/map_area/colour2" not in measure(encoder, replace(data, test=test))
+    assert "shows/map_area/color2" not in measure(encoder, replace(data, test=test))
 
 
 def test_sets_without_several_labels_are_refused(encoder: nn.Module, data: EvaluationData) -> None:

@@ -7,7 +7,7 @@ from mast.core.errors import UserError
 from mast.models import exempt_blocks, selection
 
 OPERATORS = ("color_jitter", "grayscale", "rotate", "gaussian_blur")
-# Exempt: the last two dimensions from both colours, the second from rotations; none from blur.
+# Exempt: the last two dimensions from both colors, the second from rotations; none from blur.
 MASKS = torch.tensor(
     [
         [2.0, 2.0, 3.0, 1.0],

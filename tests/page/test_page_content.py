@@ -183,7 +183,7 @@ def test_what_a_run_started_from_is_called_so(run: RunFolder) -> None:
     assert "untrained" not in text
 
 
-def test_a_map_of_colours_is_painted_in_them() -> None:
+def test_a_map_of_colors_is_painted_in_them() -> None:
     labels = {"class": np.array([0, 1, 2])}
 
     def coloring(*names: str) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def test_copies_are_said_wherever_the_score_is(
 
 
 class Stretched(nn.Module):
-    """Mean colours, on a large constant and beside a dimension that is always zero."""
+    """Mean colors, on a large constant and beside a dimension that is always zero."""
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         mean_BC = images_BCHW.unflatten(3, (2, -1)).mean(dim=(2, 4)).flatten(1)

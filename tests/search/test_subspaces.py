@@ -16,7 +16,7 @@ def gaussian(n: int, seed: int, dim: int = 16) -> Tensor:
 
 @pytest.fixture
 def known() -> tuple[Tensor, dict[str, Tensor], Subspaces]:
-    """Features of 40 images; colour moves along 0 and 1, turning along 7, blur along all a bit."""
+    """Features of 40 images; color moves along 0 and 1, turning along 7, blur along all a bit."""
     features_NF = gaussian(40, 0)
     axes = {"color_jitter": [0, 1], "grayscale": [1], "rotate": [7], "gaussian_blur": [*range(16)]}
     size = {"gaussian_blur": 0.1}
@@ -68,7 +68,7 @@ def test_to_match_is_to_see_what_these_operators_move(
     space = subspaces.matching(["color_jitter"], axes=2)
     seen_NJ = space(features_NF)
     assert seen_NJ.shape == (40, 2)
-    # Both axes of colour and no other: a linear map of what these two features are.
+    # Both axes of color and no other: a linear map of what these two features are.
     level_NF = subspaces.ignoring(())(features_NF)
     solved = torch.linalg.lstsq(level_NF[:, :2], seen_NJ).solution
     assert float((level_NF[:, :2] @ solved - seen_NJ).norm() / seen_NJ.norm()) < 0.2

@@ -22,7 +22,7 @@ from experiments.findings import Findings, Inquiry
 from experiments.flowers import Flowers
 from experiments.forgetting import CONTENDERS, Forgetting
 from experiments.protocols import Protocols, against_sklearn
-from experiments.small_sets import SmallRun, folds, with_colours
+from experiments.small_sets import SmallRun, folds, with_colors
 from experiments.starts import STARTS, Starts
 from experiments.uncertainty_check import UncertaintyCheck
 from experiments.variants import VARIANTS
@@ -276,10 +276,10 @@ def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:
         assert bool(linked.targets) != flat
         link(images, sets / "cifar10" / "train", parts[1], target, flat)  # is left alone
         assert [path.name for path in tmp_path.glob(f"{flat}*")] == [str(flat)]
-    train, test = with_colours((images, images.subset(parts[0])))
+    train, test = with_colors((images, images.subset(parts[0])))
     assert train.targets.keys() == test.targets.keys() == {"class", "colour"}
     assert len(train.classes["colour"]) == 8
-    # The colour of an image's class is above the median in one channel alone, or so.
+    # The color of an image's class is above the median in one channel alone, or so.
     assert np.array_equal(train.targets["colour"][parts[0]], test.targets["colour"])
     tested = [name for data in folds(images, 32) for name in data.test.identifiers]
     assert sorted(tested) == sorted(images.identifiers)

@@ -186,7 +186,7 @@ def _resample_row(row, start_V, weight_TV, taps, out, to, stride):
 
 @kernel
 def _fill_box(scale_x, offset_x, scale_y, offset_y, mean_C, image_CVV):
-    """Give view pixels whose centre lies outside the canvas its mean colour."""
+    """Give view pixels whose centre lies outside the canvas its mean color."""
     size = image_CVV.shape[1]
     for y in range(size):
         at_y = scale_y * ((np.float32(y) + HALF) / np.float32(size)) + offset_y
@@ -263,7 +263,7 @@ def _shown(low, high, count):
 def _sample(
     source, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image, size
 ):
-    """Interpolate bilinearly between pixels; outside lies the mean colour."""
+    """Interpolate bilinearly between pixels; outside lies the mean color."""
     width, plane = np.int32(right - left), (right - left) * (bottom - top)
     last_x, last_y = np.float32(columns - 1), np.float32(rows - 1)
     furthest_x, furthest_y = np.int32(right - 1), np.int32(bottom - 1)

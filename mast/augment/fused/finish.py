@@ -74,7 +74,7 @@ def _with_grain(
     AT_NOISE: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """The colours of an image, solarized, then with noise."""
+    """The colors of an image, solarized, then with noise."""
     red, green, blue = load(image, pixel, live, V)
     if half_of(table, sample, AT_SOLARIZE, WIDTH) >= 0:
         threshold = number(table, sample, AT_SOLARIZE + 1, WIDTH)
@@ -129,7 +129,7 @@ def sum_colors(
     TILES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The sums over tiles of the colours with which a cutout covers."""
+    """The sums over tiles of the colors with which a cutout covers."""
     sample, tile, pixel, live = part_of(V, BLOCK)
     if whole(table, sample, AT_CUTOUT, WIDTH) == UNTOUCHED:
         return

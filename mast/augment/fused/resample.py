@@ -36,7 +36,7 @@ def _canvas(values_T, table, sample, AT: tl.constexpr, WIDTH: tl.constexpr):
 def canvas_means(
     values_T, table, mean_BC, AT: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The mean colour of every canvas beyond which a view reaches; one program each."""
+    """The mean color of every canvas beyond which a view reaches; one program each."""
     sample = tl.program_id(0)
     if whole(table, sample, AT + 19, WIDTH) == 0:
         return

@@ -74,14 +74,14 @@ def store(image, pixel, live, red, green, blue, V: tl.constexpr):
 
 @triton.jit
 def add(image, pixel, live, weight, red, green, blue, V: tl.constexpr):
-    """Colours and those of other pixels, weighted."""
+    """Colors and those of other pixels, weighted."""
     more_red, more_green, more_blue = load(image, pixel, live, V)
     return red + weight * more_red, green + weight * more_green, blue + weight * more_blue
 
 
 @triton.jit
 def black(BLOCK: tl.constexpr):
-    """Colours to add to."""
+    """Colors to add to."""
     return (
         tl.zeros([BLOCK], tl.float32),
         tl.zeros([BLOCK], tl.float32),

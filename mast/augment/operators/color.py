@@ -1,4 +1,4 @@
-"""Colour operators: jitters, grayscale, invert, solarize, posterize, equalize.
+"""Color operators: jitters, grayscale, invert, solarize, posterize, equalize.
 
 Legend: B samples, C channels (red, green and blue unless others are named), H and W pixels. Images
 are in [0, 1] and every kernel clips to it. The semantics are those of

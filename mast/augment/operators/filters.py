@@ -128,7 +128,7 @@ def blend_edges(images_BCHW: Tensor, blend_B: Tensor) -> Tensor:
 
 
 def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Tensor:
-    """Cover a square with the image's mean colour; what lies outside the view is cut.
+    """Cover a square with the image's mean color; what lies outside the view is cut.
 
     Side and centre are shares of the view's.
     """
@@ -252,7 +252,7 @@ class Sobel(Operator):
 
 @dataclass(frozen=True)
 class Cutout(Operator):
-    """Cover a square at a random place with the image's mean colour.
+    """Cover a square at a random place with the image's mean color.
 
     Args:
         side: Range of the square's side as a share of the view's.

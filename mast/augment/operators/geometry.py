@@ -6,7 +6,7 @@ Positions are normalised: (0, 0) is the top-left corner and (1, 1) the bottom-ri
 as of the image: the aspect ratio enters where a box is chosen, and nowhere else.
 
 Legend: B samples, C channels, H and W pixels, V view pixels along an axis, P image pixels along it.
-Images are in [0, 1]. A pixel whose centre lies outside the image takes the image's mean colour.
+Images are in [0, 1]. A pixel whose centre lies outside the image takes the image's mean color.
 """
 
 from abc import abstractmethod

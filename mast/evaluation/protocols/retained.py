@@ -29,14 +29,14 @@ class Retained(Probe):
     """The linear probe where one operator at a time acts on images to learn from and to test on.
 
     What an invariance to the operator would make the encoder forget, the operator hides from the
-    probe: turned hues leave little of a colour, flipped images no left and right. A task that loses
+    probe: turned hues leave little of a color, flipped images no left and right. A task that loses
     accuracy needs what the operator destroys; one that loses none can afford the invariance.
     The operator acts on a share of the images, with the parameters that pretraining draws, so that
     the probe cannot learn to undo it. The penalty is the one that validation chose for unchanged
     images; the other settings are those of `linear`.
 
     Args:
-        operators: Names; all by default. Those that need colours are left out of images of other
+        operators: Names; all by default. Those that need colors are left out of images of other
             channels, for which `band_jitter` takes the place of `color_jitter`.
         share: Of the images that are changed, in (0, 1].
     """

@@ -34,7 +34,7 @@ class Robust(Probe):
     those of `linear`.
 
     Args:
-        operators: Names; all by default. Those that need colours are left out of images of other
+        operators: Names; all by default. Those that need colors are left out of images of other
             channels, for which `band_jitter` takes the place of `color_jitter`.
         magnitudes: From 0 to 1.
     """
