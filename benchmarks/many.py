@@ -30,7 +30,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data.cache import VERSION, Manifest, Names
 from mast.data.shards.index import look_for
-from mast.data.shards.source import Table, keep_table
+from mast.data.shards.source import SampleTable, keep_table
 
 IN_SHARD = 2000
 LINKS = 50_000  # to one file: a file system allows some 65,000
@@ -77,7 +77,7 @@ def write_hundred_million(root: Path, samples: int) -> None:
     spec = f"shards:{folder}"
     count_S = np.full(len(shards), IN_SHARD)
     label_N = np.zeros(samples, np.int64)
-    table = Table(count_S, numbers_N, label_N, label_N.copy(), float_N, names)
+    table = SampleTable(count_S, numbers_N, label_N, label_N.copy(), float_N, names)
     keep_table(spec, look_for(spec).files, root / "cache", table)
 
 

@@ -24,7 +24,7 @@ from mast.commands.reproduce import fitted, reproduced, seeds_of, workplace_of
 from mast.core.display import terminal
 from mast.core.errors import UserError
 from mast.runs.cost import GPUS
-from mast.studies.engine import Shard, failures, table
+from mast.studies.engine import RunShard, failures, table
 from mast.studies.experiment import Experiment, perform
 from mast.studies.tables import TableExperiment
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def carry_out(experiment: Experiment, options: argparse.Namespace) -> None:
     """Train and measure what is left, and print what is known."""
-    seeds, part = seeds_of(options.seeds), Shard.parse(options.shard)
+    seeds, part = seeds_of(options.seeds), RunShard.parse(options.shard)
     if not experiment.seeded and seeds != [0]:
         raise UserError(f"{options.name} has runs of seed 0: leave seeds out")
     place = workplace_of(options.name, options.data, options.out, options.device, options.threads)

@@ -19,19 +19,19 @@ from mast.analyses.analysis import (
 )
 from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
-from mast.analyses.masks import Masks
+from mast.analyses.masks import MasksAnalysis
 from mast.analyses.neighbours import Neighbours
 from mast.analyses.predicted_operators import PredictedOperators
 from mast.analyses.predictions import Predictions
-from mast.analyses.subspaces import Subspaces
+from mast.analyses.subspaces import SubspacesAnalysis
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.registry import Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
     "advice": Entry("Which augmentations each task can afford", Advice),
     "curves": Entry("How the run went", Curves),
-    "masks": Entry("Which dimensions each operator takes", Masks),
-    "subspaces": Entry("What lies together in each subspace", Subspaces),
+    "masks": Entry("Which dimensions each operator takes", MasksAnalysis),
+    "subspaces": Entry("What lies together in each subspace", SubspacesAnalysis),
     "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),
     "predicted_operators": Entry(
         "How well each space predicts what the operators did", PredictedOperators

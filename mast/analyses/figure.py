@@ -83,13 +83,13 @@ def _shown() -> type[Figure]:
     """The class of figures that notebooks show, which otherwise show those of pyplot alone."""
     from matplotlib.figure import Figure
 
-    class Shown(Figure):
+    class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:
             png = io.BytesIO()
             self.savefig(png, dpi=IN_A_NOTEBOOK, format="png")
             return png.getvalue()
 
-    return Shown
+    return ShownFigure
 
 
 def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Any]]:

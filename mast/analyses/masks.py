@@ -17,7 +17,7 @@ FEW = 0.25  # of the dimensions, that a block has at most
 
 
 @final
-class Masks(Analysis):
+class MasksAnalysis(Analysis):
     """The mask matrix, what each mask has to itself, and how alike the masks are.
 
     Arrays:

@@ -33,7 +33,7 @@ WHOLE = "whole embedding"  # as `spaces_of` calls it
 FEWEST = 3  # images, so that there is a choice
 
 
-class Space(NamedTuple):
+class SearchSpace(NamedTuple):
     """Dimensions of the embedding.
 
     Attributes:
@@ -47,17 +47,17 @@ class Space(NamedTuple):
     exempt_from: tuple[str, ...] = ()
 
 
-def spaces_of(subject: Subject, dim: int) -> list[Space]:
+def spaces_of(subject: Subject, dim: int) -> list[SearchSpace]:
     """The whole embedding of `dim` dimensions; for each distinct mask its complement, its block."""
-    spaces = [Space("whole embedding", torch.ones(dim))]
+    spaces = [SearchSpace("whole embedding", torch.ones(dim))]
     if subject.mask_DK is None:
         return spaces
     blocks = exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
     for names, exempt_D in blocks.items():
         operators = tuple(names.split("+"))
         of_them = " and ".join(map(figure.words, operators))
-        spaces.append(Space(f"ignoring {of_them}", 1 - exempt_D))
-        spaces.append(Space(f"matching {of_them}", exempt_D, operators))
+        spaces.append(SearchSpace(f"ignoring {of_them}", 1 - exempt_D))
+        spaces.append(SearchSpace(f"matching {of_them}", exempt_D, operators))
     return spaces
 
 

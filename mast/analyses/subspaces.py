@@ -24,7 +24,7 @@ COLLAPSED = 1e-9  # deviation of all coordinates of directions, below which all 
 
 
 @final
-class Subspaces(Analysis):
+class SubspacesAnalysis(Analysis):
     """t-SNE of the masked embeddings, and how often an image's neighbours share its class.
 
     Distances are those of directions (cosine); agreement is taken in the D dimensions, not in the

@@ -15,7 +15,7 @@ from mast.core.launch import Device, find_device
 from mast.core.table import Columns, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluation.compute import Compute
-from mast.page import Row, is_page, write_gallery
+from mast.page import GalleryRow, is_page, write_gallery
 from mast.runs.spaces import Compared, Invariances, compared
 
 P = ParamSpec("P")
@@ -101,7 +101,11 @@ def write_arrays(path: Path, save: Callable[..., None], arrays: Mapping[str, Any
 
 
 def write_listing(
-    file: Path | None, columns: Columns, title: str, lead: str, rows: Callable[[], Sequence[Row]]
+    file: Path | None,
+    columns: Columns,
+    title: str,
+    lead: str,
+    rows: Callable[[], Sequence[GalleryRow]],
 ) -> None:
     """Write a listing as a table, or as a page of rows of images."""
     if file is not None and file.suffix == ".html":

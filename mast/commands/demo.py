@@ -22,7 +22,7 @@ from mast.evaluation.compute import Compute
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.neighbours import nearest
 from mast.evaluation.result import PRECISION
-from mast.page import Item, Row, thumbnail, write_gallery
+from mast.page import GalleryRow, Item, thumbnail, write_gallery
 from mast.recipes import configure
 from mast.runs.adapt import adapt
 from mast.runs.spaces import Invariances, compared
@@ -250,8 +250,10 @@ def _searched(
     }
 
 
-def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -> Row:
-    return Row(heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))])
+def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -> GalleryRow:
+    return GalleryRow(
+        heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))]
+    )
 
 
 def _planted(canvases: CanvasSet, queries: Sequence[int], folder: Path, size: int) -> CanvasSet:

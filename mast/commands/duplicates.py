@@ -22,7 +22,7 @@ from mast.core.table import Listing, images_of, safe_cell
 from mast.data import CanvasSet, split_cut
 from mast.data.pieces import file_of
 from mast.evaluation.overlap import NEAR
-from mast.page import Item, Row
+from mast.page import GalleryRow, Item
 from mast.runs.spaces import Compared, Invariances
 from mast.search.duplicates import MARGIN, SAME, Copy, copies_within
 
@@ -182,7 +182,7 @@ def _changed_by(
 
 def _rows(
     found: Sequence[Copy], canvases: CanvasSet, changed: Mapping[int, tuple[str, float]]
-) -> list[Row]:
+) -> list[GalleryRow]:
     """A row for each group, for the page."""
     rows = []
     for group, copies in groupby(found, key=lambda copy: copy.group):
@@ -192,7 +192,7 @@ def _rows(
             pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
             caption = _caption(copy, changed)
             items.append(Item(canvases, copy.position, caption, copy.kind == "first", pair))
-        rows.append(Row(f"Group {group}", items))
+        rows.append(GalleryRow(f"Group {group}", items))
     return rows
 
 

@@ -15,7 +15,7 @@ from mast.exports import (
     ANY,
     FORMATS,
     Exported,
-    Graph,
+    ExportedGraph,
     Original,
     Place,
     card,
@@ -70,7 +70,7 @@ def export(
     invariances = Invariances(ignore=ignore, match=match, space=space)
     if invariances.names:
         original = _in_space(original, model, invariances)
-    if original.reads_more and not issubclass(FORMATS[format].kind, Graph):
+    if original.reads_more and not issubclass(FORMATS[format].kind, ExportedGraph):
         raise UserError(f"{format} cannot hold what ignore, match and space choose; {ANY}")
     run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)

@@ -16,7 +16,7 @@ from mast.core.launch import Device
 from mast.core.table import Listing, images_of
 from mast.data import CanvasSet, open_files
 from mast.evaluation.neighbours import nearest
-from mast.page import Item, Row
+from mast.page import GalleryRow, Item
 from mast.runs.load import Representation
 from mast.runs.spaces import Compared, Invariances
 from mast.search.approximate import check_depth, check_installed
@@ -141,7 +141,7 @@ def neighbours(
         f"cosine{how}{chosen and f'; {chosen}'}."
     )
 
-    def shelves() -> list[Row]:
+    def shelves() -> list[GalleryRow]:
         return [_row(name, inside[name], found[name], canvases, others) for name in queries]
 
     write_listing(file, columns, "Nearest images", lead, shelves)
@@ -211,9 +211,9 @@ def _row(
     found: Sequence[tuple[int, float]],
     canvases: CanvasSet,
     others: CanvasSet | None,
-) -> Row:
+) -> GalleryRow:
     """A query and its neighbours, for the page."""
     source = canvases if at is not None else others
     assert source is not None
     first = Item(source, source.identifiers.index(name) if at is None else at, "the query", True)
-    return Row(name, [first, *(Item(canvases, of, f"{cosine:.3f}") for of, cosine in found)])
+    return GalleryRow(name, [first, *(Item(canvases, of, f"{cosine:.3f}") for of, cosine in found)])

@@ -21,7 +21,7 @@ from mast.evaluation.features import extract
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.neighbours import directions
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import Item, Row
+from mast.page import GalleryRow, Item
 from mast.runs.load import frozen, load, load_method, source_name
 from mast.runs.spaces import Invariances, compared
 from mast.search.outliers import (
@@ -272,7 +272,7 @@ def _listed(
         sections[heading] = row_of_N[suspects].tolist()
     columns = with_broken(columns, canvases.skipped)
 
-    def rows() -> list[Row]:
+    def rows() -> list[GalleryRow]:
         """The farthest, then a row for each label and what is suggested instead."""
         items: dict[str, list[Item]] = {
             FARTHEST: [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
@@ -282,7 +282,7 @@ def _listed(
             label, suggested = map(checked.name, (checked.label_N[at], checked.suggested_N[at]))
             item = Item(canvases, at, f"quality {checked.quality_N[at]:.2f}")
             items.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
-        return [Row(each, of) for each, of in items.items()]
+        return [GalleryRow(each, of) for each, of in items.items()]
 
     lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
     lead += "least." + f" Then {heading}." * bool(heading)

@@ -17,7 +17,7 @@ from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads
 from mast.core.table import FittedTable, Shown, literal
 from mast.runs.cost import GPUS, GpuName
-from mast.studies.engine import FINISHED, WAITING, Shard, StudyRun, failures
+from mast.studies.engine import FINISHED, WAITING, RunShard, StudyRun, failures
 from mast.studies.experiment import Workplace, perform
 from mast.studies.tables import ScaleName, TableExperiment, assumed, costs, experiment
 from mast.studies.tables.printed import refuse_something_else, write
@@ -102,7 +102,7 @@ def reproduce(
     if dry and gpu is None and scale == "paper":
         gpu = LARGE
     place = workplace_of(table, data, out, device, threads)
-    return reproduced(kind, place, seeds_of(seeds), as_list(only), Shard.parse(shard), dry, gpu)
+    return reproduced(kind, place, seeds_of(seeds), as_list(only), RunShard.parse(shard), dry, gpu)
 
 
 def reproduced(
@@ -110,7 +110,7 @@ def reproduced(
     place: Workplace,
     seeds: Sequence[int],
     only: Sequence[str],
-    part: Shard,
+    part: RunShard,
     dry: bool,
     gpu: GpuName | None,
 ) -> Reproduced:

@@ -39,7 +39,7 @@ _LONGEST = 65_500  # pixels of a side of a JPEG
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardPlan:
     """What decides the shards; kept beside them, so that the same command goes on.
 
     Attributes:
@@ -164,7 +164,7 @@ def shard(
         kinds = ", ".join([*source.targets, *source.multilabels])
         _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
                      source.name, kinds)  # fmt: skip
-    plan = Plan(source.fingerprint(), size, format, quality, images, seed)
+    plan = ShardPlan(source.fingerprint(), size, format, quality, images, seed)
     with locked(folder / LOCK):
         _agree(folder, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
@@ -201,7 +201,7 @@ def _check_ours(folder: Path) -> None:
     others = {name for name in names if name != LOCK and not name.startswith(".")}
     if PLAN in names:
         plan = read_json(folder / PLAN)
-        if isinstance(plan, dict) and plan.keys() == {field.name for field in fields(Plan)}:
+        if isinstance(plan, dict) and plan.keys() == {field.name for field in fields(ShardPlan)}:
             others = {name for name in names if name.endswith(ENDINGS) and not OURS.fullmatch(name)}
             if INDEX in names and _version_of(read_json(folder / INDEX)) != _version(plan):
                 others.add(INDEX)
@@ -220,7 +220,7 @@ def _version_of(index: Any) -> Any:
     return index.get("version") if isinstance(index, dict) else None
 
 
-def _agree(folder: Path, plan: Plan) -> None:
+def _agree(folder: Path, plan: ShardPlan) -> None:
     """Keep the plan, or find the same one."""
     file = folder / PLAN
     if not file.is_file():
@@ -245,7 +245,7 @@ class _Writer:
         max_broken: Share of the images that may be broken.
     """
 
-    def __init__(self, source: Source, plan: Plan, max_broken: float) -> None:
+    def __init__(self, source: Source, plan: ShardPlan, max_broken: float) -> None:
         self.source = source
         self.plan = plan
         self.max_broken = max_broken

@@ -24,7 +24,7 @@ from mast.studies.engine import (
     BEGUN,
     FINISHED,
     TO_DO,
-    Shard,
+    RunShard,
     StudyRun,
     carry_out,
     failures,
@@ -100,7 +100,7 @@ def study(
     measures = as_list(protocols)
     for protocol in measures:
         protocol_class(protocol)
-    part = Shard.parse(shard)
+    part = RunShard.parse(shard)
     config = configuration_of(folder.require())
     if epochs is not None:
         config = change(config, {"epochs": epochs})

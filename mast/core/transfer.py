@@ -27,7 +27,7 @@ def numbers(scalars: Iterable[Tensor]) -> list[float]:
     return torch.stack(doubles).cpu().tolist() if doubles else []
 
 
-class Layout(NamedTuple):
+class PackedLayout(NamedTuple):
     """Where the tensors of `packed` are: names, types, shapes, and their ends in bytes."""
 
     names: tuple[str, ...]
@@ -36,9 +36,9 @@ class Layout(NamedTuple):
     ends: tuple[int, ...]
 
 
-def packed(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
+def packed(tensors: Mapping[str, Tensor]) -> tuple[Tensor, PackedLayout]:
     """Tensors of the CPU as one row of bytes for one copy, and how `unpacked` finds them."""
-    layout = Layout(
+    layout = PackedLayout(
         tuple(tensors),
         tuple(tensor.dtype for tensor in tensors.values()),
         tuple(tensor.shape for tensor in tensors.values()),
@@ -52,7 +52,7 @@ def packed(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
     return row_N, layout
 
 
-def unpacked(row_N: Tensor, layout: Layout) -> dict[str, Tensor]:
+def unpacked(row_N: Tensor, layout: PackedLayout) -> dict[str, Tensor]:
     """The tensors of `packed`, as views of its bytes, where these are now."""
     return {
         name: row_N[start : start + shape.numel() * dtype.itemsize].view(dtype).view(shape)

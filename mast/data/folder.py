@@ -26,7 +26,7 @@ _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
 
 @dataclass
-class Found:
+class FoundFiles:
     """What lies below a folder, by path relative to it.
 
     Attributes:
@@ -43,13 +43,13 @@ class Found:
     nowhere: list[str] = field(default_factory=list)
 
 
-def walk(root: Path) -> Found:
+def walk(root: Path) -> FoundFiles:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
     Arrays are images if most of what is found are: others are kept beside images. Links are
     followed after everything else, so that a folder below `root` goes by its own path.
     """
-    found, seen = Found(), set()
+    found, seen = FoundFiles(), set()
     folders, links = [""], deque[str]()
     with doing("found", unit="images") as work:
         while folders or links:
@@ -85,7 +85,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _sort_in(entry: os.DirEntry[str], path: str, found: Found) -> None:
+def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
     """Adds what is no folder to what was found; files that are neither image nor photo are not."""
     name = entry.name.lower()
     if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
@@ -149,7 +149,7 @@ class Folder(Source):
             found = walk(root)
         else:
             status, self.root = root.stat(), root.parent
-            found = Found([(root.name, status.st_size, status.st_mtime_ns)])
+            found = FoundFiles([(root.name, status.st_size, status.st_mtime_ns)])
         if not found.images:
             unread = f"; {_unread(found.unread)}" if found.unread else ""
             raise UserError(
@@ -270,7 +270,7 @@ def _subfolders(root: Path) -> list[str]:
         return []
 
 
-def _warn(root: Path, found: Found) -> None:
+def _warn(root: Path, found: FoundFiles) -> None:
     """Says what is left out, in a line each."""
     if found.unread:
         _log.warning("%s: %s.", root, _unread(found.unread))

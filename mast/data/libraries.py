@@ -190,7 +190,7 @@ _EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unve
 
 
 @final
-class Torchvision(Source):
+class TorchvisionSet(Source):
     """A data set of `torchvision.datasets`, such as CIFAR10 or Flowers102.
 
     The split is the class's argument `train`, `split`, `image_set` or `version`; where it has none,
@@ -200,7 +200,7 @@ class Torchvision(Source):
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
         from torchvision import datasets
 
-        # Torchvision opens what a file holds, whatever that is, and EPS is a program.
+        # TorchvisionSet opens what a file holds, whatever that is, and EPS is a program.
         EpsImagePlugin.gs_binary = False
         known = [
             key
@@ -295,10 +295,10 @@ class Torchvision(Source):
         return hash_labels(self._key, str(len(self)), self.targets)
 
 
-def open_torchvision(spec: str, root: Path, download: bool) -> Torchvision:
+def open_torchvision(spec: str, root: Path, download: bool) -> TorchvisionSet:
     """Opens torchvision:NAME@SPLIT, its split for training where none is named."""
     name, _, split = spec.removeprefix("torchvision:").partition("@")
-    return Torchvision(name, split or "train", root, download)
+    return TorchvisionSet(name, split or "train", root, download)
 
 
 def describe_torchvision(spec: str) -> SetDescription:
@@ -378,7 +378,7 @@ def _names(dataset: Any) -> tuple[str, ...]:
 
 
 @final
-class HuggingFace(Source):
+class HuggingFaceSet(Source):
     """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
 
     Every ClassLabel column is a task; where there is none, the column of text or whole numbers that
@@ -447,11 +447,11 @@ class HuggingFace(Source):
         return hash_labels(self.name, self._version, self.targets)
 
 
-def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFace:
+def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
     """Opens hf:owner/name@SPLIT, its split for training where none is named."""
     whole, column = split_column(spec)
     name, _, split = whole.removeprefix("hf:").partition("@")
-    return HuggingFace(name, split or "train", root, download, column)
+    return HuggingFaceSet(name, split or "train", root, download, column)
 
 
 def describe_hugging_face(spec: str) -> SetDescription:

@@ -34,7 +34,7 @@ from mast.data.decode import BrokenImageError, Opened, find_reading, open_image
 from mast.data.pieces import split_cut
 from mast.data.registry import default_cache
 from mast.data.shards import open_index
-from mast.data.shards.dealing import Deal, Dealing, Row
+from mast.data.shards.dealing import Deal, Dealing, ReaderRow
 from mast.data.shards.index import TASK, ShardIndex, check_named
 from mast.data.shards.shard import Sample
 from mast.data.source import SAMPLE, SHARDS
@@ -424,7 +424,7 @@ class ShardLoader(Feed):
                         waiting[next(places)] = next(read)
                     yield waiting.pop(place)
 
-    def _read(self, dealing: Dealing, row: Row) -> Generator[tuple[int, Sample], None, None]:
+    def _read(self, dealing: Dealing, row: ReaderRow) -> Generator[tuple[int, Sample], None, None]:
         """The samples of a row, in its order, from several shards that are read at a time."""
         first_S = self.index.counts.cumsum() - self.index.counts
         parts = _by_shard(row, dealing.shards(), self.index.counts)
@@ -447,7 +447,7 @@ class ShardLoader(Feed):
 
 
 def _by_shard(
-    row: Row, order_S: np.ndarray, count_S: np.ndarray
+    row: ReaderRow, order_S: np.ndarray, count_S: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
     """A row as numbers of shards, and the rising offsets in each."""
     end_S = count_S[order_S].cumsum()

@@ -24,7 +24,7 @@ OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.process
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One measure of all runs; None where a run lacks it."""
 
     heading: tuple[str, str, str, str]  # protocol, set, target and measure
@@ -66,7 +66,7 @@ class Comparison(Shown):
 
     runs: tuple[str, ...]
     folders: tuple[Path, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     verdict: Verdict
     notes: tuple[str, ...] = field(default=())
 
@@ -120,7 +120,7 @@ def compare(
     if start is not None:
         names = (*names[:start], START, *names[start + 1 :])
     notes: list[str] = []
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     for key in dict.fromkeys(key for of_run in results for key in of_run):
         first, *others = (of_run.get(key) for of_run in results)
         comparable = [
@@ -149,7 +149,7 @@ def compare(
             heading = (key[0], set_name, target, measure.replace("_", " "))
             chances = (of.chance(measure) for of in each if of is not None)
             chance = next((value for value in chances if value is not None), None)
-            rows.append(Row(heading, values, intervals, gains, chance))
+            rows.append(ComparisonRow(heading, values, intervals, gains, chance))
     notes += _namesakes(results)
     notes += _of_tests(results)
     others_by_name = {

@@ -43,7 +43,7 @@ class Target(NamedTuple):
     metric: str = "top1"  # see `accuracy`
 
 
-class Classifier(NamedTuple):
+class LinearClassifier(NamedTuple):
     """A fitted regression: one linear layer on the features, float64."""
 
     weight_CD: Tensor
@@ -119,10 +119,10 @@ class Whitened(NamedTuple):
         """λ as a penalty_P of each coordinate; the bias has none."""
         return torch.cat([penalty / self.variance_R, self.variance_R.new_zeros(1)])
 
-    def linear(self, weight_CP: Tensor) -> Classifier:
+    def linear(self, weight_CP: Tensor) -> LinearClassifier:
         """Weights of the coordinates as a layer on the features."""
         weight_CD = (weight_CP[:, :-1] * self.variance_R.rsqrt()) @ self.axes_DR.T
-        return Classifier(weight_CD, weight_CP[:, -1] - weight_CD @ self.mean_D)
+        return LinearClassifier(weight_CD, weight_CP[:, -1] - weight_CD @ self.mean_D)
 
 
 class Problem(NamedTuple):
@@ -238,7 +238,7 @@ def _start(problem: Problem, classes: int) -> Tensor:
 
 def fit(
     whitened: Whitened, target: Target, penalty: float, max_iterations: int = 500
-) -> Classifier:
+) -> LinearClassifier:
     """Fit all images at one penalty λ."""
     problem = Problem(whitened.x_NP, target.labels_N, whitened.penalty(penalty))
     start_CP = _start(problem, target.classes)

@@ -13,7 +13,7 @@ from mast.exports.folder import (
     refuse_something_else,
 )
 from mast.exports.format import ANY, Format, Place
-from mast.exports.graphs import Graph, Onnx, Program
+from mast.exports.graphs import ExportedGraph, Onnx, Program
 from mast.exports.libraries import HuggingFace, Timm, Torchvision
 from mast.exports.original import Original, load_original
 
@@ -30,8 +30,8 @@ __all__ = [
     "FORMATS",
     "Entry",
     "Exported",
+    "ExportedGraph",
     "Format",
-    "Graph",
     "Original",
     "Place",
     "card",

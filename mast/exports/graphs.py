@@ -15,7 +15,7 @@ from mast.exports.original import Original
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
 
 
-class Graph(Format):
+class ExportedGraph(Format):
     """The computation for batches of any number of images.
 
     Attributes:
@@ -71,7 +71,7 @@ class Graph(Format):
         return f"import json\n\n{prepare}\n{read_classes(place)}\n{run}\n{names}"
 
 
-class Program(Graph):
+class Program(ExportedGraph):
     """`torch.export.load`, for PyTorch alone."""
 
     tags = ("pytorch",)
@@ -91,7 +91,7 @@ class Program(Graph):
         return f"model = torch.export.load({place.file(self.file)}).module()"
 
 
-class Onnx(Graph):
+class Onnx(ExportedGraph):
     """`onnxruntime.InferenceSession`, for what runs without PyTorch."""
 
     tags = ("onnx",)

@@ -28,7 +28,7 @@ from mast.methods.parts import HostInputs, Images, Teacher
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
-    Ensemble,
+    EnsembleOutput,
     PredictedUncertainty,
     predicts_uncertainty,
     save_embedding,
@@ -36,7 +36,7 @@ from mast.methods.representations import (
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 
-class Entry(NamedTuple):
+class MethodEntry(NamedTuple):
     """A row of the registry: the name that its paper prints, its configuration and its class."""
 
     title: str
@@ -44,25 +44,27 @@ class Entry(NamedTuple):
     method: type[Method]
 
 
-METHODS: dict[str, Entry] = {
-    "mast": Entry("MAST", MastConfig, Mast),
-    "vicreg": Entry("VICReg", VICRegConfig, VICReg),
-    "simclr": Entry("SimCLR", simclr.SimCLRConfig, simclr.SimCLR),
-    "moco_v2": Entry("MoCo v2", moco.MoCoConfig, moco.MoCo),
-    "moco_v3": Entry("MoCo v3", moco_v3.MoCoV3Config, moco_v3.MoCoV3),
-    "simsiam": Entry("SimSiam", simsiam.SimSiamConfig, simsiam.SimSiam),
-    "vi_simsiam": Entry("VI-SimSiam", vi_simsiam.VISimSiamConfig, vi_simsiam.VISimSiam),
-    "byol": Entry("BYOL", byol.BYOLConfig, byol.BYOL),
-    "barlow_twins": Entry("Barlow Twins", barlow_twins.BarlowTwinsConfig, barlow_twins.BarlowTwins),
-    "swav": Entry("SwAV", swav.SwAVConfig, swav.SwAV),
-    "dino": Entry("DINO", dino.DINOConfig, dino.DINO),
-    "looc": Entry("LooC", looc.LooCConfig, looc.LooC),
-    "clsa": Entry("CLSA", clsa.CLSAConfig, clsa.CLSA),
-    "infomin": Entry("InfoMin", infomin.InfoMinConfig, infomin.InfoMin),
-    "obow": Entry("OBoW", obow.OBoWConfig, obow.OBoW),
-    "mae": Entry("MAE", mae.MAEConfig, mae.MAE),
-    "prcl": Entry("PrCL", prcl.PrCLConfig, prcl.PrCL),
-    "supervised": Entry("supervised", supervised.SupervisedConfig, supervised.Supervised),
+METHODS: dict[str, MethodEntry] = {
+    "mast": MethodEntry("MAST", MastConfig, Mast),
+    "vicreg": MethodEntry("VICReg", VICRegConfig, VICReg),
+    "simclr": MethodEntry("SimCLR", simclr.SimCLRConfig, simclr.SimCLR),
+    "moco_v2": MethodEntry("MoCo v2", moco.MoCoConfig, moco.MoCo),
+    "moco_v3": MethodEntry("MoCo v3", moco_v3.MoCoV3Config, moco_v3.MoCoV3),
+    "simsiam": MethodEntry("SimSiam", simsiam.SimSiamConfig, simsiam.SimSiam),
+    "vi_simsiam": MethodEntry("VI-SimSiam", vi_simsiam.VISimSiamConfig, vi_simsiam.VISimSiam),
+    "byol": MethodEntry("BYOL", byol.BYOLConfig, byol.BYOL),
+    "barlow_twins": MethodEntry(
+        "Barlow Twins", barlow_twins.BarlowTwinsConfig, barlow_twins.BarlowTwins
+    ),
+    "swav": MethodEntry("SwAV", swav.SwAVConfig, swav.SwAV),
+    "dino": MethodEntry("DINO", dino.DINOConfig, dino.DINO),
+    "looc": MethodEntry("LooC", looc.LooCConfig, looc.LooC),
+    "clsa": MethodEntry("CLSA", clsa.CLSAConfig, clsa.CLSA),
+    "infomin": MethodEntry("InfoMin", infomin.InfoMinConfig, infomin.InfoMin),
+    "obow": MethodEntry("OBoW", obow.OBoWConfig, obow.OBoW),
+    "mae": MethodEntry("MAE", mae.MAEConfig, mae.MAE),
+    "prcl": MethodEntry("PrCL", prcl.PrCLConfig, prcl.PrCL),
+    "supervised": MethodEntry("supervised", supervised.SupervisedConfig, supervised.Supervised),
 }
 
 
@@ -80,14 +82,14 @@ __all__ = [
     "METHODS",
     "Embedding",
     "EncoderAndEmbedding",
-    "Ensemble",
-    "Entry",
+    "EnsembleOutput",
     "HostInputs",
     "Images",
     "Mast",
     "MastConfig",
     "Method",
     "MethodConfig",
+    "MethodEntry",
     "PredictedUncertainty",
     "Teacher",
     "VICReg",

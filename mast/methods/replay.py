@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core import graphs
 from mast.core.errors import UserError
-from mast.core.transfer import Layout, packed, pinned, unpacked
+from mast.core.transfer import PackedLayout, packed, pinned, unpacked
 from mast.methods.base import Method
 
 _log = logging.getLogger("mast")
@@ -105,7 +105,7 @@ class _Recorded:
         dtype: torch.dtype,
         views: Views,
         row_N: Tensor,
-        layout: Layout,
+        layout: PackedLayout,
         phase: Hashable,
     ) -> None:
         self.phase = phase
@@ -130,7 +130,7 @@ class _Recorded:
             # without the nodes of the recording, which belong to its stream
             self.forward = self.forward._replace(result=self.forward.result.detach())
 
-    def take(self, row_N: Tensor, layout: Layout, views: Views) -> None:
+    def take(self, row_N: Tensor, layout: PackedLayout, views: Views) -> None:
         """Take a batch, whose views are where those of the first one were."""
         places = [images_BCHW.data_ptr() for images_BCHW in views.images]
         assert places == [images_BCHW.data_ptr() for images_BCHW in self.images], "views moved"
@@ -205,7 +205,9 @@ class _Replayed(torch.autograd.Function):
 class _FromTensors(nn.Module):
     """A step of a phase, from tensors to the losses in one tensor."""
 
-    def __init__(self, method: Method, dtype: torch.dtype, layout: Layout, phase: Hashable) -> None:
+    def __init__(
+        self, method: Method, dtype: torch.dtype, layout: PackedLayout, phase: Hashable
+    ) -> None:
         super().__init__()
         self.method = method
         self.dtype = dtype

@@ -137,7 +137,7 @@ class PredictedUncertainty(nn.Module):
         return trace_B[:, None]
 
 
-class Ensemble(nn.Module):
+class EnsembleOutput(nn.Module):
     """The K masked embeddings of MAST, or the hidden layers of LooC's heads, side by side.
 
     Reference:

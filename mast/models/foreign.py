@@ -44,7 +44,7 @@ from mast.models.layouts import (
     CHILDREN,
     CLASSIFIERS,
     LAYOUTS,
-    Layout,
+    KeyLayout,
     checkpoint_of,
     first_keys,
     matched_by_order,
@@ -239,7 +239,7 @@ def _refuse_no_numbers(path: Path, state: dict[str, Tensor]) -> None:
 
 def _architecture(
     path: Path,
-    layout: Layout,
+    layout: KeyLayout,
     tensors: dict[str, Tensor],
     name: str | None,
     options: Mapping[str, Any] | None,
@@ -283,7 +283,7 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error
 
 
-def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str, dict[str, Any]]:
+def _infer(path: Path, layout: KeyLayout, tensors: dict[str, Tensor]) -> tuple[str, dict[str, Any]]:
     """Name and options of a ResNet or a ViT, from the shapes of its weights."""
     name: str | None = None
     options: dict[str, Any] = {}
@@ -310,7 +310,7 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
     return name, options
 
 
-def _positions(layout: Layout, tensors: dict[str, Tensor], size: int) -> dict[str, Any]:
+def _positions(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> dict[str, Any]:
     """Options of a timm ViT that its position embeddings ask for."""
     positions, patches = tensors.get("pos_embed"), _patches(tensors)
     if positions is None or positions.ndim != 3 or patches is None:
@@ -363,7 +363,7 @@ def _count(tensors: dict[str, Tensor], prefix: str) -> int:
 
 
 def _left_out(
-    layout: Layout,
+    layout: KeyLayout,
     name: str,
     expected: dict[str, Tensor],
     tensors: dict[str, Tensor],

@@ -17,7 +17,7 @@ BY_ORDER = "order:"  # before the name of a file whose weights are to be matched
 COUNTS = "num_batches_tracked"  # which not every program keeps, and nothing here uses
 
 
-class Layout(NamedTuple):
+class KeyLayout(NamedTuple):
     """How one project writes a checkpoint; keys are read without `module.` and `_orig_mod.`.
 
     Attributes:
@@ -56,45 +56,45 @@ MMSELFSUP = (
 
 # The first row that fits is taken, so a row that needs more comes before one that needs less.
 LAYOUTS = (
-    Layout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
-    Layout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
-    Layout(
+    KeyLayout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
+    KeyLayout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
+    KeyLayout(
         "stable-pretraining", ("state_dict", ""), "backbone.",
         ("projector.", "predictor.", "callbacks_"), ("callbacks_",),
     ),
-    Layout("MoCo v1 or v2", ("state_dict", ""), "encoder_q.", ("encoder_k.", "queue")),
-    Layout(
+    KeyLayout("MoCo v1 or v2", ("state_dict", ""), "encoder_q.", ("encoder_k.", "queue")),
+    KeyLayout(
         "MoCo v3", ("state_dict", ""), "base_encoder.", ("momentum_encoder.", "predictor."),
         sine_heads=12,
     ),
-    Layout(
+    KeyLayout(
         "solo-learn", ("state_dict", ""), "backbone.", SOLO_LEARN, ("classifier.", "projector."),
         padding=2, sine_heads=12,
     ),
-    Layout(
+    KeyLayout(
         "solo-learn, its DINO", ("state_dict", ""), "backbone.", SOLO_LEARN,
         ("classifier.", "momentum_head."), padding=2, sine_heads=12,
     ),
-    Layout(
+    KeyLayout(
         "solo-learn, its first versions", ("state_dict", ""), "encoder.", SOLO_LEARN,
         ("classifier.", "projector."), padding=2, sine_heads=12,
     ),
-    Layout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
-    Layout("DINO", ("teacher",), "backbone.", ("head.", "dino_head.", "ibot_head.")),
-    Layout(
+    KeyLayout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
+    KeyLayout("DINO", ("teacher",), "backbone.", ("head.", "dino_head.", "ibot_head.")),
+    KeyLayout(
         "BYOL-pytorch", ("state_dict", "model", ""), "online_encoder.net.",
         ("net.", "online_encoder.projector.", "online_predictor.", "target_encoder."),
     ),
-    Layout(
+    KeyLayout(
         "VICReg or Barlow Twins", ("model", ""), "backbone.", ("projector.", "bn."), ("projector.",)
     ),
-    Layout("lightly", ("state_dict", ""), "backbone.", LIGHTLY),
-    Layout("lightly, with a teacher", ("state_dict", ""), "teacher_backbone.", LIGHTLY),
-    Layout(
+    KeyLayout("lightly", ("state_dict", ""), "backbone.", LIGHTLY),
+    KeyLayout("lightly, with a teacher", ("state_dict", ""), "teacher_backbone.", LIGHTLY),
+    KeyLayout(
         "SwAV", ("state_dict", ""), "", ("projection_head.", "prototypes."),
         ("projection_head.", "prototypes."),
     ),
-    Layout(
+    KeyLayout(
         "timm or torchvision",
         ("state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict", ""), "",
     ),
@@ -111,7 +111,7 @@ CHILDREN = (
 )
 
 
-def recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tuple[str, ...]]:
+def recognise(path: Path, content: Any) -> tuple[KeyLayout, dict[str, Tensor], tuple[str, ...]]:
     """The first layout that fits, the encoder's tensors by their keys in it, keys left out."""
     for layout in LAYOUTS:
         for place in layout.places:

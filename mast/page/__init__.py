@@ -1,12 +1,12 @@
 """Self-contained pages: of a run, from its files alone, and of found images."""
 
-from mast.page.gallery import Item, Row, thumbnail, write_gallery
+from mast.page.gallery import GalleryRow, Item, thumbnail, write_gallery
 from mast.page.html import is_page
 from mast.page.page import write_page
 
 __all__ = [
+    "GalleryRow",
     "Item",
-    "Row",
     "is_page",
     "thumbnail",
     "write_gallery",

@@ -25,14 +25,14 @@ class Item(NamedTuple):
     pair: tuple[str, ...] = ()
 
 
-class Row(NamedTuple):
+class GalleryRow(NamedTuple):
     """Images that belong together, in the order in which to look at them."""
 
     heading: str
     items: Sequence[Item]
 
 
-def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None:
+def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) -> None:
     """Write a page of images that needs no network; it holds a copy of each image.
 
     Images with a `pair` have a box to tick, and a button of the page writes the table of the pairs.

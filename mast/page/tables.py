@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mast.analyses import Grid
-from mast.evaluation.compare import Comparison, Row
+from mast.evaluation.compare import Comparison, ComparisonRow
 from mast.evaluation.result import PRECISION, Result, readable
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
@@ -20,7 +20,7 @@ class Cell(NamedTuple):
     clear: bool = False  # whether the gain's interval leaves out zero
 
 
-class Column(NamedTuple):
+class PageColumn(NamedTuple):
     """The head of a column."""
 
     name: str
@@ -28,27 +28,27 @@ class Column(NamedTuple):
     numeric: bool = False
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table, of which the first cell of a row is its head."""
 
     caption: str  # for readers who cannot see its place on the page
-    columns: Sequence[Column]
+    columns: Sequence[PageColumn]
     rows: Sequence[Sequence[Cell]]
 
 
-def of_grid(caption: str, grid: Grid) -> Table:
+def of_grid(caption: str, grid: Grid) -> PageTable:
     """The numbers of a figure: in every column as many decimals as its largest number needs."""
     columns, cells = [], []
     for at, name in enumerate(grid.columns):
         column = [row[at] for row in grid.rows]
         numbers = [value for value in column if not isinstance(value, str)]
-        columns.append(Column(name, numeric=bool(numbers)))
+        columns.append(PageColumn(name, numeric=bool(numbers)))
         places = _places(numbers)
         cells.append([Cell(v) if isinstance(v, str) else _number(v, places) for v in column])
-    return Table(caption, columns, [*zip(*cells, strict=True)])
+    return PageTable(caption, columns, [*zip(*cells, strict=True)])
 
 
-def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
+def main_measures(measured: Comparison, kinds: Sequence[str]) -> PageTable:
     """The first measure of every task, which its field reports first; `kinds` heads the runs."""
     counted = [row for row in measured.rows if row.heading[0] not in ASIDE] or measured.rows
     firsts = {row.heading[:3]: row for row in reversed(counted)}
@@ -56,12 +56,12 @@ def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
     return _table("The main measure of each task, in percent", measured, kinds, shown)
 
 
-def all_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
+def all_measures(measured: Comparison, kinds: Sequence[str]) -> PageTable:
     """Everything that was measured."""
     return _table("Every measure, in percent", measured, kinds, measured.rows)
 
 
-def by_space(measured: Comparison) -> Table | None:
+def by_space(measured: Comparison) -> PageTable | None:
     """What the nearest images of the first run share: chance, then a row a space.
 
     None where no retrieval was measured.
@@ -77,20 +77,20 @@ def by_space(measured: Comparison) -> Table | None:
     heads = list(dict.fromkeys(head for cells in found.values() for head in cells))
     if not heads:
         return None
-    columns = (Column("nearest in"), *(Column(*head, numeric=True) for head in heads))
+    columns = (PageColumn("nearest in"), *(PageColumn(*head, numeric=True) for head in heads))
     rows = [
         (Cell(space), *(cells.get(head, Cell("–")) for head in heads))
         for space, cells in found.items()
     ]
-    return Table("Nearest images with the same label, in percent", columns, rows)
+    return PageTable("Nearest images with the same label, in percent", columns, rows)
 
 
-def of_classifiers(results: Sequence[Result]) -> list[Table]:
+def of_classifiers(results: Sequence[Result]) -> list[PageTable]:
     """How often a tested classifier recognises each class, and how right its probabilities are."""
-    by_class = (Column("class"), Column("images", numeric=True),
-                Column("recall, %", numeric=True), Column("taken for"))  # fmt: skip
+    by_class = (PageColumn("class"), PageColumn("images", numeric=True),
+                PageColumn("recall, %", numeric=True), PageColumn("taken for"))  # fmt: skip
     names = ("mean probability, %", "right, %", "images")
-    by_probability = [Column(each, numeric=True) for each in names]
+    by_probability = [PageColumn(each, numeric=True) for each in names]
     tables = []
     for result in (of for of in results if of.of_classifier):
         name = f"{result.protocol} on {readable(result.set_name)}"
@@ -104,19 +104,22 @@ def of_classifiers(results: Sequence[Result]) -> list[Table]:
                 )
                 for label, images, recall, taken in measured.by_class()
             ]
-            tables.append(Table(f"{name}: by class", by_class, classes))
+            tables.append(PageTable(f"{name}: by class", by_class, classes))
             bins = [(_number(probability, 1), _number(right, 1), _number(images, 0))
                     for images, probability, right in measured.reliability]  # fmt: skip
-            tables.append(Table(f"{name}: by probability", by_probability, bins))
+            tables.append(PageTable(f"{name}: by probability", by_probability, bins))
     return tables
 
 
-def _table(caption: str, measured: Comparison, kinds: Sequence[str], shown: Sequence[Row]) -> Table:
+def _table(
+    caption: str, measured: Comparison, kinds: Sequence[str], shown: Sequence[ComparisonRow]
+) -> PageTable:
     with_chance = any(row.chance is not None for row in measured.rows)
-    columns = [Column("task"), Column("protocol")]
-    columns += [Column("chance", numeric=True)] * with_chance
+    columns = [PageColumn("task"), PageColumn("protocol")]
+    columns += [PageColumn("chance", numeric=True)] * with_chance
     columns += [
-        Column(name, kind, numeric=True) for name, kind in zip(measured.runs, kinds, strict=True)
+        PageColumn(name, kind, numeric=True)
+        for name, kind in zip(measured.runs, kinds, strict=True)
     ]
     rows = []
     # What all runs were measured by comes first.
@@ -130,7 +133,7 @@ def _table(caption: str, measured: Comparison, kinds: Sequence[str], shown: Sequ
             for value, (text, beside), marked in zip(row.values, row.cells(), clear, strict=True)
         ]
         rows.append((*heads, *cells))
-    return Table(caption, columns, rows)
+    return PageTable(caption, columns, rows)
 
 
 def _places(numbers: Sequence[float]) -> int:

@@ -26,7 +26,7 @@ from mast.evaluation.feature_file import ENDINGS, FeatureFile
 from mast.evaluation.feature_store import FeatureStore, fingerprint
 from mast.evaluation.features import represent
 from mast.evaluation.frozen import Bench, FrozenEncoder
-from mast.methods import ENCODER, Embedding, Ensemble, Method
+from mast.methods import ENCODER, Embedding, EnsembleOutput, Method
 from mast.models import (
     Encoder,
     EncoderConfig,
@@ -203,7 +203,7 @@ def load(
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
-    kind = Ensemble if representation == "ensemble" else Embedding
+    kind = EnsembleOutput if representation == "ensemble" else Embedding
     description = encoder.describe() | {representation: plain(method.config)}
     return Loaded(kind(method).eval(), size, description, folder)
 

@@ -108,14 +108,14 @@ def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
     return [run for run in runs if not only or any(fnmatchcase(run.name, each) for each in only)]
 
 
-class Shard(NamedTuple):
+class RunShard(NamedTuple):
     """The part of the runs that one of several processes takes: every n-th, from the i-th."""
 
     first: int
     every: int
 
     @classmethod
-    def parse(cls, text: str) -> "Shard":
+    def parse(cls, text: str) -> "RunShard":
         """From "i/n"."""
         first, _, every = text.partition("/")
         if not (first.isdecimal() and every.isdecimal() and int(first) < int(every)):
@@ -132,14 +132,14 @@ class Shard(NamedTuple):
         return [order.index(place) % self.every == self.first for place in places]
 
 
-ALL = Shard(0, 1)
+ALL = RunShard(0, 1)
 
 
 def carry_out(
     runs: Sequence[StudyRun],
     work: Callable[[StudyRun], object],
     state: Callable[[StudyRun], str],
-    shard: Shard,
+    shard: RunShard,
 ) -> tuple[StudyRun, ...]:
     """Train and measure the runs of a shard that are to do or were begun.
 

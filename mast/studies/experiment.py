@@ -40,7 +40,7 @@ from mast.studies.engine import (
     FINISHED,
     TO_DO,
     WAITING,
-    Shard,
+    RunShard,
     StudyRun,
     carry_out,
     matching,
@@ -186,7 +186,7 @@ def perform(
     workplace: Workplace,
     seeds: Sequence[int],
     only: Sequence[str] = (),
-    shard: Shard = ALL,
+    shard: RunShard = ALL,
     dry: bool = False,
 ) -> tuple[tuple[StudyRun, ...], dict[str, Measured]]:
     """Train and measure the runs of an experiment that have no results yet, and conclude.

@@ -44,7 +44,7 @@ def unpack(text: str) -> Tensor:
     return torch.frombuffer(percent_N, dtype=torch.uint8).double() / 200
 
 
-class Difference(NamedTuple):
+class SeedDifference(NamedTuple):
     """By how many points one method is ahead of another.
 
     The interval (95 %) is of the mean over test sets of this size, with these seeds; None where
@@ -65,7 +65,7 @@ class Difference(NamedTuple):
 
 def difference(
     results: Sequence[Measured], others: Sequence[Measured], key: str, other_key: str | None = None
-) -> Difference:
+) -> SeedDifference:
     """How far the scores `key` of one method are above those of another, over common seeds.
 
     Args:
@@ -93,4 +93,4 @@ def difference(
         interval = difference_interval(gain_SN.mean(dim=0), seed=0)
         low, high = 100 * interval.low, 100 * interval.high
     over_seeds = spread(gains) if len(gains) > 1 else None
-    return Difference(statistics.fmean(gains), over_seeds, low, high)
+    return SeedDifference(statistics.fmean(gains), over_seeds, low, high)

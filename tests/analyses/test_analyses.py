@@ -29,11 +29,11 @@ from mast.analyses.figure import (
     save,
 )
 from mast.analyses.invariance import MAGNITUDES, Invariance
-from mast.analyses.masks import Masks
+from mast.analyses.masks import MasksAnalysis
 from mast.analyses.neighbours import Neighbours
 from mast.analyses.predicted_operators import PredictedOperators
 from mast.analyses.predictions import Predictions
-from mast.analyses.subspaces import Subspaces
+from mast.analyses.subspaces import SubspacesAnalysis
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.errors import UserError
 from mast.data.generated import CLASSES
@@ -163,45 +163,45 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
 
 
 def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
-    same = Masks().compute(whole())
+    same = MasksAnalysis().compute(whole())
     assert same["correlation"] == pytest.approx(np.ones((3, 3)))
     assert same["own_share"] == pytest.approx(np.full(3, 1 / 3))
-    assert "one subspace serves every operator" in Masks().caption(same)
-    apart = Masks().compute(whole(masks=torch.eye(3)))
+    assert "one subspace serves every operator" in MasksAnalysis().caption(same)
+    apart = MasksAnalysis().compute(whole(masks=torch.eye(3)))
     assert apart["correlation"] == pytest.approx(np.eye(3))
     assert apart["own_share"] == pytest.approx(np.ones(3))
-    assert "every operator has its own subspace" in Masks().caption(apart)
-    one = Masks().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
-    assert Masks().caption(one).startswith("The mask of invert is all zero")
-    grid = Masks().details(one).grid
+    assert "every operator has its own subspace" in MasksAnalysis().caption(apart)
+    one = MasksAnalysis().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
+    assert MasksAnalysis().caption(one).startswith("The mask of invert is all zero")
+    grid = MasksAnalysis().details(one).grid
     assert grid is not None
     assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
     assert np.isnan([grid.rows[2][at] for at in (1, 2, 4)]).all()
     assert grid.rows[2][3] == 0
-    every = Masks().compute(whole(masks=torch.zeros(2, 3)))
-    assert "masks of rotate, shear x and invert are all zero" in Masks().caption(every)
-    Masks().draw(every)
+    every = MasksAnalysis().compute(whole(masks=torch.zeros(2, 3)))
+    assert "masks of rotate, shear x and invert are all zero" in MasksAnalysis().caption(every)
+    MasksAnalysis().draw(every)
 
 
 def test_masks_of_which_two_are_alike_and_masks_that_are_blocks() -> None:
     masks = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    arrays = Masks().compute(whole(masks=masks))
+    arrays = MasksAnalysis().compute(whole(masks=masks))
     assert arrays["correlation"][0, 1] == pytest.approx(1)
     assert arrays["correlation"][0, 2] == pytest.approx(0.5)
     assert abs(list(arrays["order"]).index(0) - list(arrays["order"]).index(1)) == 1
     # Half of the third mask is on a dimension that all share equally, half is its own.
     assert arrays["own_share"][2] == pytest.approx(0.5 + 0.5 / 3)
-    text = Masks().caption(arrays)
+    text = MasksAnalysis().caption(arrays)
     assert "Shear x and rotate have the most similar masks (cosine 1.00)" in text
     assert "invert differs most from the others (mean 0.50)" in text
     # Dimensions are ordered by who holds most of them.
     assert arrays["dimensions"].tolist() == [0, 2, 1]
     masks = torch.ones(4, 3)
     masks[0, 0] = masks[0, 2] = 0
-    text = Masks().caption(Masks().compute(whole(masks=masks)))
+    text = MasksAnalysis().caption(MasksAnalysis().compute(whole(masks=masks)))
     assert text.startswith("25% of the dimensions are exempt from rotate and invert; all are inv")
     masks[1, 1] = 0.5  # a soft mask is no block
-    assert "exempt" not in Masks().caption(Masks().compute(whole(masks=masks)))
+    assert "exempt" not in MasksAnalysis().caption(MasksAnalysis().compute(whole(masks=masks)))
 
 
 def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
@@ -296,10 +296,10 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
 
 
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
-    arrays = Masks().compute(whole())
+    arrays = MasksAnalysis().compute(whole())
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        save(Masks().draw(arrays), tmp_path / name / "masks.npz")
+        save(MasksAnalysis().draw(arrays), tmp_path / name / "masks.npz")
     one, two = ((tmp_path / name / "masks.svg").read_text() for name in ("one", "two"))
     assert one == two
     assert "<title>shear x and invert: 1.00</title>" in one
@@ -307,7 +307,7 @@ def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
 
 def test_a_notebook_shows_a_figure() -> None:
     """As an image, by what IPython asks for, without pyplot."""
-    png = Masks().draw(Masks().compute(whole()))._repr_png_()  # type: ignore[attr-defined]
+    png = MasksAnalysis().draw(MasksAnalysis().compute(whole()))._repr_png_()  # type: ignore[attr-defined]
     with Image.open(io.BytesIO(png)) as image:
         assert image.format == "PNG"
         assert image.width == WIDTH * IN_A_NOTEBOOK
@@ -377,7 +377,7 @@ def test_subspaces_that_are_all_the_same() -> None:
     text = Invariance().caption(Invariance().compute(subject))
     assert "most invariant for 0 of the 1 operators" in text
     assert text.endswith("Without effect on the encoder at this size: shear x.")
-    text = Subspaces().caption(Subspaces().compute(subject))
+    text = SubspacesAnalysis().caption(SubspacesAnalysis().compute(subject))
     assert "in every subspace" in text
     assert "9 nearest" in text  # of ten
 
@@ -386,8 +386,8 @@ def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
     subject = whole()
     assert subject.images is not None
     images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
-    arrays = Subspaces().compute(replace(subject, images=images))
-    save(Subspaces().draw(arrays), tmp_path / "figure.npz")
+    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
+    save(SubspacesAnalysis().draw(arrays), tmp_path / "figure.npz")
     svg = (tmp_path / "figure.svg").read_text()
     assert "_a</text>" in svg
     assert "cash$ and $x^{</text>" in svg
@@ -410,8 +410,8 @@ def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
         (("even", "odd"), [color.lower() for color in COLORS[:2]], []),
     ):
         images = replace(subject.images, classes={"class": classes})
-        arrays = Subspaces().compute(replace(subject, images=images))
-        points = Subspaces().draw(arrays).axes[0].collections
+        arrays = SubspacesAnalysis().compute(replace(subject, images=images))
+        points = SubspacesAnalysis().draw(arrays).axes[0].collections
         assert [to_hex(each.get_facecolor()[0]) for each in points] == painted
         assert [to_hex(edge) for edge in points[0].get_edgecolor()] == edges
 
@@ -451,7 +451,7 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     halves = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).T
     subject = Subject("run", operators=("rotate", "invert"), mask_DK=halves, images=images,
                       embed=lambda _: embedding_ND)  # fmt: skip
-    arrays = Subspaces().compute(subject)
+    arrays = SubspacesAnalysis().compute(subject)
     assert arrays["subspaces"].tolist() == ["rotate", "invert", "whole embedding"]
     assert arrays["agreement"][0, 0] == 100  # by shape, in the half that holds the shape
     assert arrays["agreement"][1, 1] == 100
@@ -464,16 +464,16 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     apart = np.linalg.norm(points_AN2[0, None] - points_AN2[0, :, None], axis=-1)
     alike = shape_N[:, None] == shape_N
     assert apart[alike].mean() < apart[~alike].mean() / 2
-    assert "shape 100 % in rotate" in Subspaces().caption(arrays)
-    assert np.array_equal(Subspaces().compute(subject)["points"], points_AN2)
+    assert "shape 100 % in rotate" in SubspacesAnalysis().caption(arrays)
+    assert np.array_equal(SubspacesAnalysis().compute(subject)["points"], points_AN2)
 
 
 def test_images_without_labels_are_mapped_and_ranked() -> None:
     subject = few(6, labels=False)
-    arrays = Subspaces().compute(subject)
-    assert "Without labels" in Subspaces().caption(arrays)
-    assert Subspaces().details(arrays).grid is None
-    Subspaces().draw(arrays)
+    arrays = SubspacesAnalysis().compute(subject)
+    assert "Without labels" in SubspacesAnalysis().caption(arrays)
+    assert SubspacesAnalysis().details(arrays).grid is None
+    SubspacesAnalysis().draw(arrays)
     ranked = Uncertainty().compute(subject)
     assert ranked["tasks"].size == ranked["class_name"].size == 0
     Uncertainty().draw(ranked)

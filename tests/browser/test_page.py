@@ -19,7 +19,7 @@ from pages import NASTY, OPERATORS, look_into, make_run, measure
 from tiny_evaluation import tiny_set
 
 from mast.commands.report import report
-from mast.page import Item, Row, write_gallery
+from mast.page import GalleryRow, Item, write_gallery
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -375,7 +375,9 @@ def test_on_paper_everything_is_open(seen: Visit) -> None:
 def test_what_is_no_copy_is_saved(browser: Browser, tmp_path: Path) -> None:
     file, canvases = tmp_path / "copies.html", tiny_set(2)
     pairs = [(), (NASTY, 'a"b,c.png'), ("x", "y")]
-    write_gallery(file, "a", "b", [Row("c", [Item(canvases, 0, "", pair=pair) for pair in pairs])])
+    write_gallery(
+        file, "a", "b", [GalleryRow("c", [Item(canvases, 0, "", pair=pair) for pair in pairs])]
+    )
     seen = visit(browser, file.as_uri())
     seen.page.get_by_role("checkbox").first.check()
     with seen.page.expect_download() as saved:

@@ -17,7 +17,7 @@ from mast.commands.demo import DemoResult
 from mast.commands.reproduce import fitted
 from mast.commands.show import show_operators, show_recipes
 from mast.commands.study import StudyResult
-from mast.evaluation.compare import Comparison, Row
+from mast.evaluation.compare import Comparison, ComparisonRow
 from mast.evaluation.paired import Difference
 from mast.evaluation.result import Result, TargetResult, tables
 from mast.evaluation.verdict import Verdict
@@ -58,13 +58,14 @@ def evaluations() -> list[Table]:
 
 def comparison() -> Table:
     runs = ("flowers-mast5", "flowers-vicreg5_augself", "resnet50-random-0", "vicreg-5b3a9f11")
-    differences = tuple(Difference(-10.5, -12.5, -8.5) for _ in runs[1:])
+    gains = tuple(Difference(-10.5, -12.5, -8.5) for _ in runs[1:])
     rows = tuple(
-        Row(("linear", "flowers17-test", target, measure), (50.0,) * 4, ((48.5, 51.5),) * 4,
-            differences)
+        ComparisonRow(
+            ("linear", "flowers17-test", target, measure), (50.0,) * 4, ((48.5, 51.5),) * 4, gains
+        )
         for target in TASKS
         for measure in ("top1", "mean per class", "color jitter+grayscale")
-    )  # fmt: skip
+    )
     return Comparison(runs, tuple(map(Path, runs)), rows, Verdict(runs[0])).table()
 
 

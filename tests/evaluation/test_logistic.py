@@ -20,7 +20,7 @@ from mast.evaluation.labelled_sets import cross_validation
 from mast.evaluation.logistic import (
     PENALTIES,
     Choice,
-    Classifier,
+    LinearClassifier,
     Problem,
     Target,
     Whitened,
@@ -35,7 +35,7 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-def fitted(x: Tensor, labels: Tensor, classes: int, penalty: float) -> Classifier:
+def fitted(x: Tensor, labels: Tensor, classes: int, penalty: float) -> LinearClassifier:
     return fit(Whitened.of(x), Target(labels, classes), penalty)
 
 

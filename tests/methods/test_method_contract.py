@@ -17,7 +17,7 @@ from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     Embedding,
-    Ensemble,
+    EnsembleOutput,
     Mast,
     MastConfig,
     Method,
@@ -162,7 +162,7 @@ def test_what_a_method_does_not_have() -> None:
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
     assert (embedding.operators, embedding.masks()) == ((), None)
     with pytest.raises(UserError, match="no masks"):
-        Ensemble(method)
+        EnsembleOutput(method)
     with pytest.raises(UserError, match="predicts no uncertainty"):
         PredictedUncertainty(method)
 

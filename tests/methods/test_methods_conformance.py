@@ -17,7 +17,7 @@ from mast.config import build_method as build_run
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import Embedding, Ensemble, Mast, Method
+from mast.methods import Embedding, EnsembleOutput, Mast, Method
 from mast.methods.clsa import CLSA
 from mast.methods.infomin import InfoMin
 from mast.methods.looc import LooC
@@ -339,7 +339,7 @@ def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
     images_BCHW = make_views(0).images[0]
     mean_BD = method.embed(images_BCHW)
     expected = torch.cat([mean_BD * mask_D for mask_D in method.masks().T], dim=1)
-    torch.testing.assert_close(Ensemble(method)(images_BCHW), expected)
+    torch.testing.assert_close(EnsembleOutput(method)(images_BCHW), expected)
 
 
 @torch.no_grad()
@@ -347,7 +347,7 @@ def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
     method = build("looc").eval()
     assert isinstance(method, LooC)
     images = make_views(0).images[0]
-    ensemble = Ensemble(method)(images)
+    ensemble = EnsembleOutput(method)(images)
     representation_BC = method.encoder(images)
     width = ensemble.shape[1] // 3
     for head, part_BH in enumerate(ensemble.split(width, dim=1)):

@@ -15,18 +15,18 @@ from test_page_content import Page
 from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
-from mast.page import Item, Row, write_gallery
+from mast.page import GalleryRow, Item, write_gallery
 from mast.page.gallery import ITEMS, ROWS
 
 
-def page_of(file: Path, rows: list[Row]) -> Page:
+def page_of(file: Path, rows: list[GalleryRow]) -> Page:
     write_gallery(file, NASTY, f"What {NASTY} is", rows)
     return Page(file.read_text())
 
 
 def test_it_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     canvases = replace(tiny_set(2), identifiers=(NASTY, "caf\udce9.jpg", *(NASTY,) * 4))
-    rows = [Row(NASTY, [Item(canvases, 0, NASTY, is_query=True), Item(canvases, 1, "0.9")])]
+    rows = [GalleryRow(NASTY, [Item(canvases, 0, NASTY, is_query=True), Item(canvases, 1, "0.9")])]
     page = page_of(tmp_path / "page.html", rows)
     assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
     assert len(page.sources) == 2
@@ -47,15 +47,15 @@ def test_images_keep_their_shape(tmp_path: Path) -> None:
     aspects = np.array([2.0, 0.25, 1.0, 1.0, 1.0, 1.0], np.float32)
     canvases = replace(tiny_set(2), aspect_N=aspects)
     items = [Item(canvases, at, "") for at in range(3)]
-    page = page_of(tmp_path / "page.html", [Row("a", items)])
+    page = page_of(tmp_path / "page.html", [GalleryRow("a", items)])
     images = [Image.open(BytesIO(b64decode(source.split(",")[1]))) for source in page.sources]
     assert [image.size for image in images] == [(16, 8), (4, 16), (16, 16)]
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     canvases = tiny_set(2)
-    many = Row("many", [Item(canvases, 0, "")] * (ITEMS + 7))
-    few = Row("few", [Item(canvases, 1, "")])
+    many = GalleryRow("many", [Item(canvases, 0, "")] * (ITEMS + 7))
+    few = GalleryRow("few", [Item(canvases, 1, "")])
     page = page_of(tmp_path / "page.html", [many, *[few] * (ROWS + 4)])
     assert len(page.sources) == ITEMS + ROWS - 1
     assert "And 7 more images" in page.text
@@ -66,7 +66,7 @@ def test_a_page_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mast.page.html.LIMIT", 20_000)
-    rows = [Row("a", [Item(tiny_set(2), 0, "")] * 30)]
+    rows = [GalleryRow("a", [Item(tiny_set(2), 0, "")] * 30)]
     with pytest.raises(UserError, match=r"page\.html would have .* MB .*name a table"):
         write_gallery(tmp_path / "page.html", "a", "b", rows)
     assert not (tmp_path / "page.html").exists()

@@ -33,7 +33,7 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import Detection, Segmentation
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Result
-from mast.studies.engine import Shard, StudyRun, carry_out
+from mast.studies.engine import RunShard, StudyRun, carry_out
 from mast.studies.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
 from mast.studies.seeds import cell, difference, pack, unpack
 
@@ -294,10 +294,10 @@ def test_a_run_that_is_needed_stops_the_study(capsys: pytest.CaptureFixture[str]
         return "finished"
 
     runs = [StudyRun("bad", {}), StudyRun("good", {})]
-    states = [run.state for run in carry_out(runs, work, finished, Shard(0, 1))]
+    states = [run.state for run in carry_out(runs, work, finished, RunShard(0, 1))]
     assert states == ["bad failed", "finished"]
     assert "bad: bad failed" in capsys.readouterr().err
     with pytest.raises(UserError, match="base failed"):
-        carry_out([StudyRun("base", {}, needed=True), *runs], work, finished, Shard(0, 1))
-    shared = [run.state for run in carry_out(runs, work, finished, Shard.parse("1/2"))]
+        carry_out([StudyRun("base", {}, needed=True), *runs], work, finished, RunShard(0, 1))
+    shared = [run.state for run in carry_out(runs, work, finished, RunShard.parse("1/2"))]
     assert shared == ["to do", "finished"]

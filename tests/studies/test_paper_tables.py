@@ -23,7 +23,7 @@ from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
 from mast.studies import Workplace
-from mast.studies.engine import ALL, FINISHED, WAITING, Shard
+from mast.studies.engine import ALL, FINISHED, WAITING, RunShard
 from mast.studies.tables import SCALES, TABLES, TableExperiment, experiment, paper
 from mast.studies.tables.paper import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
@@ -309,7 +309,7 @@ def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
     with pytest.raises(UserError, match=r"small\.md is there and is not what this command writes"):
         planned(small, sets, tmp_path)
     runs = small.plan(place(sets, tmp_path), (0, 1))
-    first, second = (Shard(at, 2).selects(runs) for at in range(2))
+    first, second = (RunShard(at, 2).selects(runs) for at in range(2))
     assert [not own for own in first] == second
     rows = [{run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
             for own in (first, second)]  # fmt: skip

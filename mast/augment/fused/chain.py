@@ -37,7 +37,7 @@ WARP, END = "warp", "end"  # columns that are no operator's
 
 
 @dataclass(frozen=True)
-class Batch:
+class FusedBatch:
     """What the kernels of a batch are given.
 
     Args:
@@ -103,10 +103,10 @@ class Pass(ABC):
     operators: dict[str, Operator]
 
     @abstractmethod
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         """Treat those samples that drew an operator."""
 
-    def column(self, batch: Batch, kernel: str) -> int:
+    def column(self, batch: FusedBatch, kernel: str) -> int:
         """Where the numbers of an operator begin."""
         operator = self.operators.get(kernel)
         return ABSENT if operator is None else batch.columns[operator.name]
@@ -117,7 +117,7 @@ class Applied(Pass):
 
     kernels = ()
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         images = batch.arguments["halves"].flatten(0, 1)
         for operator in self.operators.values():
             index, parameters = batch.drawn[operator.name]
@@ -131,7 +131,7 @@ class Tone(Pass):
 
     kernels = ("jitter", "grayscale", "invert", "posterize")
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         batch.run(
             color.tone,
             AT_JITTER=self.column(batch, "jitter"),
@@ -141,10 +141,10 @@ class Tone(Pass):
         )
 
 
-class Equalize(Pass):
+class EqualizePass(Pass):
     kernels = ("equalize",)
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         own: dict[str, Any] = {
             "AT": self.column(batch, "equalize"),
             "histogram_BCL": batch.arguments["table"].new_zeros(batch.count, 3, 256),
@@ -157,7 +157,7 @@ class Equalize(Pass):
 class Blur(Pass):
     kernels = ("gaussian_blur",)
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         for back in (False, True):
             batch.run(filters.blur_along, AT=self.column(batch, "gaussian_blur"), BACK=back)
 
@@ -166,7 +166,7 @@ class Sharpen(Pass):
     kernels = ("sharpen",)
     moves = True
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         batch.run(filters.sharpen, AT=self.column(batch, "sharpen"))
 
 
@@ -174,7 +174,7 @@ class Correlate(Pass):
     kernels = ("motion_blur",)
     moves = True
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         operator = self.operators["motion_blur"]
         assert isinstance(operator, MotionBlur)
         batch.run(filters.correlate, AT=self.column(batch, "motion_blur"), T=operator.window)
@@ -184,14 +184,14 @@ class Edges(Pass):
     kernels = ("blend_edges",)
     moves = True
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         batch.run(filters.blend_edges, AT=self.column(batch, "blend_edges"))
 
 
 class Grain(Pass):
     kernels = ("solarize", "add_noise")
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         batch.run(
             finish.grain,
             AT_SOLARIZE=self.column(batch, "solarize"),
@@ -204,7 +204,7 @@ class Finish(Pass):
 
     kernels = ("solarize", "add_noise", "cut_out")
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: FusedBatch) -> None:
         own: dict[str, Any] = {
             "AT": batch.columns[END],
             "AT_SOLARIZE": self.column(batch, "solarize"),
@@ -216,7 +216,7 @@ class Finish(Pass):
         batch.run(finish.finish, **own)
 
 
-PASSES = (Tone, Equalize, Blur, Sharpen, Correlate, Grain, Edges)
+PASSES = (Tone, EqualizePass, Blur, Sharpen, Correlate, Grain, Edges)
 
 
 class Chain:
@@ -272,7 +272,7 @@ class Chain:
             name: (to_device(index, device), parameters)
             for name, (index, parameters) in drawn.items()
         }
-        batch = Batch(count, (count * tiles,), arguments, self.columns, where)
+        batch = FusedBatch(count, (count * tiles,), arguments, self.columns, where)
         batch.run(resample.canvas_means, (len(canvases),), AT=self.columns[WARP])
         batch.run(
             resample.warp,

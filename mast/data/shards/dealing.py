@@ -23,14 +23,14 @@ _BLOCK = 4096  # positions whose random numbers are drawn at a time
 
 @final
 @dataclass(frozen=True)
-class Row:
+class ReaderRow:
     """Samples, as intervals [start, stop) of positions in the row of the whole epoch."""
 
     start_I: np.ndarray
     stop_I: np.ndarray
 
     @classmethod
-    def whole(cls, count: int) -> "Row":
+    def whole(cls, count: int) -> "ReaderRow":
         """The row of an epoch of so many samples."""
         return cls(np.array([0], np.int64), np.array([count], np.int64))
 
@@ -43,7 +43,7 @@ class Row:
         interval_P = np.searchsorted(end_I, index_P, side="right")
         return self.stop_I[interval_P] - (end_I[interval_P] - index_P)
 
-    def some(self, places: "Row") -> "Row":
+    def some(self, places: "ReaderRow") -> "ReaderRow":
         """What is at some places of this row, which are in order."""
         end_I = np.cumsum(self.stop_I - self.start_I)
         cut_P = np.unique(np.concatenate([places.start_I, places.stop_I, end_I]))
@@ -51,21 +51,21 @@ class Row:
         interval_P = np.searchsorted(places.start_I, first_P, side="right") - 1
         wanted_P = (interval_P >= 0) & (first_P < places.stop_I[interval_P])
         start_P = self.at(first_P[wanted_P])
-        return joined([Row(start_P, start_P + length_P[wanted_P])])
+        return joined([ReaderRow(start_P, start_P + length_P[wanted_P])])
 
-    def part(self, start: int, stop: int) -> "Row":
+    def part(self, start: int, stop: int) -> "ReaderRow":
         """What is from one place of this row on and before another."""
-        return self.some(Row(np.array([start]), np.array([stop])))
+        return self.some(ReaderRow(np.array([start]), np.array([stop])))
 
 
-def joined(rows: Sequence[Row]) -> Row:
+def joined(rows: Sequence[ReaderRow]) -> ReaderRow:
     """Rows one behind the other; intervals that touch become one."""
     start_I = np.concatenate([row.start_I for row in rows])
     stop_I = np.concatenate([row.stop_I for row in rows])
     if len(start_I) == 0:
-        return Row(start_I, stop_I)
+        return ReaderRow(start_I, stop_I)
     apart = start_I[1:] != stop_I[:-1]
-    return Row(start_I[np.append(True, apart)], stop_I[np.append(apart, True)])
+    return ReaderRow(start_I[np.append(True, apart)], stop_I[np.append(apart, True)])
 
 
 @final
@@ -86,12 +86,12 @@ class Shuffle:
         low = max(0, start - self.width)  # what is before has come
         return self._sorted(low, stop + self.width)[start - low : stop - low]
 
-    def left(self, count: int) -> Row:
+    def left(self, count: int) -> ReaderRow:
         """The places that are not among the first `count`, in the order of the row."""
         low, high = max(0, count - self.width), min(self.length, count + self.width)
         waiting_P = np.sort(self._sorted(low, high)[count - low :])
-        tail = Row(np.array([high]), np.array([self.length]))
-        return joined([Row(waiting_P, waiting_P + 1), tail])
+        tail = ReaderRow(np.array([high]), np.array([self.length]))
+        return joined([ReaderRow(waiting_P, waiting_P + 1), tail])
 
     def _sorted(self, low: int, high: int) -> np.ndarray:
         """The places from `low` on and below `high`, in the order in which they come."""
@@ -135,20 +135,20 @@ class Dealing:
     epoch: int
     deals: tuple[Deal, ...]
 
-    def part(self, rank: int) -> tuple[Row, Shuffle]:
+    def part(self, rank: int) -> tuple[ReaderRow, Shuffle]:
         """What a rank takes since the last deal: a row, and the order of its places."""
-        row = Row.whole(sum(self.counts))
+        row = ReaderRow.whole(sum(self.counts))
         for number, (deal, following) in enumerate(pairwise(self.deals)):
             row = self._left(row, number, deal.ranks, following.step - deal.step)
         return self._share(row, len(self.deals) - 1, rank)
 
-    def _share(self, row: Row, number: int, rank: int) -> tuple[Row, Shuffle]:
+    def _share(self, row: ReaderRow, number: int, rank: int) -> tuple[ReaderRow, Shuffle]:
         ranks = self.deals[number].ranks
         length = len(row) // ranks
         place = (self.seed, self.epoch, number, ranks, rank)
         return row.part(rank * length, (rank + 1) * length), Shuffle(length, self.width, place)
 
-    def _left(self, row: Row, number: int, ranks: int, steps: int) -> Row:
+    def _left(self, row: ReaderRow, number: int, ranks: int, steps: int) -> ReaderRow:
         """What no rank has seen after some steps of a deal."""
         left = []
         for rank in range(ranks):

@@ -125,7 +125,7 @@ def refuse_empty(spec: str, shards: int, images: int) -> None:
         )
 
 
-class Found(NamedTuple):
+class FoundShards(NamedTuple):
     """Shards, and what the index beside them says.
 
     Attributes:
@@ -152,13 +152,13 @@ class Found(NamedTuple):
         }
 
 
-def look_for(spec: str) -> Found:
+def look_for(spec: str) -> FoundShards:
     """Find the shards of a name; arguments and errors as of `open_index`."""
     whole, column = split_column(spec)
     pattern = whole.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         files = _find(pattern)
-        found = Found(files, *_beside(next(iter(files))), column)
+        found = FoundShards(files, *_beside(next(iter(files))), column)
     partly = pattern.endswith(ENDINGS) or any(sign in pattern for sign in "*?[{")
     if is_local(pattern):
         partly = not os.path.isdir(named(pattern))

@@ -196,7 +196,7 @@ _LABELS = 1024  # that are read of a Parquet file at a time
 
 @final
 @dataclass(frozen=True)
-class Table:
+class SampleTable:
     """Every sample of a set of shards.
 
     Attributes:
@@ -236,7 +236,7 @@ class Table:
 
 def open_table(
     name: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None = None
-) -> Table:
+) -> SampleTable:
     """The table of shards, made where there is none of them as they are.
 
     Args:
@@ -263,7 +263,9 @@ def open_table(
     return table
 
 
-def keep_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path, table: Table) -> None:
+def keep_table(
+    name: str, found: Mapping[str, tuple[int, str]], cache: Path, table: SampleTable
+) -> None:
     """Write a table where `open_table` finds it, whose arguments the others are."""
     arrays = {field: of for field, of in vars(table).items() if isinstance(of, np.ndarray)}
     arrays |= {"names": table.names.text, "ends": table.names.end_N}
@@ -282,7 +284,7 @@ def _state(found: Mapping[str, tuple[int, str]]) -> str:
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table | None:
+def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> SampleTable | None:
     """What was kept of shards as they are; None where that is nothing."""
     if not file.is_file():
         return None
@@ -293,7 +295,7 @@ def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table
         arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in tensors.items()}
         names = Names(arrays.pop("names"), arrays.pop("ends"))
         classes = tuple(map(str, read_metadata(header)["classes"]))
-        table = Table(**arrays, names=names, classes=classes)
+        table = SampleTable(**arrays, names=names, classes=classes)
         _check(table, found)
     except UserError as error:
         _log.warning("%s", error)
@@ -304,7 +306,7 @@ def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table
     return table
 
 
-def _check(table: Table, found: Mapping[str, tuple[int, str]]) -> None:
+def _check(table: SampleTable, found: Mapping[str, tuple[int, str]]) -> None:
     """Look whether arrays fit each other and the shards, a shard at a time."""
     count, text = len(table), len(table.names.text)
     for name, dtype, length in (
@@ -340,7 +342,7 @@ def _check_array(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ..
         raise ValueError(f"{name} is {array.dtype} {array.shape}: expected {shape}")
 
 
-def _joined(parts: Sequence[Table]) -> Table:
+def _joined(parts: Sequence[SampleTable]) -> SampleTable:
     """The table of all shards; names of classes are sorted unless all shards agree."""
     known = list(dict.fromkeys(part.classes for part in parts if part.classes))
     classes = (
@@ -356,7 +358,7 @@ def _joined(parts: Sequence[Table]) -> Table:
         # behind the others, for what has no label
         own_C = np.array([*(number[name] for name in part.classes), UNLABELLED], np.int64)
         labels.append(own_C[part.label_N] if part.classes else part.label_N)
-    return Table(
+    return SampleTable(
         np.concatenate([part.count_S for part in parts]),
         np.concatenate([part.at_N for part in parts]),
         np.concatenate([part.size_N for part in parts]),
@@ -375,14 +377,14 @@ def _prefixes(urls: list[str]) -> list[str]:
     return ["".join(f"{part}/" for part in folder[common:]) for folder in folders]
 
 
-def _look_through(url: str, prefix: str, column: str | None) -> Table:
+def _look_through(url: str, prefix: str, column: str | None) -> SampleTable:
     with naming_shard(url), opened(url) as file:
         if url.endswith(".parquet"):
             return _of_parquet(file, url, prefix, column)
         return _of_tar(file, url, prefix)
 
 
-def _of_tar(file: IO[bytes], url: str, prefix: str) -> Table:
+def _of_tar(file: IO[bytes], url: str, prefix: str) -> SampleTable:
     shard = PurePosixPath(url).stem
     rows, names = [], []
     for key, image, parts in tar_samples(file, url, ("cls", "json")):
@@ -396,7 +398,7 @@ def _of_tar(file: IO[bytes], url: str, prefix: str) -> Table:
         ))  # fmt: skip
         names.append(prefix + (f"{shard}/{key}" if name is None else name))
     at, size, label, aspects = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Table(
+    return SampleTable(
         np.array([len(at)]),
         np.array(at, np.int64),
         np.array(size, np.int64),
@@ -414,7 +416,7 @@ def _original(known: bytes | None) -> str | None:
         return None
 
 
-def _of_parquet(file: IO[bytes], url: str, prefix: str, column: str | None) -> Table:
+def _of_parquet(file: IO[bytes], url: str, prefix: str, column: str | None) -> SampleTable:
     parquet, _, label = open_parquet(file, url, column)
     count, groups = parquet.metadata.num_rows, range(parquet.num_row_groups)
     label_N, classes = np.full(count, UNLABELLED, np.int64), tuple[str, ...]()
@@ -427,7 +429,7 @@ def _of_parquet(file: IO[bytes], url: str, prefix: str, column: str | None) -> T
             classes = classes_of(parquet, label)
             label_N[label_N >= (len(classes) or np.inf)] = UNLABELLED
     stem = PurePosixPath(url).stem
-    return Table(
+    return SampleTable(
         np.array([count]), np.arange(count), np.zeros(count, np.int64), label_N,
         np.full(count, np.nan, np.float32),
         Names.of(f"{prefix}{stem}/{row}" for row in range(count)), classes,

@@ -42,7 +42,7 @@ class Member(NamedTuple):
     size: int
 
 
-class Part(NamedTuple):
+class TarMember(NamedTuple):
     """A file of a sample: its first byte in the tar, its size, and its content where wanted."""
 
     at: int
@@ -59,7 +59,7 @@ def image_endings() -> tuple[str, ...]:
 
 def tar_samples(
     file: IO[bytes], url: str, wanted: Collection[str] = ()
-) -> Iterator[tuple[str, str, dict[str, Part]]]:
+) -> Iterator[tuple[str, str, dict[str, TarMember]]]:
     """The samples with an image, as WebDataset groups files: by their name up to its first dot.
 
     Where none of a group is called as an image is (`key.jpg`), each of its images is a sample of
@@ -74,7 +74,7 @@ def tar_samples(
         if key in seen:
             raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
-        endings, held, found = set[str](), dict[str, Part](), False
+        endings, held, found = set[str](), dict[str, TarMember](), False
         for _, ending, part in named:
             if ending in endings:  # as WebDataset has it
                 raise ReadError(f"{key}.{ending} is in it twice")
@@ -104,10 +104,10 @@ def _is_image(ending: str) -> bool:
 
 
 def _each(
-    key: str, parts: dict[str, Part], several: Counter[str]
-) -> Iterator[tuple[str, str, dict[str, Part]]]:
+    key: str, parts: dict[str, TarMember], several: Counter[str]
+) -> Iterator[tuple[str, str, dict[str, TarMember]]]:
     """Each image of a group as a sample, with the files named as it is, or as the group."""
-    named: dict[str, dict[str, Part]] = {}
+    named: dict[str, dict[str, TarMember]] = {}
     for ending, part in parts.items():
         own, _, last = ending.rpartition(".")
         named.setdefault(own, {})[last] = part
@@ -139,7 +139,7 @@ def _warn_once(url: str, without: str, several: str) -> None:
 
 def _parts(
     file: IO[bytes], wanted: Collection[str], without: Counter[str]
-) -> Iterator[tuple[str, str, Part]]:
+) -> Iterator[tuple[str, str, TarMember]]:
     from webdataset.tariterators import base_plus_ext
 
     for name, at, size in tar_members(file):
@@ -153,7 +153,7 @@ def _parts(
         if ending in wanted or ending.rpartition(".")[2] in wanted:
             file.seek(at)
             content = _read(file, size if _is_image(ending) else min(size, _TEXT))
-        yield key, ending, Part(at, size, content)
+        yield key, ending, TarMember(at, size, content)
 
 
 def tar_members(file: IO[bytes]) -> Iterator[Member]:

@@ -17,16 +17,24 @@ from torch import Tensor
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.logistic import PENALTIES, Choice, Classifier, Target, Whitened, choose, fit
+from mast.evaluation.logistic import (
+    PENALTIES,
+    Choice,
+    LinearClassifier,
+    Target,
+    Whitened,
+    choose,
+    fit,
+)
 from mast.evaluation.protocols.evaluator import Evaluator, features_of
 
 _log = logging.getLogger("mast")
 
 
-class Learned(NamedTuple):
+class FittedProbe(NamedTuple):
     """A classifier of the whole pool, and what validation chose for it."""
 
-    classifier: Classifier
+    classifier: LinearClassifier
     penalty: float
     validation: float
 
@@ -69,19 +77,19 @@ class Probe(Evaluator[EvaluationData], ABC):
             yield from self.report(task, learned, learned.scores(test_MD))
 
     def report(
-        self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
+        self, task: Task, learned: FittedProbe, scores_MC: Tensor, copies: int = 1
     ) -> Iterator[Measured]:
         """Accuracies of the test set (see `accuracies`), and what validation chose."""
         yield from self.accuracies(task, scores_MC, copies=copies)
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 
-    def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[Learned]:
+    def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[FittedProbe]:
         """For each task choose the penalty on validation, and fit the whole pool (N, D) with it."""
         whitened = Whitened.of(pool_ND)
         choices = [self._choose(whitened, task, task.splits) for task in tasks]
         return [
-            Learned(self._fit(whitened, task, choice.penalty), *choice)
+            FittedProbe(self._fit(whitened, task, choice.penalty), *choice)
             for task, choice in zip(tasks, choices, strict=True)
         ]
 
@@ -100,14 +108,14 @@ class Probe(Evaluator[EvaluationData], ABC):
             parts.append(fitted.scores(pool_ND[choose_V]))
         return torch.cat(parts)
 
-    def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
+    def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> LinearClassifier:
         """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""
         target = Target(labels_N.to(x_ND.device), len(task.classes))
         return fit(Whitened.of(x_ND), target, penalty, self.max_iterations)
 
     def fit_all(
         self, pool_ND: Tensor, tasks: Sequence[Task], penalties: Sequence[float]
-    ) -> list[Classifier]:
+    ) -> list[LinearClassifier]:
         """A classifier of each task, fitted to features of the pool at a penalty of its own."""
         whitened = Whitened.of(pool_ND)
         pairs = zip(tasks, penalties, strict=True)
@@ -133,7 +141,7 @@ class Probe(Evaluator[EvaluationData], ABC):
             )  # fmt: skip
         return choice
 
-    def _fit(self, whitened: Whitened, task: Task, penalty: float) -> Classifier:
+    def _fit(self, whitened: Whitened, task: Task, penalty: float) -> LinearClassifier:
         target = Target(task.pool_labels_N.to(whitened.x_NP.device), len(task.classes))
         return fit(whitened, target, penalty, self.max_iterations)
 

@@ -30,7 +30,7 @@ FEWEST_FILES = 10  # with several images each, below which a bootstrap says too 
 _log = logging.getLogger("mast")
 
 
-class AveragePrecision(NamedTuple):
+class ClassPrecision(NamedTuple):
     """Both definitions, each (R,) in [0, 1].
 
     Attributes:
@@ -45,7 +45,7 @@ class AveragePrecision(NamedTuple):
 
 def average_precision(
     score_N: Tensor, present_N: Tensor, count_RN: Tensor | None = None
-) -> AveragePrecision:
+) -> ClassPrecision:
     """Average precision of one class; images of equal score enter the curve together.
 
     `count_RN` says how often each image occurs in each test set. NaN for one without the class.
@@ -71,7 +71,7 @@ def average_precision(
     # The first place with at least that recall; rounding must not push it one further.
     at_R11 = torch.searchsorted(recall_RN, RECALLS.expand(len(recall_RN), -1) - 1e-9)
     eleven_R = best_RN.gather(1, at_R11.clamp(max=len(score_N) - 1)).mean(dim=1)
-    return AveragePrecision(torch.where(area_R.isnan(), area_R, eleven_R), area_R)
+    return ClassPrecision(torch.where(area_R.isnan(), area_R, eleven_R), area_R)
 
 
 class Ranked(NamedTuple):

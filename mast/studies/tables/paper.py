@@ -23,7 +23,7 @@ class ImageSet(NamedTuple):
     layout: str = ""  # stands before the folder's name where it is no folder a class
 
 
-class Column(NamedTuple):
+class Measure(NamedTuple):
     """What is measured."""
 
     title: str  # as the paper heads it
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     settings: Mapping[str, Any] = {}  # of the protocol, at the paper's scale
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """What is trained."""
 
     title: str  # as the paper calls it
@@ -57,8 +57,8 @@ class PaperTable:
 
     title: str
     source: str  # of the published numbers
-    columns: tuple[Column, ...]
-    rows: Mapping[str, Row]  # by a name for files
+    columns: tuple[Measure, ...]
+    rows: Mapping[str, TableRow]  # by a name for files
     baseline: str  # the row that the others are compared with
     epochs: int | None = None  # of all rows at the paper's scale; those of the recipes if None
     changes: Mapping[str, Any] = field(default_factory=dict)  # of all rows, at the paper's scale
@@ -118,9 +118,11 @@ SCALES: dict[ScaleName, Scale] = {
 
 
 def _read(table: Mapping[str, Any]) -> PaperTable:
-    columns = tuple(Column(*names[:3], **dict(*names[3:])) for names in table["columns"])
+    columns = tuple(Measure(*names[:3], **dict(*names[3:])) for names in table["columns"])
     rows = {
-        row: Row(title, tuple(published) or (None,) * len(columns), recipe or "", **dict(*other))
+        row: TableRow(
+            title, tuple(published) or (None,) * len(columns), recipe or "", **dict(*other)
+        )
         for row, (title, recipe, published, *other) in table["rows"].items()
     }
     notes = tuple(table["notes"])

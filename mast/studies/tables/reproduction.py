@@ -36,11 +36,11 @@ from mast.studies.tables.paper import (
     SCALES,
     SETS,
     SMALL_SET,
-    Column,
+    Measure,
     PaperTable,
-    Row,
     Scale,
     ScaleName,
+    TableRow,
 )
 
 RESULTS = "results"
@@ -208,11 +208,11 @@ class Reproduction(TableExperiment):
     def budget(self) -> Scale:
         return SCALES[self.scale]
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[Measure, ...]:
         """What is measured at the scale: with replacements, without what is left out."""
         return tuple(column for _, column in self._replaced() if column is not None)
 
-    def _replaced(self) -> Iterator[tuple[Column, Column | None]]:
+    def _replaced(self) -> Iterator[tuple[Measure, Measure | None]]:
         """Each column of the paper, and what takes its place."""
         for column in self.paper.columns:
             on = self.budget.trained_on.get(column.train, column.train)
@@ -223,7 +223,7 @@ class Reproduction(TableExperiment):
             other, settings = SETS[test].title, column.settings
             if self.budget.settings is not None:
                 settings = self.budget.settings.get(column.protocol, {})
-            yield column, Column(
+            yield column, Measure(
                 column.title if test == column.test else f"{column.title} ({other})", test, on,
                 self.budget.protocols.get(column.protocol, column.protocol), column.measure,
                 column.target, settings,
@@ -241,7 +241,7 @@ class Reproduction(TableExperiment):
             if row.recipe and row.only_at in (None, self.scale)
         ]  # fmt: skip
 
-    def _config(self, workplace: Workplace, row: Row, on: str, seed: int) -> PretrainConfig:
+    def _config(self, workplace: Workplace, row: TableRow, on: str, seed: int) -> PretrainConfig:
         images = workplace.sets / on / SETS[on].train
         config = workplace.configure(
             self.scale, row.recipe + self.budget.suffix,
@@ -254,7 +254,7 @@ class Reproduction(TableExperiment):
         assert config.out is not None
         return replace(config, out=Path(config.out) / run)
 
-    def _changes(self, row: Row, on: str) -> dict[str, Any]:
+    def _changes(self, row: TableRow, on: str) -> dict[str, Any]:
         """Fields of the configuration; those of the scale override those of the row."""
         changes: dict[str, Any] = dict(row.changes)
         length = self.paper.epochs
@@ -285,7 +285,7 @@ class Reproduction(TableExperiment):
     def images(self, run: StudyRun) -> int:
         return SETS[run.changes["on"]].images
 
-    def measures(self, run: StudyRun) -> list[Column]:
+    def measures(self, run: StudyRun) -> list[Measure]:
         row = self.paper.rows[run.changes["row"]]
         return [
             column._replace(protocol=row.protocols.get(column.protocol, column.protocol))
@@ -341,9 +341,9 @@ class Reproduction(TableExperiment):
             "fingerprint": self.fingerprint(run),
         }
 
-    def _measured(self, run: StudyRun, workplace: Workplace) -> Iterator[tuple[Column, Result]]:
+    def _measured(self, run: StudyRun, workplace: Workplace) -> Iterator[tuple[Measure, Result]]:
         """Each column of what the run was pretrained on, with the result that has it."""
-        by_set: dict[str, list[Column]] = defaultdict(list)
+        by_set: dict[str, list[Measure]] = defaultdict(list)
         for column in self.measures(run):
             by_set[column.test].append(column)
         for name, columns in by_set.items():
@@ -471,11 +471,11 @@ def _number(published: float | None) -> str:
     return f"{published:.1f}" if round(published, 1) == published else f"{published:.2f}"
 
 
-def _having(column: Column, results: Sequence[Measured]) -> list[Measured]:
+def _having(column: Measure, results: Sequence[Measured]) -> list[Measured]:
     return [result for result in results if column.title in result["scores"]]
 
 
-def _cell(column: Column, results: Sequence[Measured]) -> str:
+def _cell(column: Measure, results: Sequence[Measured]) -> str:
     """The mean and spread over seeds; of one seed its interval over test images."""
     having = _having(column, results)
     text = cell([result["scores"][column.title] for result in having])
@@ -485,7 +485,7 @@ def _cell(column: Column, results: Sequence[Measured]) -> str:
     return text
 
 
-def _ahead_of(column: Column, results: Sequence[Measured], others: Sequence[Measured]) -> str:
+def _ahead_of(column: Measure, results: Sequence[Measured], others: Sequence[Measured]) -> str:
     having, baseline = _having(column, results), _having(column, others)
     if not {result["seed"] for result in having} & {result["seed"] for result in baseline}:
         return ""

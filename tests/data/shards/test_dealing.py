@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.shards.dealing import Deal, Dealing, Row, Shuffle, joined
+from mast.data.shards.dealing import Deal, Dealing, ReaderRow, Shuffle, joined
 
 
-def places(row: Row) -> list[int]:
+def places(row: ReaderRow) -> list[int]:
     return [
         place
         for start, stop in zip(row.start_I.tolist(), row.stop_I.tolist(), strict=True)
@@ -21,9 +21,9 @@ def places(row: Row) -> list[int]:
 def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> None:
     start, rows = 0, []
     for gap, length in gaps:
-        rows.append(Row(np.array([start + gap]), np.array([start + gap + length])))
+        rows.append(ReaderRow(np.array([start + gap]), np.array([start + gap + length])))
         start += gap + length
-    row = joined([Row.whole(0), *rows])
+    row = joined([ReaderRow.whole(0), *rows])
     expected = [place for each in rows for place in places(each)]
     assert places(row) == expected
     assert len(row) == len(expected)
@@ -32,7 +32,9 @@ def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> 
     )
     index = sorted(index)[: len(row)]
     assert row.at(np.array(index, np.int64)).tolist() == [expected[at] for at in index]
-    some = joined([Row(np.array([at]), np.array([at + 1])) for at in index] or [Row.whole(0)])
+    some = joined(
+        [ReaderRow(np.array([at]), np.array([at + 1])) for at in index] or [ReaderRow.whole(0)]
+    )
     assert places(row.some(some)) == [expected[at] for at in index]
 
 

@@ -27,7 +27,7 @@ from mast.data.canvas import DataConfig
 from mast.data.shards import shard as reading
 from mast.data.shards import source as module
 from mast.data.shards.index import look_for
-from mast.data.shards.source import Table, keep_table, open_table
+from mast.data.shards.source import SampleTable, keep_table, open_table
 
 SIDE = 24
 
@@ -104,13 +104,13 @@ def test_a_table_is_made_once_and_again_where_shards_changed(
     assert "it is made anew" in caplog.text
 
 
-def changed(table: Table, **arrays: Any) -> Table:
+def changed(table: SampleTable, **arrays: Any) -> SampleTable:
     """The same table with other arrays; `text` and `ends` are those of its names."""
     names = Names(arrays.pop("text", table.names.text), arrays.pop("ends", table.names.end_N))
     return replace(table, names=names, **arrays)
 
 
-DAMAGE: dict[str, Callable[[Table], dict[str, Any]]] = {
+DAMAGE: dict[str, Callable[[SampleTable], dict[str, Any]]] = {
     "another count": lambda table: {"count_S": np.array([3, 5])},
     "a count below 0": lambda table: {"count_S": np.array([9, -2])},
     "a shard more": lambda table: {"count_S": np.array([3, 4, 0])},
