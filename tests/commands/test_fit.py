@@ -332,7 +332,7 @@ def test_what_cannot_be_learned_is_one_line(
     coco = f"coco:{write_coco(tmp_path / 'coco')}"
     for options, message in (
         ("--data factors:32", "has several targets: give target, one of shape, color"),
-        ("--data factors:32 --target color", "unknown target 'color'. Did you mean 'color'"),
+        ("--data factors:32 --target colour", "unknown target 'colour'. Did you mean 'color'"),
         (f"--data {coco}", "labels of several classes an image, and a classifier tells one"),
         (f"--data {photos}/train/class0", "has no labels"),
         (f"--data {photos} --kind svm", "unknown value of kind 'svm'"),

@@ -242,7 +242,7 @@ def test_parameter_groups(variant: str) -> None:
         (
             "vicreg5_small",
             {"predicted": ["colour"]},
-            r"property that operators destroy 'color'\. Did",
+            r"property that operators destroy 'colour'\. Did",
         ),
         ("mast5_small", {"exempt": ["color", "color"]}, "a property is named twice: color, color"),
         ("mast5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
