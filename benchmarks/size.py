@@ -24,11 +24,11 @@ ROOT = Path(__file__).parent.parent
 WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 53_700,
-    "lines in tests/": 35_700,
+    "lines in mast/": 47_600,
+    "lines in tests/": 31_400,
     "words in docs/ and README, written by hand": 15_000,
     "options that `mast pretrain --help` shows": 40,
-    "files that an image passes in a step": 40,
+    "files that an image passes in a step": 32,
     "circles of imports inside a room": 0,
 }
 

@@ -129,7 +129,7 @@ def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path)
     trained = {id(p) for group in method.parameter_groups() for p in group["params"]}
     assert not trained & {id(parameter) for parameter in method.teacher.parameters()}  # type: ignore[union-attr]
 
-    results = mast.evaluate(whole.path, photos, ("knn", "embedding"))
+    results = mast.evaluate(whole, photos, ("knn", "embedding"))
     assert [result.protocol for result in results] == ["knn", "embedding"]
     with pytest.raises(UserError, match="no masks"):
         mast.evaluate(whole.path, photos, "ensemble")

@@ -85,6 +85,10 @@ class RunFolder:
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
 
+    def __fspath__(self) -> str:
+        """So that functions take what `mast.pretrain` returns as they take its path."""
+        return str(self.path)
+
     def require(self) -> "RunFolder":
         """This folder, if it holds a run."""
         if not self.config.is_file():
