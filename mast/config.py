@@ -287,9 +287,10 @@ def read(path: str | Path) -> PretrainConfig:
         path: The file.
     """
     values = load_yaml(path)
-    if str(values.get("method")) not in METHODS:
+    if (name := str(values.get("method"))) not in METHODS:
         raise UserError(
-            f"{path} names no method; expected method to be one of {', '.join(METHODS)}"
+            f"{path} has the method {name}, which is not registered: expected one of "
+            f"{', '.join(METHODS)}, or a method of your own in `mast.methods.METHODS`"
         )
     try:
         return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)

@@ -135,9 +135,9 @@ class Subject:
 def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
     """Why the embeddings of the images cannot be looked at; None where they can."""
     if subject.images is None or subject.embed is None:
-        return "There are no images to look at: give data."
+        return "It needs images: give data."
     if (count := len(subject.images.names)) < fewest:
-        return f"It needs {fewest} images or more, here are {count}."
+        return f"It needs {fewest} images or more, got {count}."
     if not bool(subject.embed(None).isfinite().all()):
         return "The embedding is not finite: the run diverged."
     return None

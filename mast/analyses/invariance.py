@@ -47,7 +47,7 @@ class Invariance(Analysis):
 
     def lacking(self, subject: Subject) -> str | None:
         if subject.embed is None:
-            return "There are no images to look at: give data."
+            return "It needs images: give data."
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not _graded(subject):

@@ -61,7 +61,7 @@ class Uncertainty(Analysis):
 
     def lacking(self, subject: Subject) -> str | None:
         if subject.images is None:
-            return "There are no images to look at: give data."
+            return "It needs images: give data."
         if subject.uncertainty is None:
             return (
                 "This run predicts no uncertainty: its method has none, or it was trained without "

@@ -563,20 +563,20 @@ def test_sets_that_were_measured_with_other_operators() -> None:
 @pytest.mark.parametrize(
     ("name", "subject", "message"),
     [
-        ("subspaces", Subject("run"), "no images to look at"),
-        ("subspaces", few(3), "needs 5 images or more, here are 3"),
+        ("subspaces", Subject("run"), "needs images"),
+        ("subspaces", few(3), "needs 5 images or more, got 3"),
         ("subspaces", replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)), "diverged"),
         ("predictions", Subject("run"), "no masks: its method"),
         ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
         ("advice", Subject("run"), "mast advise RUN --data SET"),
-        ("uncertainty", Subject("run"), "no images to look at"),
+        ("uncertainty", Subject("run"), "needs images"),
         ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
         (
             "uncertainty",
             replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
             "not finite",
         ),
-        ("predicted_operators", Subject("run"), "no images to look at"),
+        ("predicted_operators", Subject("run"), "needs images"),
         ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, here are 10."),
         (
@@ -587,7 +587,7 @@ def test_sets_that_were_measured_with_other_operators() -> None:
         ("curves", Subject("run"), "Nothing was logged"),
         ("masks", Subject("run"), "no masks: its method"),
         ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
-        ("invariance", Subject("run"), "no images to look at"),
+        ("invariance", Subject("run"), "needs images"),
         ("invariance", whole(("invert",)), "None of its operators has a magnitude"),
     ],
 )

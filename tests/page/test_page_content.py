@@ -274,7 +274,7 @@ def test_one_operator(tmp_path: Path) -> None:
 def test_three_images(run: RunFolder) -> None:
     look_into(run, ("subspaces", "uncertainty"), count=3)
     page = written(run)
-    assert "It needs 5 images or more, here are 3." in page.text
+    assert "It needs 5 images or more, got 3." in page.text
     assert page.tags.count("img") == 2 * 3 + 1  # two galleries, and the dialog
 
 
