@@ -125,7 +125,9 @@ class _Options:
         from mast.core.fields import kinds, leaves
         from mast.recipes import DEFAULT, merge
 
-        self._add("recipe", str, DEFAULT, "Recipe of the defaults; see `mast show recipes`", verb)
+        self._add(
+            "recipe", str, DEFAULT, "Recipe that sets the defaults (`mast show recipes`)", verb
+        )
         self._add(
             "config", str | None, None, "A YAML file, whose fields replace the recipe's", verb
         )

@@ -67,7 +67,7 @@ def analyze(
             on the others; or images alone, such as `flowers17/test`. Without images, only analyses
             that need none are made.
         analyses: Names of analyses: curves, masks, subspaces, neighbours, predicted_operators,
-            invariance, advice, predictions, uncertainty; and the studies of which runs are
+            invariance, advice, predictions, uncertainty; and studies whose runs are
             finished: leave_one_out, epochs.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: How many images are used, drawn at random.

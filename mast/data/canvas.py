@@ -45,7 +45,7 @@ class DataConfig:
 
     Attributes:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
-            `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
+            `factors@test`, `factors@train:4096`, the same of `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
             `#photo` behind a set of the hub or of Parquet files names its column of images.

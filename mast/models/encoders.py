@@ -104,7 +104,7 @@ class EncoderConfig:
     Attributes:
         name: A torchvision or timm model name, such as "resnet18" or
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
-            "torchvision:" and "timm:" choose. It names an architecture.
+            "torchvision:" and "timm:" choose. An architecture, not weights.
         options: Keyword arguments of the model's constructor that change its architecture, for
             example {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or
             {"drop_path_rate": 0.1}.

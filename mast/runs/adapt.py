@@ -128,7 +128,7 @@ def adapt(
             it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Seed of the sample of images, of the operators, and of random weights.
-        max_broken: Share of the images that may be broken; those that are get listed and left out.
+        max_broken: Share of the images that may be broken; broken ones are left out.
 
     Returns:
         The adapted encoder and its folder.

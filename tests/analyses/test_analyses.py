@@ -578,7 +578,7 @@ def test_sets_that_were_measured_with_other_operators() -> None:
         ),
         ("predicted_operators", Subject("run"), "needs images"),
         ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
-        ("predicted_operators", whole(), "It needs 24 images or more, here are 10."),
+        ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
         (
             "predicted_operators",
             replace(many(whole()), embed=lambda _: torch.full((70, 2), math.nan)),

@@ -79,7 +79,7 @@ def test_as_few_passes_as_the_order_allows() -> None:
         "vicreg": ["Tone", "Blur", "Finish"],
         "mast15": ["Tone", "Blur", "Sharpen", "Grain", "Edges", "Finish"],
         "mast19": [
-            *("Tone", "Equalize", "Blur", "Sharpen", "Correlate", "Grain", "Edges", "Finish")
+            *("Tone", "EqualizePass", "Blur", "Sharpen", "Correlate", "Grain", "Edges", "Finish")
         ],
         "mae": ["Finish"],
     }.items():
