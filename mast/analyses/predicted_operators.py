@@ -1,4 +1,4 @@
-"""How much of what an operator did can be predicted from two views, in each space of a run.
+"""How well each space of a run predicts what an operator did to two views.
 
 P pairs of views, N images, D dimensions of a space, F features, T numbers of an operator, O
 operators, S spaces, M thirds.

@@ -21,7 +21,7 @@ BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not 
 
 
 class _ClosedPipeError(Exception):
-    """The reader of what is printed is gone."""
+    """The reader of the output is gone, as after `| head`."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str] | None) -> int:
     except Interrupted as stopped:
         return _stop(str(stopped), stopped.code)
     except KeyboardInterrupt:
-        return _stop("interrupted; the same command goes on with what was saved", 130)
+        return _stop("interrupted; the same command continues from what was saved", 130)
     except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
         return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
     except _ClosedPipeError:  # such as `mast show config | head`

@@ -121,7 +121,7 @@ def evaluate(
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
-    with together(fabric, lambda: "the same command goes on with what was saved"):
+    with together(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         sets = data if isinstance(data, NamedSets) else NamedSets(data)
         loaded = (

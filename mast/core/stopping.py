@@ -96,7 +96,7 @@ def interruptible() -> Iterator[None]:
     received: list[int] = []
 
     def interrupted() -> Interrupted:
-        return Interrupted(received[0], "stopped; the same command goes on with what was saved")
+        return Interrupted(received[0], "stopped; the same command continues from what was saved")
 
     def ask(number: int, frame: FrameType | None) -> None:
         if received:

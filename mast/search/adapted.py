@@ -196,7 +196,7 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     parts = (each.split(depths.widths, dim=1) for each in (_of_noise(depths), tensors[NOISE]))
     same = [float((now - then).norm()) <= SAME * float(then.norm())
             for now, then in zip(*parts, strict=True)]  # fmt: skip
-    if not all(same):  # its code is another, or it draws
+    if not all(same):  # other code, or random layers
         raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
     naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
     known = Subspaces(tensors["mean"], tensors["scale"], moves)
