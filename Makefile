@@ -9,7 +9,6 @@ bench:
 	python benchmarks/channels.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/fused.py)
-	$(if $(filter cpu,$(DEVICE)),python benchmarks/step.py)
 	python benchmarks/loss.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/probes.py)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/insight.py)

@@ -184,24 +184,6 @@ def move(module: nn.Module) -> dict[nn.Parameter, nn.Parameter]:
     return moved
 
 
-class Moved(TorchDispatchMode):
-    """What runs inside on fake tensors of any device: launches, and bytes as above."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.launches = self.moved = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if launches(func):
-            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            self.launches += 1
-            self.moved += moved(func, args, given, result)
-        return result
-
-
 class FakeFabric:
     """Fabric on the fake GPU, but for gradients: PyTorch's engine needs a device to compute them.
 

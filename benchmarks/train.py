@@ -32,7 +32,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
 from mast.data import DataConfig, open_canvas
 from mast.recipes import configure
-from mast.runs.acceleration import compiles, replay_of
+from mast.runs.acceleration import compiles
 
 Run = Callable[[], None]
 # In the folder: a worker makes a whole batch, and with one batch all but one would idle.
@@ -50,14 +50,13 @@ class Training:
         self.method = build_method(config)
         self.method.encoder.to(memory_format=torch.channels_last)
         if compiles(config, self.device):
-            self.method.compile_parts()
+            self.method.compile_parts(config.cuda_graphs)
         groups = self.method.parameter_groups()
         self.optimizer = make_optimizer(groups, config.optimizer, config.batch_size, self.device)
         self.preset = config.views
         self.size = config.size
         self.pipeline = Pipeline(PRESETS[config.views], config.size)
         self.buffer = self.pipeline.buffer(config.batch_size, self.device, self.dtype)
-        self.replay = replay_of(config, self.method, self.pipeline, self.device, 1)
         self.generator = torch.Generator().manual_seed(0)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
         self.canvases = canvases.batch(range(config.batch_size)).to(self.device)
@@ -68,10 +67,7 @@ class Training:
         training = loop.Training(self.method, self.optimizer, 1, steps, lambda progress: 1.0)
 
         def loss(method: Any, views: Views, *_: int) -> loop.Losses:
-            # what a loader made lies elsewhere at every step
-            if self.replay is None or views.images[0].data_ptr() != self.buffer.data_ptr():
-                return method(views, 0.0)
-            return self.replay(method, views, 0.0)
+            return method(views, 0.0)
 
         for _ in training.run(self.fabric, lambda epoch, start: pairs, loss):
             self.method.after_step(0.5)

@@ -144,34 +144,6 @@ def fused(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Revision {result['provenance']['git_revision']}."])
 
 
-def steps(result: dict[str, Any]) -> str:
-    """What the host does for a step on a GPU, and what the GPU moves, by the defaults there."""
-    parts = ("views", "forward and backward", "optimizer")
-    lines = [
-        "| step of | | launches: views | forward, backward | optimizer | GB: views "
-        "| forward, backward | optimizer | copies | waits | host, ms |",
-        f"|---|---|{'---|' * 9}",
-    ]
-    for recipe, ways in result["steps"].items():
-        for way, of in ways["ways"].items():
-            launches = " | ".join(f"{of['launches'][part]:,}" for part in parts)
-            moved = " | ".join(f"{of['GB'][part]:.3g}" for part in parts)
-            lines.append(
-                f"| `{recipe}`, {ways['images']} images | {way} | {launches} | {moved} "
-                f"| {of['copies']} | {of['waits']} | {of['host ms']:.1f} |"
-            )
-    own = ", ".join(
-        f"{1e3 * ways['own work']['median']:.1f} ms of `{recipe}`"
-        for recipe, ways in result["steps"].items()
-    )
-    origin = result["provenance"]
-    return "\n".join(
-        [*lines, "", f"Of the host's time its own work is {own}; the rest is launches, each "
-         f"{result['launch us']:g} µs, assumed. {origin['processor']}, 1 thread; revision "
-         f"{origin['git_revision']}."]
-    )  # fmt: skip
-
-
 def kernels(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """What a compiler made of every kernel, by generation."""
     generations = result["kernels"]
@@ -209,14 +181,12 @@ def replace(document: Path, tables: dict[str, str]) -> None:
 
 def main() -> None:
     counted = json.loads((RESULTS / "fused.json").read_text())
-    step = json.loads((RESULTS / "step.json").read_text())
     replace(
         ROOT / "docs" / "performance.md",
         {
             "targets": targets(),
             "machine": machines(),
             "fused": fused(counted),
-            "steps": steps(step),
         },
     )
     whole = {"performance": times(), "operators": operators(), "kernels": kernels(counted)}

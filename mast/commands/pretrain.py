@@ -43,7 +43,7 @@ from mast.evaluation.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
-from mast.runs.acceleration import compiles, fitting, replay_of, room_for_images
+from mast.runs.acceleration import compiles, fitting, room_for_images
 from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
@@ -258,8 +258,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if config.channels_last:
         plain_method.to(memory_format=torch.channels_last)
     if compiles(config, fabric.device):
-        plain_method.compile_parts()
-    replay = replay_of(config, plain_method, pipeline, fabric.device, processes)
+        plain_method.compile_parts(config.cuda_graphs)
     shares = _encoder_shares(plain_method.encoder, config)
     groups = plain_method.parameter_groups(shares)
     if sharded := config.shard_optimizer and processes > 1:
@@ -336,7 +335,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             out=images,
         )
         views.label_B = _labels(batch, feed) if labelled else None
-        output: Losses = method(views, share) if replay is None else replay(method, views, share)
+        output: Losses = method(views, share)
         if feed.counts_broken:  # by all processes, of which the mean is logged
             found = torch.full((), float(feed.broken * processes), device=fabric.device)
             output = output | {"broken": found}

@@ -1,7 +1,6 @@
 """Barlow Twins: dimensions that agree between the views and are uncorrelated with each other."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -40,7 +39,7 @@ class BarlowTwins(Method):
         self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms "invariance" and "redundancy"."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in both)

@@ -9,7 +9,7 @@ units of a head. Progress is the share of the run that is done, from 0 to 1.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from mast.augment import Preset, Views
 from mast.core.errors import UserError
-from mast.core.transfer import packed, to_device, unpacked
+from mast.core.transfer import to_device
 from mast.methods.collapse import collapse_warnings
 from mast.methods.parts import (
     HostInputs,
@@ -185,19 +185,19 @@ class Method(nn.Module, ABC):
         self.encoder = encoder
         self.operators = operators
         self._frozen = False
+        self._graphs = False
 
     # ------------------------------------------------------------------ what a method writes
     @abstractmethod
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Compute the loss of one batch on the device alone.
 
-        Within a phase every step does the same with other numbers, and neither reads nor copies
-        from the host: so it can be recorded once and replayed (`mast.methods.replay`).
+        It neither reads numbers from the device nor copies from the host, so a GPU never waits.
 
         Args:
             images: Of every view, images_BCHW in [0, 1]; views may differ in size.
             inputs: The host inputs, on the device.
-            phase: As `phase` returns it.
+            progress: Share of the run that is done.
 
         Returns:
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
@@ -223,14 +223,15 @@ class Method(nn.Module, ABC):
 
     # ---------------------------------------------------------------------------- training
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """As `step`, of views of this process's images; host inputs are copied at once."""
-        row_N, layout = packed(self.host_inputs(views, progress))
-        inputs = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
-        return self.step(views.images, inputs, self.phase(progress))
-
-    def phase(self, progress: float) -> Hashable:
-        """What of the run `step` depends on beside its tensors; it changes a few times in a run."""
-        return None
+        """As `step`, of views of this process's images."""
+        device = views.images[0].device
+        own = self.host_inputs(views, progress)
+        inputs = {name: to_device(tensor, device) for name, tensor in own.items()}
+        if not self._graphs:
+            return self.step(views.images, inputs, progress)
+        torch.compiler.cudagraph_mark_step_begin()
+        output = self.step(views.images, inputs, progress)
+        return {name: value.clone() for name, value in output.items()}  # the next replay's memory
 
     def frozen(self, progress: float) -> Iterable[nn.Parameter]:
         """What the next step leaves as it is: no gradient, no moments, no weight decay."""
@@ -286,22 +287,27 @@ class Method(nn.Module, ABC):
                     module.eval()
         return self
 
-    def compile_parts(self) -> None:
+    def compile_parts(self, graphs: bool = False) -> None:
         """Compile with `torch.compile` what gains by it: encoder, projector and `objective`.
 
         The encoder in training alone: measuring it takes other numbers of images, for each of which
         it would be compiled anew. An objective becomes a few passes, its collectives included.
+
+        Args:
+            graphs: Replay each part as CUDA graphs (mode "reduce-overhead"), for small steps.
         """
-        plain, compiled = self.encoder.encode, torch.compile(self.encoder.encode)
+        self._graphs = graphs
+        mode = "reduce-overhead" if graphs else None
+        plain, compiled = self.encoder.encode, torch.compile(self.encoder.encode, mode=mode)
 
         def encode(images_BCHW: Tensor) -> Encoding:
             return (compiled if self.encoder.training else plain)(images_BCHW)
 
         self.encoder.encode = encode  # type: ignore[method-assign]
         if hasattr(self, "projector"):
-            self.projector.compile()
+            self.projector.compile(mode=mode)
         if hasattr(self, "objective"):
-            self.objective = torch.compile(self.objective)
+            self.objective = torch.compile(self.objective, mode=mode)
 
     # ----------------------------------------------------------------------------- the log
     def statistics(self) -> dict[str, float]:

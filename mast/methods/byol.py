@@ -1,7 +1,6 @@
 """BYOL: a predictor of what a teacher, the student's moving average, gives of the other view."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -34,7 +33,7 @@ class BYOL(Method):
         self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(config.projector.dim, config.projector, layers=2)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "distance", of unit vectors (Eq. 2 and 3)."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in both)

@@ -5,7 +5,6 @@ D dimensions of the embedding.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -50,7 +49,7 @@ class CLSA(Method):
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Two terms of one weight, "contrast" and "strong"."""
         query, key, strong = images
         temperature = self.config.temperature

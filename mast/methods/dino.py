@@ -4,7 +4,7 @@ Shapes: B images of this process, N of all their views, D dimensions of the embe
 """
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -85,7 +85,7 @@ class DINO(Method):
         """The teacher's temperature."""
         return {"temperature": torch.tensor(self.temperature(progress), dtype=torch.float64)}
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "distillation"."""
         seen_NP = encode_by_size(self.teacher, images[:OF_TEACHER])
         target_NP = ((seen_NP - self.center_P) / inputs["temperature"]).softmax(dim=1)

@@ -6,7 +6,6 @@ image.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -68,7 +67,7 @@ class InfoMin(Method):
         self.queue = Queue(config.queue, dim, seed)
         self.noise = Noise(seed, 3 * PIECES)  # two numbers for its place, one for the order
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Two terms, "contrast" and "jigsaw"."""
         query, key, whole = images
         key_BD = F.normalize(self.teacher(key), dim=1)

@@ -4,7 +4,6 @@ Shapes: B images of this process, H heads, D dimensions of an embedding, N keys 
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +73,7 @@ class LooC(Method):
             Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
         )
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """A term a head: "invariant", and "keeps_<property>"."""
         names = ("invariant", *(f"keeps_{name}" for name in self.config.preserved))
         query, *keys = images

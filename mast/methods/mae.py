@@ -5,7 +5,6 @@ decoder, P numbers of a patch.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +75,7 @@ class MAE(Method):
         for part in (self.enter, self.decoder, self.leave):
             part.apply(_start)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "pixels"."""
         losses = [self._loss(x, inputs[f"noise_{view}"]) for view, x in enumerate(images)]
         return output_of({"pixels": torch.stack(losses).mean()})

@@ -26,8 +26,8 @@ from mast.methods.parts import (
     PredictionConfig,
     check_properties,
     destroyers,
+    shared_covariance,
 )
-from mast.methods.vicreg import shared_covariance
 from mast.models import Encoder, ExemptBlocks, Gaussian, GaussianProjector, GeM, Masks
 
 SOURCES: dict[Source, tuple[str, ...]] = {
@@ -120,7 +120,7 @@ class Mast(Method):
             inputs |= cast(OperatorPrediction, prediction).host_inputs(views, progress)
         return inputs
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms are those of `objective`, and the predictions."""
         encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
         first, second = (self.projector(encoding) for encoding in encodings)

@@ -55,7 +55,7 @@ class MoCo(Method):
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast"."""
         return contrast_with_queue(self, images, inputs)
 

@@ -4,7 +4,6 @@ Shapes: B images of this process, N of all processes, D dimensions of the embedd
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -49,7 +48,7 @@ class MoCoV3(Method):
         self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(sizes.dim, sizes, layers=2)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast", the sum of both directions."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (self.predictor(self.projector(x_BC)) for x_BC in both)

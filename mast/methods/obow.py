@@ -7,7 +7,6 @@ representation, W words.
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -78,7 +77,7 @@ class OBoW(Method):
         self.words.key_ND.mul_(scale).clamp_(min=0)
         self.register_buffer("nearest", torch.tensor(0.5))
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "bags"."""
         of_teacher, *others = images
         word_WC = self.words.key_ND.clone()  # a push changes the queue

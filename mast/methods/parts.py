@@ -19,9 +19,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from mast.augment import PROPERTIES, Views, difference, numbers
-from mast.core.collectives import gather, processes, rank
+from mast.core.collectives import gather, global_sum, processes, rank
 from mast.core.errors import UserError, unknown
-from mast.losses import unexplained
+from mast.losses import covariance, unexplained
 from mast.methods.collapse import PREDICTED
 from mast.models import Encoder, pair_head
 
@@ -227,6 +227,19 @@ def count_shown(hidden: float, patches: int) -> int:
     if not 0 < shown < patches:
         raise UserError(f"objective.hidden {hidden} hides {patches - shown} of {patches} patches")
     return shown
+
+
+# -------------------------------------------------------------------- terms of the global batch
+
+
+def shared_covariance(*views: Tensor) -> Tensor:
+    """The covariance term of all views, summed; each process computes its part of the products.
+
+    Args:
+        views: Embeddings of the global batch, the same in every process.
+    """
+    parts = [covariance(embedding_BD, rank(), processes()) for embedding_BD in views]
+    return global_sum(sum(parts[1:], parts[0]))
 
 
 # ------------------------------------------------------------ predictions of what operators did

@@ -6,7 +6,6 @@ the pixels behind one.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,7 +67,7 @@ class PrCL(Method):
         sizes = MLPConfig(encoder.map_dim, encoder.channels * self.side**2)
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms of MoCo, and "pixels"."""
         output = contrast_with_queue(self, images, inputs)
         pixels = self._error(images[0], inputs["noise_0"])

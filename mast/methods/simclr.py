@@ -1,7 +1,6 @@
 """SimCLR: the other view of an image among all other images of the batch."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -33,7 +32,7 @@ class SimCLR(Method):
         self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector, layers=2, last_norm="affine")
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast"."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in both)

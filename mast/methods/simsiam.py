@@ -1,7 +1,6 @@
 """SimSiam: a predictor of the other view's embedding, through which no gradient returns."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -42,7 +41,7 @@ class SimSiam(Method):
         self.projector = MLP(encoder.dim, config.projector, layers=layers, last_norm="plain")
         self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cosine"."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (self.projector(x_BC) for x_BC in both)

@@ -4,7 +4,6 @@ Shapes: B images, L classes.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -45,7 +44,7 @@ class Supervised(Method):
         assert views.label_B is not None, "a method that is `labelled` gets labels"
         return {"label_B": views.label_B}
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cross_entropy"."""
         label_B = inputs["label_B"]
         logits = [self.embed(images_BCHW) for images_BCHW in images]

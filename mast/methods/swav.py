@@ -5,7 +5,6 @@ embedding, P prototypes, V views.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -80,17 +79,13 @@ class SwAV(Method):
             for view in range(ASSIGNED if config.queue else 0)
         )
 
-    def phase(self, progress: float) -> bool:
-        """Whether the queue is assigned."""
-        return bool(self.queues) and progress >= QUEUE_FROM
-
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "assignment"."""
         encoded = encode_by_size(self.encoder, images)
         embeddings = F.normalize(self.projector(encoded), dim=1).chunk(len(images))
         scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
         targets = [
-            self._assignment(view, embedding_BD.detach(), phase)
+            self._assignment(view, embedding_BD.detach(), progress >= QUEUE_FROM)
             for view, embedding_BD in enumerate(embeddings[:ASSIGNED])
         ]
         loss = cross_view_entropy(scores, targets, self.config.temperature)

@@ -4,7 +4,6 @@ Shapes: B images, D dimensions of the embedding.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -43,7 +42,7 @@ class VISimSiam(Method):
         MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
         self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "likelihood"."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (self.projector(x_BC) for x_BC in both)

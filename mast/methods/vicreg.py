@@ -1,14 +1,13 @@
 """VICReg: variance, invariance and covariance of the embeddings of two views."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
-from mast.core.collectives import gather, global_sum, processes, rank
-from mast.losses import covariance, invariance, variance
+from mast.core.collectives import gather
+from mast.losses import invariance, variance
 from mast.methods.base import Method, PairConfig, output_of
-from mast.methods.parts import HostInputs, Images
+from mast.methods.parts import HostInputs, Images, shared_covariance
 from mast.models import MLP, Encoder
 
 
@@ -39,7 +38,7 @@ class VICReg(Method):
         self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector)
 
-    def step(self, images: Images, inputs: HostInputs, phase: Any) -> dict[str, Tensor]:
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms are those of `objective`."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         output = self.objective(*(self.projector(x_BC) for x_BC in both))
@@ -58,13 +57,3 @@ class VICReg(Method):
         return output_of(
             terms, unmasked_distance=distance, embedding_std=first_BD.std(dim=0).mean()
         )
-
-
-def shared_covariance(*views: Tensor) -> Tensor:
-    """The covariance term of all views, summed; each process computes its part of the products.
-
-    Args:
-        views: Embeddings of the global batch, the same in every process.
-    """
-    parts = [covariance(embedding_BD, rank(), processes()) for embedding_BD in views]
-    return global_sum(sum(parts[1:], parts[0]))

@@ -1,4 +1,4 @@
-"""How a run uses its device by default: what is compiled, replayed and kept there.
+"""How a run uses its device by default: what is compiled and kept there.
 
 And what shrinks a run whose memory ran out.
 """
@@ -8,47 +8,25 @@ from contextlib import contextmanager
 
 import torch
 
-from mast.augment import Pipeline
 from mast.augment.pipeline import has_triton
 from mast.config import PretrainConfig
-from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
+from mast.core.errors import OutOfMemoryError, is_out_of_memory
 from mast.core.launch import type_of
 from mast.core.optim import OF_ALL_GRADIENTS
-from mast.methods import METHODS, Method
-from mast.methods.replay import Replay, worth_replaying
+from mast.methods import METHODS
 
 FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
 
 def compiles(config: PretrainConfig, device: torch.device) -> bool:
     """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
-    if config.compile is not None:
-        return config.compile
+    if config.cuda_graphs or config.compile is not None:
+        return config.cuda_graphs or bool(config.compile)
     if not has_triton(device):
         return False
     from mast.augment.fused import works_on
 
     return works_on(device)
-
-
-def replay_of(
-    config: PretrainConfig,
-    method: Method,
-    pipeline: Pipeline,
-    device: torch.device,
-    processes: int,
-) -> Replay | None:
-    """Steps as CUDA graphs; None where they are not wanted. They need one process on one GPU."""
-    alone = device.type == "cuda" and processes == 1 and config.accumulate == 1
-    if config.cuda_graphs and not alone:
-        raise UserError(
-            f"cuda_graphs is for one process on a GPU, and this run has {processes} on "
-            f"{device.type}: leave it out"
-        )
-    small = worth_replaying(config.batch_size, pipeline.sizes)
-    if not alone or config.cuda_graphs is False or not (config.cuda_graphs or small):
-        return None
-    return Replay(method, type_of(config.precision, device), asked=bool(config.cuda_graphs))
 
 
 def room_for_images(device: torch.device) -> float:

@@ -423,3 +423,22 @@ def test_encoder_projector_and_objective_are_a_graph_each(
         method(make_views(seed), 0.0)["loss"].backward()
     assert ["conv2d" in graph for graph in graphs] == [True, False, False]
     assert ["batch_norm" in graph for graph in graphs] == [True, True, False]
+
+
+def test_graphs_are_compiled_parts_whose_results_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modes: list[str] = []
+    memory = torch.zeros(())  # which every replay writes again
+
+    def compiled(function: Any, mode: str) -> Any:
+        modes.append(mode)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    method = build("vicreg")
+    method.compile_parts(graphs=True)
+    assert modes == ["reduce-overhead"] * 3
+    monkeypatch.setattr(method, "step", lambda *_: {"loss": memory.add_(1.0)})
+    losses = [method(make_views(0), 0.0)["loss"] for _ in range(2)]
+    assert losses == [1.0, 2.0]
