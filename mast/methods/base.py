@@ -205,7 +205,7 @@ class Method(nn.Module, ABC):
         """
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """What `step` takes from the host beside the images, on the CPU, always of one shape."""
+        """What `step` takes from the host beside the images, on the CPU."""
         inputs: dict[str, Tensor] = {}
         for part in self._parts():
             inputs |= part.host_inputs(views, progress)
