@@ -48,6 +48,8 @@ class MastConfig(PaperConfig):
             dimensions of their own. In these the views need not agree where an operator acted
             that destroys the property.
         exempt_share: Share of the dimensions in each block.
+        predicted: Properties whose operators the heads predict, from the block if they are exempt;
+            those of `exempt` if not given.
         prediction: Weight and width of the heads that predict what the operators did.
         variance_weight: alpha.
         covariance_weight: beta.
@@ -57,6 +59,7 @@ class MastConfig(PaperConfig):
     mode: Literal["exempt", "guarded", "paper"] = "exempt"
     exempt: tuple[str, ...] = ("color",)
     exempt_share: float = 0.03
+    predicted: tuple[str, ...] | None = None
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
@@ -65,6 +68,7 @@ class MastConfig(PaperConfig):
         super().check()
         self.prediction.check()
         check_properties(self.exempt)
+        check_properties(self.predicted or ())
         mode = self.resolved()
         if "block" in SOURCES[mode.predict_from] and not mode.has_blocks:
             raise UserError(
@@ -99,24 +103,26 @@ class Mast(Method):
             count, kind = len(operators), cast(Any, mode.masks)
             self.masks = Masks(dim, count, kind, start, scale, common, seed)
         sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
-        predicted = destroyers(operators, config.exempt) if sources else ()
-        column_P = torch.tensor([operators.index(name) for name in predicted], dtype=torch.int64)
+        properties = config.exempt if config.predicted is None else config.predicted
+        predicted = destroyers(operators, properties)
+        in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
+        column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
-        dims = {"block": dim, "representation": encoder.dim}
+        of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, predicted)}
         self.predictions = nn.ModuleDict(
             {
-                source: OperatorPrediction(config.prediction, dims[source], predicted, source)
+                source: OperatorPrediction(config.prediction, *of_source[source], source)
                 for source in sources
-                if predicted
+                if of_source[source][1]
             }
         )
         if not pooled and "representation" not in self.predictions:
             encoder.freeze_behind_features()
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Which subspaces are trained, and the targets, which are the same for all sources."""
+        """Which subspaces are trained, and the targets; the last source predicts the most."""
         inputs = {"active_BK": views.active_BK}
-        for prediction in list(self.predictions.values())[:1]:
+        for prediction in list(self.predictions.values())[-1:]:
             inputs |= cast(OperatorPrediction, prediction).host_inputs(views, progress)
         return inputs
 

@@ -164,7 +164,7 @@ def test_exempt_mode_is_its_formula() -> None:
     assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
 
 
-def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
+def test_a_prediction_from_a_block_moves_the_block_alone() -> None:
     """The prediction's gradient reaches the embedding in the exempt dimensions and nowhere else."""
     method = build(exempt_share=0.25)
     prediction = method.predictions["block"]
@@ -177,6 +177,25 @@ def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
         moved_D = embedding_BD.grad.abs().sum(dim=0) > 0
         assert moved_D[: DIM // 4].all()
         assert not moved_D[DIM // 4 :].any()
+
+
+@pytest.mark.parametrize(
+    ("predicted", "block", "representation"),
+    [
+        (None, ["color_jitter"], ["color_jitter"]),
+        (("color", "position"), ["color_jitter"], ["random_resized_crop", "color_jitter"]),
+        (("position",), None, ["random_resized_crop"]),
+    ],
+)
+def test_properties_that_are_not_exempt_are_predicted_from_the_representation(
+    predicted: tuple[str, ...] | None, block: list[str] | None, representation: list[str]
+) -> None:
+    method = build(exempt=("color",), predicted=predicted)
+    heads = {source: [*part.heads] for source, part in method.predictions.items()}
+    expected = {"block": block, "representation": representation}
+    assert heads == {source: names for source, names in expected.items() if names}
+    method(views(), 0.0)["loss"].backward()
+    assert all(own.grad is not None for own in method.predictions.parameters())
 
 
 def test_relative_masks_compare_operators_within_a_dimension() -> None:
