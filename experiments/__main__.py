@@ -12,6 +12,7 @@ from pathlib import Path
 from experiments.advice_check import AdviceCheck
 from experiments.detectors import Detectors
 from experiments.does_it_help import DoesItHelp
+from experiments.fair import FAIR
 from experiments.findings import Findings
 from experiments.flowers import Flowers
 from experiments.forgetting import Forgetting
@@ -32,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(),  # MAST beside VICReg at equal budgets
     "forgetting": Forgetting(),  # do exempt blocks keep what operators destroy?
     "small": Small(),  # most methods at one small budget
+    "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
     "pooling": POOLING,  # where MAST's projector pools
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
     "starts": Starts(),  # what is a start from weights worth?

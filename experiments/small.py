@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
-from experiments.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
+import numpy as np
+
+from experiments.does_it_help import COLUMNS, TASKS, DoesItHelp
 from experiments.small_sets import probe
 from experiments.variants import ALL_BUT_ONE, LR
 from mast.analyses import Grid
 from mast.core.run import plain
+from mast.data import open_canvas
+from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
 from mast.recipes import recipe
@@ -32,6 +36,7 @@ from mast.studies.seeds import cell, difference
 from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
 from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
+GENERATED = "factors"  # images whose position and orientation are known
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
 CLASSES = 10  # of CIFAR-10
@@ -52,6 +57,56 @@ TESTED = {
     "cifar10/class/robust/changed": "objects, changed",
     "cifar10/rotation/rotation": "rotation",
 }
+
+
+class Tasks(NamedTuple):
+    """What an encoder is measured by.
+
+    Attributes:
+        protocols: By "validation" or "test", then by set.
+        columns: Of the table: a score's key, and its title.
+        groups: The mean by which rates are chosen is that of groups, each the mean of some scores.
+        photos: Folders of photos, a class a subfolder, beside the sets of `does_it_help`: half of
+            each is learned from, a fifth validates, the rest is tested.
+        size: Of their views.
+    """
+
+    protocols: Mapping[str, Mapping[str, Sequence[str]]] = PROTOCOLS
+    columns: Mapping[str, str] = TESTED
+    groups: Mapping[str, tuple[str, ...]] = {COLUMNS[task]: (task,) for task in TASKS}
+    photos: tuple[str, ...] = ()
+    size: int = 64
+
+    def mean(self, result: Measured) -> float:
+        """Of the groups, in percent."""
+        return statistics.fmean(
+            statistics.fmean(result["scores"][key] for key in keys) for keys in self.groups.values()
+        )
+
+    def sets(self, workplace: Workplace, score: str, count: int) -> dict[str, list[EvaluationData]]:
+        """By name; those of CIFAR-10 learn from `count` images."""
+        sets = DoesItHelp(images=count, variants={}).sets(workplace, score)
+        for name in self.photos:
+            whole = workplace.open(name, self.size)
+            train, val, test = (
+                whole.subset(np.sort(part_N))
+                for part_N in np.split(
+                    np.random.default_rng(0).permutation(len(whole)),
+                    [len(whole) // 2, 7 * len(whole) // 10],
+                )
+            )
+            tested = test if score == "test" else val
+            sets[name] = [EvaluationData(train, None, tested, self.size)]
+        if GENERATED in self.protocols[score]:
+            part = "val" if score == "validation" else "test"
+            learned, tested = (
+                open_canvas(f"{GENERATED}@{split}:2000", SIZE) for split in ("train", part)
+            )
+            sets[GENERATED] = [EvaluationData(learned, None, tested, SIZE)]
+        return sets
+
+
+TASKS_OF_SMALL = Tasks()
 
 
 class Row(NamedTuple):
@@ -144,6 +199,7 @@ class Small(TableExperiment):
         batch_size: Of all runs.
         encoder: Of all runs.
         settings: Of the protocols.
+        tasks: Sets and protocols.
         results: See `Experiment`.
         title: See `TableExperiment`.
         baseline: A key of `rows`.
@@ -158,6 +214,7 @@ class Small(TableExperiment):
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
     settings: EvaluationSettings = SETTINGS
+    tasks: Tasks = TASKS_OF_SMALL
     results: str = "small"  # type: ignore[misc]  # of a class elsewhere
     title: str = "The methods at one small budget"
     baseline: str = "vicreg"
@@ -183,7 +240,7 @@ class Small(TableExperiment):
             return replace(run, changes={"row": name}, waits=True)
         rate = None
         if trials:
-            best = max(trained, key=lambda run: mean_of_tasks(measured[run.name]))
+            best = max(trained, key=lambda run: self.tasks.mean(measured[run.name]))
             rate = best.changes["rate"]
         return self._run(workplace, name, rate, seed, "test")
 
@@ -222,23 +279,22 @@ class Small(TableExperiment):
         return self.count
 
     def measures(self, run: StudyRun) -> Any:
-        return [PROTOCOLS[run.name.partition("/")[0]], plain(self.settings)]
+        return [self.tasks.protocols[run.name.partition("/")[0]], plain(self.settings)]
 
     def prepare(self, workplace: Workplace) -> None:
         link_cifar(workplace, self.count)
         link_cifar(workplace, self.count, LABELLED, flat=False)
-        self._sets().prepare(workplace)
-
-    def _sets(self) -> DoesItHelp:
-        return DoesItHelp(images=self.count, variants={})
+        DoesItHelp(images=self.count, variants={}).prepare(workplace)
+        for name in self.tasks.photos:
+            workplace.open(name, self.tasks.size)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         assert run.config is not None
         score = run.name.partition("/")[0]
         probed = probe(
             workplace.frozen(run),
-            self._sets().sets(workplace, score),
-            PROTOCOLS[score],
+            self.tasks.sets(workplace, score, self.count),
+            self.tasks.protocols[score],
             self.settings,
         )
         metrics = last_metrics(run.folder) if run.trained else {}
@@ -271,7 +327,9 @@ class Small(TableExperiment):
             for name, results in tests.items()
             if (trained := [result for result in results if result["scores"]])
         }
-        best_first = sorted(tested, key=lambda name: -_mean(tested[name]))
+        best_first = sorted(
+            tested, key=lambda name: -statistics.fmean(map(self.tasks.mean, tested[name]))
+        )
         seeds = {name: _seeds(tests[name], tested[name]) for name in best_first}
         grids = {RESULTS: self._scores(best_first, tested, seeds)}
         if self.baseline in tested:
@@ -291,12 +349,15 @@ class Small(TableExperiment):
         rows = tuple(
             (
                 self.rows[name].title, seeds[name],
-                *(cell([result["scores"].get(task) for result in tested[name]]) for task in TESTED),
-                cell([mean_of_tasks(result) for result in tested[name]]),
+                *(
+                    cell([result["scores"].get(task) for result in tested[name]])
+                    for task in self.tasks.columns
+                ),
+                cell([self.tasks.mean(result) for result in tested[name]]),
             )
             for name in names
         )  # fmt: skip
-        return Grid(("method", "seeds", *TESTED.values(), "mean of four"), rows)
+        return Grid(("method", "seeds", *self.tasks.columns.values(), "mean of four"), rows)
 
     def _ahead(self, names: Sequence[str], tested: Mapping[str, Sequence[Measured]]) -> Grid:
         baseline = tested[self.baseline]
@@ -304,19 +365,19 @@ class Small(TableExperiment):
         rows = tuple(
             (
                 self.rows[name].title,
-                *(str(difference(tested[name], baseline, task)) for task in TESTED),
+                *(str(difference(tested[name], baseline, task)) for task in self.tasks.columns),
             )
             for name in names
             if name != self.baseline and seeds & {result["seed"] for result in tested[name]}
         )
-        return Grid(("method", *TESTED.values()), rows)
+        return Grid(("method", *self.tasks.columns.values()), rows)
 
     def _trials(self, tried: Mapping[str, Sequence[Measured]]) -> Grid:
         rates = sorted({rate for name in tried for rate in self.rows[name].rates})
         rows: list[tuple[str, ...]] = []
         for name, results in tried.items():
             by_rate = {result["rate"]: result for result in results}
-            trials = (_trial(by_rate.get(rate)) for rate in rates)
+            trials = (self._trial(by_rate.get(rate)) for rate in rates)
             rows.append((self.rows[name].title, *trials, self._best(name, results)))
         return Grid(("method", *(f"{rate:.2g}" for rate in rates), "best"), tuple(rows))
 
@@ -326,8 +387,13 @@ class Small(TableExperiment):
         trained = [result for result in results if result["scores"]]
         if len(results) < len(rates) or not trained:
             return "" if trained else "none"
-        best = max(trained, key=mean_of_tasks)["rate"]
+        best = max(trained, key=self.tasks.mean)["rate"]
         return f"{best:.2g}{' (at the edge)' if best in (rates[0], rates[-1]) else ''}"
+
+    def _trial(self, result: Measured | None) -> str:
+        if result is None:
+            return ""
+        return f"{self.tasks.mean(result):.1f}" if result["scores"] else "diverged"
 
     def _budgets(self, tested: Mapping[str, Sequence[Measured]]) -> Grid:
         rows = tuple(
@@ -364,13 +430,3 @@ class Small(TableExperiment):
 def _seeds(results: Sequence[Measured], trained: Sequence[Measured]) -> str:
     lost = len(results) - len(trained)
     return f"{len(trained)}, {lost} diverged" if lost else str(len(trained))
-
-
-def _trial(result: Measured | None) -> str:
-    if result is None:
-        return ""
-    return f"{mean_of_tasks(result):.1f}" if result["scores"] else "diverged"
-
-
-def _mean(results: Sequence[Measured]) -> float:
-    return statistics.fmean(map(mean_of_tasks, results))
