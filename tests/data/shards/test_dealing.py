@@ -17,7 +17,8 @@ def places(row: ReaderRow) -> list[int]:
     ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))), st.data())
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8), st.data())
 def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> None:
     start, rows = 0, []
     for gap, length in gaps:
@@ -38,8 +39,12 @@ def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> 
     assert places(row.some(some)) == [expected[at] for at in index]
 
 
-@settings(deadline=None)
-@given(length=st.integers(0, 10_000), width=st.integers(1, 12_000), cuts=st.lists(st.floats(0, 1)))
+@settings(deadline=None, max_examples=25)
+@given(
+    length=st.integers(0, 10_000),
+    width=st.integers(1, 12_000),
+    cuts=st.lists(st.floats(0, 1), max_size=4),
+)
 def test_a_shuffle_is_one_order_wherever_it_begins(
     length: int, width: int, cuts: list[float]
 ) -> None:
@@ -62,7 +67,7 @@ def test_a_shuffle_mixes() -> None:
     assert (order != another).mean() > 0.99
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     counts=st.lists(st.integers(0, 40), min_size=1, max_size=8),
     share=st.integers(1, 3),
@@ -94,9 +99,9 @@ def test_every_sample_is_dealt_once(
     assert not seen or max(seen) < sum(counts)
 
 
-def test_a_billion_samples_are_dealt_again_in_seconds() -> None:
+def test_a_billion_samples_are_dealt_again_in_moments() -> None:
     """Of each rank only what is within its shuffle's width of where it is, is looked at."""
-    deals = (Deal(0, 64), Deal(100_000, 32), Deal(150_000, 64))
-    row, shuffle = Dealing([10_000] * 100_000, 4096, 8192, 0, 0, deals).part(63)
-    assert len(row) == (10**9 - 150_000 * 4096) // 64
+    deals = (Deal(0, 8), Deal(100_000, 4), Deal(150_000, 8))
+    row, shuffle = Dealing([10_000] * 100_000, 4096, 1024, 0, 0, deals).part(7)
+    assert len(row) == (10**9 - 150_000 * 4096) // 8
     assert len(row.at(shuffle.between(10**6, 10**6 + 64))) == 64

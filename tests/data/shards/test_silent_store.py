@@ -19,7 +19,7 @@ from sharded import write_shards
 
 from mast.core.errors import UserError
 from mast.core.threads import Prefetcher
-from mast.data import describe, open_source
+from mast.data import describe
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
@@ -80,7 +80,7 @@ def soon() -> Iterator[None]:
 
 
 @contextmanager
-def asked_to_stop(after: float = 0.3) -> Iterator[None]:
+def asked_to_stop(after: float = 0.1) -> Iterator[None]:
     """A signal comes, and is raised as a command has it.
 
     The system gives it to another thread, as it may: that does not wake the main thread. No
@@ -118,20 +118,18 @@ def epoch(root: str) -> Iterator[Any]:
     ).epoch(0)  # fmt: skip
 
 
-PLACES = ["{}/set/", "{}/set/a.tar", "{}/set/a-{{000..100}}.tar", "s3://bucket/a-*.tar"]
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("look", [open_index, open_source, lambda spec, _: describe(spec)])
+@pytest.mark.parametrize("look", [open_index, lambda spec, _: describe(spec)])
 def test_a_store_that_never_answers_is_named(
-    silent: str, tmp_path: Path, place: str, look: Callable[[str, Path], Any],
+    silent: str,
+    tmp_path: Path,
+    look: Callable[[str, Path], Any],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(module, "PATIENCE_S", 0.1)
-    name = place.format(silent)
-    with soon(), pytest.raises(UserError, match=r"cannot be found: no answer in 0\.1 s") as caught:
-        look(f"shards:{name}", tmp_path)
-    assert name.rstrip("/") in str(caught.value)
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    for name in (f"{silent}/set/", f"{silent}/set/a-{{000..009}}.tar", "s3://bucket/a-*.tar"):
+        with soon(), pytest.raises(UserError, match=r"found: no answer in 0\.05 s") as caught:
+            look(f"shards:{name}", tmp_path)
+        assert name.rstrip("/") in str(caught.value)
 
 
 def test_a_shard_whose_store_falls_silent_is_named(
@@ -146,7 +144,7 @@ def test_a_shard_whose_store_falls_silent_is_named(
         read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
 
 
-@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (10, 5, 65), (30, 2, 61)])
+@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (30, 2, 61)])
 def test_tries_end_by_the_clock(
     takes: float, times: int, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +168,7 @@ def test_tries_end_by_the_clock(
 
 def test_a_signal_ends_the_wait_for_a_store(silent: str, tmp_path: Path) -> None:
     with soon(), asked_to_stop():
-        open_index(f"shards:{silent}/a-{{000..100}}.tar", tmp_path)
+        open_index(f"shards:{silent}/a-{{000..009}}.tar", tmp_path)
 
 
 def test_a_signal_ends_the_wait_for_a_shard(falls_silent: str) -> None:

@@ -41,7 +41,7 @@ def shards(tmp_path: Path) -> Path:
     return write_shards(tmp_path / "shards", 30, 11, 0, 25, 37)  # 103 images
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 4])
 def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
     loaders = [loader_of(shards, 8, rank=rank, ranks=ranks) for rank in range(ranks)]
     epochs = []
@@ -53,17 +53,15 @@ def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
         everything = [*chain(*epochs[-1])]
         assert len(set(everything)) == len(everything) == 103 // 8 * 8
     assert epochs[0] != epochs[1]
-    if ranks == 1:
-        assert [seen([*loader_of(shards).epoch(0)])] == epochs[0]
 
 
-@pytest.mark.parametrize("start", [0, 1, 5, 11, 12])
-def test_an_epoch_goes_on_wherever_it_was_left(shards: Path, start: int) -> None:
+def test_an_epoch_goes_on_wherever_it_was_left(shards: Path) -> None:
     whole = seen([*loader_of(shards).epoch(1)])
-    assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
+    for start in (0, 5, 12):
+        assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
 
 
-@pytest.mark.parametrize("ranks", [(1, 2, 1), (2, 1, 4), (4, 2, 2)])
+@pytest.mark.parametrize("ranks", [(1, 2, 1), (4, 2, 2)])
 def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int, ...]) -> None:
     """As a run does that is stopped twice and goes on with another number of processes."""
     place, everything = None, []
@@ -74,8 +72,6 @@ def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int,
             batches = loader.epoch(5, start)
             everything += seen([next(batches) for _ in range(stop - start)])
         place = loader.place
-    print(f"{' to '.join(map(str, ranks))} ranks: {len(everything)} images were seen, "
-          f"{len(set(everything))} different ones")  # fmt: skip
     assert len(set(everything)) == len(everything) == 96
 
 
@@ -85,12 +81,11 @@ def test_a_place_in_an_earlier_epoch_does_not_count(shards: Path) -> None:
     assert seen([*loader.epoch(5)]) == seen([*loader_of(shards).epoch(5)])
 
 
-@pytest.mark.parametrize(
-    "place", [[9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]]
-)
-def test_a_place_that_cannot_be_is_refused(shards: Path, place: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        loader_of(shards).place = place
+def test_a_place_that_cannot_be_is_refused(shards: Path) -> None:
+    loader = loader_of(shards)
+    for place in ([9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]):
+        with pytest.raises((TypeError, ValueError)):
+            loader.place = place
 
 
 def test_broken_images_are_counted_and_others_take_their_place(

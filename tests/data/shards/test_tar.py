@@ -78,18 +78,14 @@ def test_whole_tars_of_all_writers(tmp_path: Path, writer: str) -> None:
 
 
 DAMAGED = {
-    "cut at a member": (images(0, 1, 2), "it is cut short"),
     "cut in a member": (images(0, 1, 2)[:-100], "it is cut short"),
     "cut in a header": (images(0, 1, 2)[:-600], "it is damaged at byte"),
     "cut in its end": (images(0, 1, 2) + END[:512], "it is cut short"),
     "two in one": (images(0, 1) + END + images(2, 3) + END, "more follows the end of the tar"),
     "a damaged header": (images(0, 1) + b"x" + images(2)[1:] + END, "it is damaged at byte"),
-    "a size beyond the file": (images(0) + member("1.png", size=2**29) + END, "cut short"),
     "a size of 100 GB": (images(0) + member("1.png", size=10**11) + END, "cut short"),
     "a size below 0": (images(0) + member("1.png", size=-512) + END, "a size of -512"),
-    "a PAX size below 0": (pax(size="-1024") + images(0) + END, "a size of -1024"),
     "a PAX size that is none": (pax(size="many") + images(0) + END, "invalid literal"),
-    "a name of 100 GB": (member("L", kind=GNUTYPE_LONGNAME, size=10**11) + END, "a header of"),
     "a PAX header of 8 GB": (member("x", kind=XHDTYPE, size=2**33 - 1) + END, "a header of"),
     "a file twice": (images(0, 0) + END, "0.png is in it twice"),
     "a compressed tar": (gzip.compress(images(0, 1) + END), "it is damaged at byte 0"),
@@ -98,17 +94,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-@pytest.mark.parametrize("index", ["", '{"shardlist": [{"url": "a.tar", "nsamples": 2}]}'])
-def test_what_is_damaged_is_named(tmp_path: Path, case: str, index: str) -> None:
-    """With an index a training does not count."""
+def test_what_is_damaged_is_named(tmp_path: Path, case: str) -> None:
     content, says = DAMAGED[case]
     root = written(tmp_path / "set", content)
-    if index:
-        (root / "index.json").write_text(index)
-        says = f"{says}|has (more|fewer) samples than the 2"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for look in (trained, opened):
-        with pytest.raises(UserError, match=rf"(?s)set/a\.tar .*({says})"):
+        with pytest.raises(UserError, match=rf"(?s)set/a\.tar .*{says}"):
             look(root)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2**18  # KB
 
@@ -221,9 +212,8 @@ def test_names_that_differ_behind_a_dot_are_no_group_that_fills_the_memory(
     assert len(source) == len(open_index(spec, tmp_path)) == 30
 
 
-@pytest.mark.parametrize("name", ["README", "a.txt", ".hidden.png"])
-def test_shards_without_an_image_end_in_one_line(tmp_path: Path, name: str) -> None:
-    spec = packed(tmp_path / "set", name)
+def test_shards_without_an_image_end_in_one_line(tmp_path: Path) -> None:
+    spec = packed(tmp_path / "set", "a.txt", ".hidden.png")
     for look in (open_index, open_source):
         with pytest.raises(UserError, match="has no image: 1 shards"):
             look(spec, tmp_path)
