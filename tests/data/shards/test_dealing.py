@@ -17,28 +17,6 @@ def places(row: ReaderRow) -> list[int]:
     ]
 
 
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8), st.data())
-def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> None:
-    start, rows = 0, []
-    for gap, length in gaps:
-        rows.append(ReaderRow(np.array([start + gap]), np.array([start + gap + length])))
-        start += gap + length
-    row = joined([ReaderRow.whole(0), *rows])
-    expected = [place for each in rows for place in places(each)]
-    assert places(row) == expected
-    assert len(row) == len(expected)
-    index = data.draw(
-        st.lists(st.integers(0, max(0, len(row) - 1)), max_size=len(row), unique=True)
-    )
-    index = sorted(index)[: len(row)]
-    assert row.at(np.array(index, np.int64)).tolist() == [expected[at] for at in index]
-    some = joined(
-        [ReaderRow(np.array([at]), np.array([at + 1])) for at in index] or [ReaderRow.whole(0)]
-    )
-    assert places(row.some(some)) == [expected[at] for at in index]
-
-
 @settings(deadline=None, max_examples=25)
 @given(
     length=st.integers(0, 10_000),

@@ -95,24 +95,6 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
             look(f"shards:{root}#photo", tmp_path)
 
 
-def test_the_column_called_image_comes_first_and_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    mask, photo = encoded(0), encoded(9)
-    table = pyarrow.table({"thumbnail": [{"bytes": mask}] * 2, "image": [photo] * 2})
-    root = written(tmp_path / "set", table)
-    for spec, number in (("", 9), ("#image", 9), ("#thumbnail", 0)):
-        source = open_source(f"shards:{root}{spec}", tmp_path)
-        shard = open_index(f"shards:{root}{spec}", tmp_path).shards[0]
-        (first, _) = shard.samples(np.arange(2))
-        expected = photo if number else mask
-        assert (first.image, source.canvas(0, 12)[0].tolist()) == (
-            expected, Sample("a", expected).canvas(12)[0].tolist(),
-        )  # fmt: skip
-    (told,) = [each for each in caplog.messages if "column" in each]
-    assert "column image, not of thumbnail" in told
-
-
 def test_labels_of_text_and_of_numbers_need_no_index(tmp_path: Path) -> None:
     root = tmp_path / "set"
     root.mkdir()
