@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.shards.dealing import Deal, Dealing, ReaderRow, Shuffle, joined
+from mast.data.shards.dealing import Deal, Dealing, ReaderRow, Shuffle
 
 
 def places(row: ReaderRow) -> list[int]:

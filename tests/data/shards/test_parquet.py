@@ -18,7 +18,6 @@ from mast.core.errors import UserError
 from mast.data import open_source
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
-from mast.data.shards.shard import Sample
 
 
 def written(root: Path, table: Any, **options: Any) -> Path:
