@@ -206,13 +206,13 @@ def test_voc_images_in_folders_of_their_own(voc):
 # ----------------------------------------------------------------------- what does not fit
 
 
-def images(*entries: dict[str, Any]) -> dict[str, Any]:
+def images(*entries):
     """A document of one image or more, of which one has an object."""
     whole = [{"id": 1, "file_name": "10.png", "width": 8, "height": 6} | each for each in entries]
     return {"images": whole, "annotations": [box(whole[0]["id"], 3, [0, 0, 1, 1])]}
 
 
-def annotation(**changes: Any) -> dict[str, Any]:
+def annotation(**changes):
     return {"annotations": [{**box(10, 3, [0, 0, 1, 1]), "id": 77, **changes}]}
 
 
@@ -248,20 +248,20 @@ def test_coco_files_that_do_not_fit(tmp_path, changes, message):
         opened(write_coco(tmp_path / "coco", **changes))
 
 
-def text(file: str, old: str, new: str) -> Callable[[Path], None]:
+def text(file, old, new):
     """Replaces some text of a file; all of it where `old` is empty."""
 
-    def change(root: Path) -> None:
+    def change(root):
         path = root / file
         path.write_text(path.read_text().replace(old, new) if old else new)
 
     return change
 
 
-def pipe(file: str) -> Callable[[Path], None]:
+def pipe(file):
     """Waits for who writes into it."""
 
-    def change(root: Path) -> None:
+    def change(root):
         (root / file).unlink(missing_ok=True)
         os.mkfifo(root / file)
 

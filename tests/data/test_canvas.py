@@ -277,7 +277,7 @@ def expected_views(config, canvases, size):
 
 
 def views(canvases, size):
-    pixels = canvases.test_views.at(size)
+    pixels = canvases.test_views(size)
     flat = torch.from_numpy(pixels.read(np.arange(len(canvases))))
     return flat.view(len(canvases), 3, size, size)
 
@@ -313,7 +313,7 @@ def test_test_views_are_those_of_whole_images(config, monkeypatch, limit_gb):
 
 def test_images_that_are_their_own_canvases_need_no_views_beside_them(config):
     canvases = open_canvas(config, 24)
-    assert canvases.test_views.at(24) is None
+    assert canvases.test_views(24) is None
     shown = shown_views(canvases, range(12), 24)
     assert torch.equal((shown * 255).round().to(torch.uint8), expected_views(config, canvases, 24))
 

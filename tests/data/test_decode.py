@@ -2,7 +2,6 @@
 
 import os
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +18,14 @@ from mast.data.shards.shard import Sample
 RED, BLUE = (200, 40, 40), (40, 60, 200)
 
 
-def halves(left: object, right: object, dtype: type = np.uint8) -> np.ndarray:
+def halves(left, right, dtype=np.uint8):
     """A 24 × 16 image (width × height), one value on the left and one on the right."""
     image = np.empty((16, 24, *np.shape(left)), dtype)
     image[:, :12], image[:, 12:] = left, right
     return image
 
 
-def palette(transparent: bool) -> Image.Image:
+def palette(transparent):
     image = Image.fromarray(halves(0, 1)).convert("L")
     indexed = Image.frombytes("P", image.size, image.tobytes())
     indexed.putpalette([*RED, *BLUE])
@@ -35,7 +34,7 @@ def palette(transparent: bool) -> Image.Image:
     return indexed
 
 
-def mode(array: np.ndarray, name: str) -> Image.Image:
+def mode(array, name):
     return Image.fromarray(array).convert(name)
 
 
@@ -87,7 +86,7 @@ def test_mode(tmp_path, name, image, options, left, right, tolerance):
     assert np.abs(canvas[:, 0].astype(int) - left).max() <= tolerance + 12
 
 
-def read(path: Path) -> list[tuple[int, ...]]:
+def read(path):
     """The colors of the left and of the right half."""
     with Image.open(path) as image:
         pixels = to_pixels(image)
@@ -95,13 +94,13 @@ def read(path: Path) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("top", [np.uint8(255), np.uint16(65535), np.float32(1)])
-def test_the_smallest_value_may_be_white(tmp_path: Path, top: np.generic) -> None:
+def test_the_smallest_value_may_be_white(tmp_path, top):
     imwrite(tmp_path / "a.tif", halves(0, top, top.dtype), photometric="miniswhite")
     assert read(tmp_path / "a.tif") == [(255,) * 3, (0,) * 3]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_a_fourth_band_is_no_alpha(tmp_path: Path, dtype: type) -> None:
+def test_a_fourth_band_is_no_alpha(tmp_path, dtype):
     values = halves((*RED, 0), (*BLUE, 60), dtype) * dtype(np.iinfo(dtype).max // 255)
     for kind, left in (("unspecified", RED), ("unassalpha", WHITE)):
         imwrite(tmp_path / "a.tif", values, photometric="rgb", extrasamples=[kind])
@@ -109,7 +108,7 @@ def test_a_fourth_band_is_no_alpha(tmp_path: Path, dtype: type) -> None:
         assert Folder(tmp_path).load(0)[8, 2].tolist() == list(left)
 
 
-def test_white_on_transparent_ground_shows(tmp_path: Path) -> None:
+def test_white_on_transparent_ground_shows(tmp_path):
     for left, opacity, expected in (
         (WHITE, 255, [WHITE, (0, 0, 0)]),
         (WHITE, 100, [(100, 100, 100), (0, 0, 0)]),

@@ -30,27 +30,27 @@ VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)
 GRAY = VALUES[..., 0]
 
 
-def opened(content: bytes, page: int = 0) -> Bands:
+def opened(content, page=0):
     bands = open_image(io.BytesIO(content), page=page)
     assert isinstance(bands, Bands)
     assert bands.values_HWC.dtype.isnative
     return bands
 
 
-def array(values: np.ndarray) -> bytes:
+def array(values):
     file = io.BytesIO()
     np.save(file, values)
     return file.getvalue()
 
 
-def tiff(values: np.ndarray, photometric: str = "minisblack", **more: object) -> bytes:
+def tiff(values, photometric="minisblack", **more):
     file = io.BytesIO()
     more = {"planarconfig": "contig"} | more if values.ndim == 3 else more
     tifffile.imwrite(file, np.ascontiguousarray(values), photometric=photometric, **more)
     return file.getvalue()
 
 
-def twelve_bits(values_HW: np.ndarray) -> bytes:
+def twelve_bits(values_HW):
     """A TIFF that packs two values into three bytes."""
     left, right = values_HW[:, ::2], values_HW[:, 1::2]
     parts = (left >> 4, (left & 15) << 4 | right >> 8, right & 255)
@@ -58,15 +58,15 @@ def twelve_bits(values_HW: np.ndarray) -> bytes:
     return patched(tiff(packed), t256=values_HW.shape[1], t258=12)
 
 
-def tag(number: int, value: object) -> list[tuple]:
+def tag(number, value):
     return [(number, 2 if isinstance(value, str) else 3, 1, value, True)]
 
 
-def png(values: np.ndarray) -> bytes:
+def png(values):
     return imagecodecs.png_encode(np.ascontiguousarray(values))
 
 
-def patched(content: bytes, **values: int) -> bytes:
+def patched(content, **values):
     """A little-endian TIFF whose tags have other values, as numbers of 32 bits."""
     changed, numbers = bytearray(content), {f"t{number}": number for number in range(65536)}
     (at,) = struct.unpack_from("<I", content, 4)
@@ -106,7 +106,7 @@ def test_an_array_of_another_shape_is_named_by_it():
             opened(array(np.zeros(shape, np.uint8)))
 
 
-def header(shape: str, kind: str = "<f4") -> bytes:
+def header(shape, kind="<f4"):
     text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode() + b"\n"
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
 
@@ -273,7 +273,7 @@ def test_colors_of_sixteen_bits_of_a_png(channels, alpha, tmp_path):
             assert bands.alpha_HW is None
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
+def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
@@ -323,9 +323,7 @@ def test_any_mode_of_pillow_becomes_bands(mode):
 # -------------------------------------------------------------------------------------- DICOM
 
 
-def dicom(
-    values: np.ndarray, syntax: str = pydicom.uid.ExplicitVRLittleEndian, **more: object
-) -> bytes:
+def dicom(values, syntax=pydicom.uid.ExplicitVRLittleEndian, **more):
     data = pydicom.Dataset()
     data.file_meta = pydicom.dataset.FileMetaDataset()
     data.file_meta.TransferSyntaxUID = syntax
@@ -387,7 +385,7 @@ def test_a_palette_of_a_dicom_becomes_colors():
 
 
 def test_frames_of_a_dicom_are_pages_each_with_its_own_slope():
-    def group(slope: str) -> pydicom.Dataset:
+    def group(slope):
         of, values, window = (pydicom.Dataset() for _ in range(3))
         values.RescaleSlope, values.RescaleIntercept = slope, "0"
         window.WindowCenter, window.WindowWidth = "100", "50"
@@ -477,23 +475,23 @@ def test_without_the_extra_dicom_is_counted_and_the_extra_named(tmp_path, monkey
 # ------------------------------------------------------------------------------ what is broken
 
 
-def in_png(*chunks: bytes, after: bool = False) -> bytes:
+def in_png(*chunks, after=False):
     """A PNG with chunks more, before or after its pixels."""
     whole = encoded("PNG")
     at = whole.index(b"IEND") - 4 if after else 33
     return whole[:at] + b"".join(chunks) + whole[at:]
 
 
-def in_jpeg(*parts: bytes) -> bytes:
+def in_jpeg(*parts):
     whole = encoded("JPEG")
     return whole[:2] + b"".join(parts) + whole[2:]
 
 
-def segment(number: int, content: bytes) -> bytes:
+def segment(number, content):
     return struct.pack(">BBH", 0xFF, number, len(content) + 2) + content
 
 
-def directory(*tags: tuple[int, ...], big: bool = False) -> bytes:
+def directory(*tags, big=False):
     """The head of a TIFF."""
     number, entry = ("<Q", "<HHQQ") if big else ("<H", "<HHII")
     head = (
@@ -503,7 +501,7 @@ def directory(*tags: tuple[int, ...], big: bool = False) -> bytes:
     return head + struct.pack(number, len(tags)) + entries
 
 
-def encoded(kind: str, values: np.ndarray | None = None, **options: object) -> bytes:
+def encoded(kind, values=None, **options):
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 255, np.uint8) if values is None else values).save(
         file, kind, **options
@@ -511,7 +509,7 @@ def encoded(kind: str, values: np.ndarray | None = None, **options: object) -> b
     return file.getvalue()
 
 
-def scans(count: int) -> bytes:
+def scans(count):
     """A progressive JPEG whose last scan over its pixels comes so often more."""
     whole = encoded("JPEG", progressive=True)
     last = whole[whole.rindex(b"\xff\xda") : -2]

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from mast.data import (
     Cut,
     DataConfig,
     Pieces,
-    Source,
     describe,
     groups_of,
     open_canvas,
@@ -32,22 +30,22 @@ from mast.data.decode import open_image
 RANDOM = np.random.default_rng(0)
 
 
-def noise(height: int, width: int) -> np.ndarray:
+def noise(height, width):
     return RANDOM.integers(0, 256, (height, width, 3), np.uint8)
 
 
-def opened(root: Path, cut: str = "") -> Source:
+def opened(root, cut=""):
     return open_source(f"{root}{cut}", root.parent / "root")
 
 
-def names(source: Source | CanvasSet) -> list[str]:
+def names(source):
     if isinstance(source, CanvasSet):
         return list(source.identifiers)
     return [source.identifier(index) for index in range(len(source))]
 
 
 @pytest.fixture
-def scenes(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+def scenes(tmp_path):
     """A wide scene, a tall strip that EXIF turns, and an image that is smaller than a tile."""
     root = tmp_path / "scenes"
     pixels = {"a/wide.tif": noise(40, 70), "b/strip.png": noise(50, 20), "b/tiny.png": noise(9, 31)}
@@ -62,7 +60,7 @@ def scenes(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return root, pixels
 
 
-def stack(file: Path, sizes: list[tuple[int, int]]) -> list[np.ndarray]:
+def stack(file, sizes):
     pages = [noise(*size) for size in sizes]
     first, *others = map(Image.fromarray, pages)
     first.save(file, save_all=True, append_images=others, lossless=True)
@@ -180,7 +178,7 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
         Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
     decoded, decode = Counter[int](), Pieces._decode
 
-    def counted(source: Pieces, scene: int) -> Image.Image:
+    def counted(source, scene):
         decoded[scene] += 1
         time.sleep(0.01)
         return decode(source, scene)
@@ -206,7 +204,7 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     source, held, lock = opened(root, "#tile=16"), [0], threading.Lock()
     assert isinstance(source, Pieces)
 
-    def load(index: int) -> np.ndarray:
+    def load(index):
         loaded = source.load(index)
         with lock, source._lock:
             held.append(sum(int(source._size_S2[of].prod()) for of in source._decoded))

@@ -18,7 +18,7 @@ from mast.data.shards import index as module
 from mast.data.shards import open_index
 
 
-def test_shards_are_found_by_folder_and_pattern(tmp_path: Path) -> None:
+def test_shards_are_found_by_folder_and_pattern(tmp_path):
     root = write_shards(tmp_path / "set", 3, 0, 5)
     for pattern in ("", "/*.tar", "/train-{000..002}.tar", "/train-00[0-2].tar"):
         index = open_index(f"shards:{root}{pattern}", tmp_path / "cache")
@@ -27,9 +27,7 @@ def test_shards_are_found_by_folder_and_pattern(tmp_path: Path) -> None:
         assert [shard.size for shard in index.shards] == sizes
 
 
-def test_shards_are_counted_once_and_again_where_they_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_are_counted_once_and_again_where_they_changed(tmp_path, monkeypatch):
     root, cache = write_shards(tmp_path / "set", 3, 4), tmp_path / "cache"
     counted: list[str] = []
     count = module._count
@@ -48,9 +46,7 @@ def test_shards_are_counted_once_and_again_where_they_changed(
 
 
 @pytest.mark.parametrize("count", [-4, None, 5])
-def test_counts_that_are_none_are_counted_again(
-    tmp_path: Path, count: object, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_counts_that_are_none_are_counted_again(tmp_path, count, caplog):
     """Whatever their digest is; 5 has none."""
     root, cache = write_shards(tmp_path / "set", 3), tmp_path / "cache"
     open_index(f"shards:{root}", cache)
@@ -63,9 +59,7 @@ def test_counts_that_are_none_are_counted_again(
     assert "is damaged" in caplog.text
 
 
-def test_an_index_beside_the_shards_is_believed_where_sizes_agree(
-    tmp_path: Path,
-) -> None:
+def test_an_index_beside_the_shards_is_believed_where_sizes_agree(tmp_path):
     root = write_shards(tmp_path / "set", 3, 4)
     files = sorted(root.glob("*.tar"))
     entries = [
@@ -93,7 +87,7 @@ NO_INDEX = [
 ]  # fmt: skip
 
 
-def test_an_index_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_none_is_refused(tmp_path, monkeypatch):
     root = write_shards(tmp_path / "set", 3)
     monkeypatch.setattr(module, "LONGEST", 300_000)
     for text in NO_INDEX:
@@ -103,9 +97,7 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(str(caught.value)) < 400
 
 
-def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_shards_that_are_not_there_are_told_of_and_never_looked_for(tmp_path, caplog):
     """Of a folder alone: a pattern may leave some out."""
     root = write_shards(tmp_path / "set", 3)
     away = ["train-001.tar", "../other.tar", "/etc/a.tar", "http://localhost:1/a.tar"]
@@ -120,7 +112,7 @@ def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
 @pytest.mark.parametrize(
     ("said", "kind"), [(0, "tar"), (2, "tar"), (4, "tar"), (2, "parquet"), (4, "parquet")]
 )
-def test_an_index_that_says_another_count_is_named(tmp_path: Path, said: int, kind: str) -> None:
+def test_an_index_that_says_another_count_is_named(tmp_path, said, kind):
     root = write_shards(tmp_path / "set", 3)
     if kind == "parquet":
         (root / "train-000.tar").unlink()
@@ -135,23 +127,21 @@ def test_an_index_that_says_another_count_is_named(tmp_path: Path, said: int, ki
         list(open_index(f"shards:{root}", tmp_path).shards[0].samples(np.arange(said)))
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, caplog):
     root = write_shards(tmp_path / "set", 3)
     (tmp_path / "file").write_text("")
     assert len(open_index(f"shards:{root}", tmp_path / "file" / "cache")) == 3
     assert "counts of shards are not kept" in caplog.text
 
 
-def test_a_folder_of_any_name_is_found(tmp_path: Path) -> None:
+def test_a_folder_of_any_name_is_found(tmp_path):
     for name in ("a[1]", "b?c", "d{1,2}"):
         root = write_shards(tmp_path / name, 3)
         assert len(open_index(f"shards:{root}", tmp_path / "cache")) == 3
     assert len(open_index(f"shards:{tmp_path}/{{a*,nowhere*}}/*.tar", tmp_path / "cache")) == 3
 
 
-def test_over_http(tmp_path: Path) -> None:
+def test_over_http(tmp_path):
     root = write_shards(tmp_path / "set", 3, 5)
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     handler.func.log_message = lambda *_: None  # type: ignore[method-assign]
@@ -179,7 +169,7 @@ def test_over_http(tmp_path: Path) -> None:
         ("shards:{root}/none", "has no image"),
     ],
 )
-def test_what_is_no_set_of_shards_is_refused(tmp_path: Path, name: str, says: str) -> None:
+def test_what_is_no_set_of_shards_is_refused(tmp_path, name, says):
     for folder in ("empty", "broken", "none"):
         (tmp_path / folder).mkdir()
     (tmp_path / "broken" / "a.tar").write_bytes(b"nonsense" * 200)

@@ -2,10 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator
 from itertools import chain, count
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import numpy as np
@@ -28,13 +25,13 @@ class Unreliable:
         store: The store.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store):
         self.store = store
         self.failing = False
         self.failed = 0
         self._reads = count()
 
-    def __call__(self, environ: Any, start_response: Any) -> Any:
+    def __call__(self, environ, start_response):
         body = self.store(environ, start_response)
         if (
             not self.failing
@@ -51,7 +48,7 @@ class Unreliable:
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable]:
+def store(monkeypatch):
     """S3, as moto has it; its bucket is called shards."""
     unreliable = Unreliable(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, unreliable, threaded=True)
@@ -70,14 +67,12 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable]:
     server.shutdown()
 
 
-def seen(url: str, cache: Path) -> list[int]:
+def seen(url, cache):
     loader = loader_of(url, cache, 8, width=16, readers=2, workers=2, max_broken=0.0)
     return [*chain(*(numbers(stacked(batch.canvases)) for batch in loader.epoch(0)))]
 
 
-def test_nothing_is_lost(
-    store: Unreliable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_lost(store, tmp_path, monkeypatch):
     root = write_shards(tmp_path / "shards", 16, 5, 11)
     for file in root.iterdir():
         fsspec.filesystem("s3").put(str(file), f"shards/train/{file.name}")
@@ -93,7 +88,7 @@ def test_nothing_is_lost(
 
 
 @pytest.mark.usefixtures("store")
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(tmp_path):
     for name, says in (
         ("s3://shards/nowhere", "cannot be found"),
         ("s3://other/*.tar", "names no shard"),

@@ -5,7 +5,6 @@ import math
 import resource
 from contextlib import suppress
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from mast.data.shards import open_index
 from mast.data.shards import shard as module
 
 
-def written(root: Path, table: Any, **options: Any) -> Path:
+def written(root, table, **options):
     root.mkdir(exist_ok=True)
     parquet.write_table(table, root / "a.parquet", **options)
     return root
@@ -38,13 +37,13 @@ IMAGES: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_images_of_any_column_of_bytes(tmp_path: Path, kind: str) -> None:
+def test_images_of_any_column_of_bytes(tmp_path, kind):
     images, broken = IMAGES[kind]
     root = written(tmp_path / "set", pyarrow.table({"image": images}), row_group_size=3)
     assert trained(root) == opened(root) == (4, broken)
 
 
-def test_a_column_of_something_else_is_none(tmp_path: Path) -> None:
+def test_a_column_of_something_else_is_none(tmp_path):
     for image in (["text"], [[FILE]], [{"bytes": "text"}], pyarrow.nulls(1)):
         root = written(tmp_path / "set", pyarrow.table({"image": image}))
         with pytest.raises(UserError, match=r"a\.parquet has no column of images"):
@@ -64,14 +63,14 @@ LABELS: dict[str, tuple[list[Any], list[int]]] = {
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_any_column(tmp_path: Path, kind: str) -> None:
+def test_labels_of_any_column(tmp_path, kind):
     labels, expected = LABELS[kind]
     root = written(tmp_path / "set", pyarrow.table({"image": [FILE] * 4, "label": labels}))
     shard = open_index(f"shards:{root}", tmp_path).shards[0]
     assert [each.label for each in shard.samples(np.arange(4))] == expected
 
 
-def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
+def test_columns_are_found_by_their_names(tmp_path):
     """Masks and thumbnails are no images."""
     masks = pyarrow.array([{"bytes": b"mask"}] * 4, STRUCT)
     table = pyarrow.table({"mask": masks, "Image": [FILE] * 4, "Label": [0, 1, 0, 1]})
@@ -94,7 +93,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
             look(f"shards:{root}#photo", tmp_path)
 
 
-def test_labels_of_text_and_of_numbers_need_no_index(tmp_path: Path) -> None:
+def test_labels_of_text_and_of_numbers_need_no_index(tmp_path):
     root = tmp_path / "set"
     root.mkdir()
     for file, labels in (("a", ["dog", "cat", None]), ("b", ["bird", "cat", ""])):
@@ -129,7 +128,7 @@ def test_labels_of_text_and_of_numbers_need_no_index(tmp_path: Path) -> None:
     assert source.targets["class"].tolist() == [1, -1, 0]
 
 
-def test_row_groups_without_rows(tmp_path: Path) -> None:
+def test_row_groups_without_rows(tmp_path):
     table = pyarrow.table({"image": [FILE] * 3})
     (tmp_path / "set").mkdir()
     with parquet.ParquetWriter(tmp_path / "set" / "a.parquet", table.schema) as writer:
@@ -139,9 +138,7 @@ def test_row_groups_without_rows(tmp_path: Path) -> None:
     assert trained(tmp_path / "set") == opened(tmp_path / "set") == (3, 0)
 
 
-def test_a_small_file_that_says_that_large_images_are_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_file_that_says_that_large_images_are_equal(tmp_path, monkeypatch):
     large = FILE + bytes(2**20)
     table = pyarrow.table({"image": pyarrow.array([large] * 100).dictionary_encode()})
     root = written(tmp_path / "set", table, dictionary_pagesize_limit=2**30)
@@ -155,7 +152,7 @@ def test_a_small_file_that_says_that_large_images_are_equal(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 10**5  # KB
 
 
-def test_more_rows_than_bytes_are_refused(tmp_path: Path) -> None:
+def test_more_rows_than_bytes_are_refused(tmp_path):
     """They would take gigabytes in the table of what lies where."""
     table = pyarrow.table({"image": pyarrow.nulls(10**5, pyarrow.binary())})
     root = written(tmp_path / "set", table)
@@ -163,7 +160,7 @@ def test_more_rows_than_bytes_are_refused(tmp_path: Path) -> None:
         opened(root)
 
 
-def test_a_file_that_says_another_number_of_rows(tmp_path: Path) -> None:
+def test_a_file_that_says_another_number_of_rows(tmp_path):
     """In its footer, of the whole or of a row group."""
     table = pyarrow.table({"image": [FILE] * 12})
     root = written(tmp_path / "set", table, row_group_size=12, write_statistics=False)
