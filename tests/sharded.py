@@ -1,5 +1,6 @@
 """Small sets in shards, by WebDataset's own writer, and what is read of them."""
 
+import functools
 import io
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +16,11 @@ from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 
 
-def encoded(number: int, side: int = 12) -> bytes:
+@functools.cache
+def encoded(number: int) -> bytes:
     """An image whose color tells its number."""
     file = io.BytesIO()
-    Image.new("RGB", (side, side), (number % 256, number // 256, 7)).save(file, "PNG")
+    Image.new("RGB", (12, 12), (number % 256, number // 256, 7)).save(file, "PNG")
     return file.getvalue()
 
 

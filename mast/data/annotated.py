@@ -16,13 +16,12 @@ Legend: N objects of one image, M images, C categories.
 """
 
 import hashlib
-import itertools
 import logging
 import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,7 +84,7 @@ class AnnotatedImage:
     Attributes:
         file: Its path below the folder of images.
         height: Of the upright image, in pixels, as `width`.
-        objects: What it shows; boxes may still reach outside, areas may be NaN for "the box's".
+        objects: Boxes may still reach outside; an area of NaN stands for that of the box.
     """
 
     file: str
@@ -98,20 +97,18 @@ class AnnotatedImage:
 class Annotated(Source):
     """Images with annotated objects.
 
-    Boxes are clipped to their image; those that then have no area are dropped, counted and logged.
+    Boxes are clipped to their image; those that then have no area are dropped with a warning.
     There are no `targets`; which categories an image shows is the task "objects" of `multilabels`:
     1 for one it shows, 0 for one it does not, -1 for one of which all objects are difficult.
 
     Args:
         name: What the user called it.
         folder: The folder of images.
-        images: What the annotations say of every image.
         categories: Names of the categories by the number that the annotations use.
         state: A hash of the annotations, for the fingerprint.
 
     Attributes:
-        categories: Their names.
-        category_ids: Their numbers in the annotation file, in the same order.
+        category_ids: Numbers of the categories in the annotation file, in their order.
     """
 
     def __init__(
@@ -136,7 +133,12 @@ class Annotated(Source):
             )
         self.targets = {}
         self.classes = {TASK: self.categories}
-        self.multilabels = {TASK: _presence(self.images, len(self.categories))}
+        label_MC = np.zeros((len(images), len(categories)), np.int8)
+        for label_C, image in zip(label_MC, self.images, strict=True):
+            objects = image.objects
+            label_C[objects.labels_N[objects.difficult_N]] = -1
+            label_C[objects.labels_N[~objects.difficult_N]] = 1
+        self.multilabels = {TASK: label_MC}
 
     def __len__(self) -> int:
         return len(self.images)
@@ -163,7 +165,6 @@ class Annotated(Source):
         return digest.hexdigest()
 
     def path(self, index: int) -> Path:
-        """The file of one image."""
         return self.folder / self.images[index].file
 
     def size(self, index: int) -> tuple[int, int]:
@@ -192,9 +193,7 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
     ]
     categories = dict(zip(first.category_ids, first.categories, strict=True))
     union = Annotated(name, folder, images, categories, " ".join(part.state for part in parts))
-    union.multilabels = {
-        TASK: np.concatenate([part.multilabels[TASK] for part in parts]),
-    }
+    union.multilabels = {TASK: np.concatenate([part.multilabels[TASK] for part in parts])}
     return union
 
 
@@ -266,9 +265,8 @@ def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]
     inside, dropped = [], []
     for image in images:
         objects = image.objects
-        boxes_N4 = objects.boxes_N4.astype(np.float32)
         limit_4 = np.array([image.width, image.height] * 2, np.float32)
-        boxes_N4 = np.clip(boxes_N4, 0, limit_4)
+        boxes_N4 = np.clip(objects.boxes_N4.astype(np.float32), 0, limit_4)
         area_N = (boxes_N4[:, 2] - boxes_N4[:, 0]) * (boxes_N4[:, 3] - boxes_N4[:, 1])
         # Written so that a NaN in a box drops it.
         keep_N = (boxes_N4[:, 2] > boxes_N4[:, 0]) & (boxes_N4[:, 3] > boxes_N4[:, 1])
@@ -283,16 +281,6 @@ def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]
             len(dropped), sum(len(image.objects) for image in images), name, dropped[0],
         )  # fmt: skip
     return inside
-
-
-def _presence(images: Sequence[AnnotatedImage], categories: int) -> np.ndarray:
-    """Labels (M, C) int8: 1 where a category is seen, -1 where only with difficulty."""
-    label_MC = np.zeros((len(images), categories), np.int8)
-    for label_C, image in zip(label_MC, images, strict=True):
-        objects = image.objects
-        label_C[objects.labels_N[objects.difficult_N]] = -1
-        label_C[objects.labels_N[~objects.difficult_N]] = 1
-    return label_MC
 
 
 _LISTS = ("images", "annotations", "categories")
@@ -354,17 +342,21 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         categories = dict(zip(numbered, names, strict=True))
         rows = _by_id(document["images"])
         of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for kind, numbers in (("image", of_image), ("category", categories)):
-            _refuse_unknown(annotations, kind, numbers, document["annotations"])
+        for key, known in (("image_id", of_image), ("category_id", categories)):
+            every = [row[key] for row in document["annotations"]]
+            if strays := [number for number in every if number not in known]:
+                raise UserError(
+                    f"{len(strays)} of {len(every)} annotations in {annotations} have a {key} that "
+                    f"is none of its {len(known)} listed, the first is {strays[0]!r}. Is this the "
+                    "file of another set?"
+                )
         for row in document["annotations"]:
             of_image[row["image_id"]].append(row)
-        numbers = Counter(row.get("id") for row in document["annotations"])
-        numbers.pop(None, None)
-        if numbers and (most := numbers.most_common(1)[0])[1] > 1:
-            raise ValueError(f"two annotations have the id {most[0]}")
-        files = Counter(os.path.normpath(_file_name(row)) for row in rows)
-        if files and (most := files.most_common(1)[0])[1] > 1:
-            raise ValueError(f"two images name the file {most[0]}")
+        numbers = [row["id"] for row in document["annotations"] if row.get("id") is not None]
+        if (twice := _twice(numbers)) is not None:
+            raise ValueError(f"two annotations have the id {twice}")
+        if (twice := _twice(os.path.normpath(_file_name(row)) for row in rows)) is not None:
+            raise ValueError(f"two images name the file {twice}")
         label = {number: position for position, number in enumerate(categories)}
         annotated = [
             AnnotatedImage(
@@ -422,22 +414,15 @@ def _read_document(path: Path) -> tuple[dict[str, Any], str]:
     return lists, hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
+def _twice(values: Iterable[Any]) -> Any:
+    """A value that comes more than once; None if there is none."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
+
+
 def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    ordered = sorted(rows, key=lambda row: row["id"])
-    for first, second in itertools.pairwise(ordered):
-        if first["id"] == second["id"]:
-            raise ValueError(f"two entries have the id {first['id']}")
-    return ordered
-
-
-def _refuse_unknown(path: Path, kind: str, numbers: Any, rows: list[dict[str, Any]]) -> None:
-    strays = [row[f"{kind}_id"] for row in rows if row[f"{kind}_id"] not in numbers]
-    if strays:
-        raise UserError(
-            f"{len(strays)} of {len(rows)} annotations in {path} have a {kind}_id that is none of "
-            f"its {len(numbers)} listed, the first is {strays[0]!r}. Is this the file of another "
-            "set?"
-        )
+    if (twice := _twice(row["id"] for row in rows)) is not None:
+        raise ValueError(f"two entries have the id {twice}")
+    return sorted(rows, key=lambda row: row["id"])
 
 
 def _file_name(row: dict[str, Any]) -> str:
@@ -554,7 +539,7 @@ def describe_voc(spec: str) -> SetDescription:
 def voc_splits(folder: Path) -> list[str]:
     """The splits of a folder laid out as VOC; perhaps none."""
     names = [path.stem for path in sorted((folder / _LISTED).glob("*.txt"))]
-    return [name for name in names if "_" not in name]  # the others are one class's
+    return [name for name in names if "_" not in name]  # the others are of one class
 
 
 def read_voc(name: str, folder: Path, split: str) -> Annotated:
@@ -564,8 +549,8 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
     listed = read_text(file)
     state.update(listed.encode())
     numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
-    if len(set(numbers)) < len(numbers):
-        raise UserError(f"{file} lists {Counter(numbers).most_common(1)[0][0]} more than once")
+    if twice := _twice(numbers):
+        raise UserError(f"{file} lists {twice} more than once")
     images, found = [], dict[str, int]()
     for number in numbers:
         path = folder / "Annotations" / f"{number}.xml"

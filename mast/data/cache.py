@@ -19,6 +19,7 @@ at most side × side pixels, V pixels of a view along an axis.
 """
 
 import errno
+import functools
 import hashlib
 import logging
 import math
@@ -37,7 +38,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar, final, overload
+from typing import IO, Any, NoReturn, TypeAlias, TypeVar, final, overload
 from zlib import crc32
 
 import numpy as np
@@ -174,14 +175,13 @@ def decode_in_order(
 @final
 @dataclass(eq=False)
 class OnTheFly(Pixels):
-    """Images that are decoded when they are asked for.
+    """Images that are decoded whenever they are read.
 
     Attributes:
-        source: The images.
-        source_index_N: Their indices in the source; all were found whole when the set was opened.
-        decode: Makes of one image in the source an array of uint8.
+        source_index_N: Their indices in the source; all were whole when the set was opened.
+        decode: From an index in the source to an array of uint8.
         workers: Number of threads.
-        size_N2: Height and width of each, as all were decoded then.
+        size_N2: Height and width of each when the set was opened.
         checksum_N: CRC-32 of each, taken then.
     """
 
@@ -282,48 +282,33 @@ class Cached(Pixels):
         return canvas
 
 
-@final
-class TestViews:
-    """The test views of a set, made when a size is first asked for.
-
-    Args:
-        make: From a size V to the views of all images, each 3 × V × V; None where they are those of
-            the canvases, which shrank no image.
-        index_N: Which of the images these are; all if not given.
-    """
-
-    __test__ = False  # pytest takes the name for its own
-
-    def __init__(
-        self, make: Callable[[int], Pixels | None], index_N: np.ndarray | None = None
-    ) -> None:
-        self._make = make
-        self._index_N = index_N
-        self._made: dict[int, Pixels | None] = {}
-
-    def at(self, size: int) -> Pixels | None:
-        """The views of a size; None as above."""
-        if size not in self._made:
-            made = self._make(size)
-            if made is not None and self._index_N is not None:
-                made = Subset(made, self._index_N)
-            self._made[size] = made
-        return self._made[size]
-
-    def some(self, index_B: np.ndarray) -> "TestViews":
-        """Those of some images."""
-        return TestViews(self.at, index_B)
+# From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
+# the canvases, which shrank no image.
+TestViews: TypeAlias = Callable[[int], Pixels | None]
 
 
-_AT_ONCE = 65_536  # names that are made on the way through all of them
+def some_views(views: TestViews | None, index_B: np.ndarray) -> TestViews | None:
+    """The test views of some images."""
+    if views is None:
+        return None
+
+    @functools.cache
+    def some(size: int) -> Pixels | None:
+        pixels = views(size)
+        return None if pixels is None else Subset(pixels, index_B)
+
+    return some
+
+
+_AT_ONCE = 65_536  # names that are decoded at a time
 
 
 @final
 class Names(Sequence[str]):
-    """Strings that are made when they are asked for.
+    """Strings that are decoded when they are read.
 
     Args:
-        text: uint8, all names one behind the other, UTF-8; what is none is kept as Python does.
+        text: uint8, all names one after the other, in UTF-8; other bytes are kept as Python does.
         end_N: int64, where each ends.
     """
 
@@ -333,7 +318,6 @@ class Names(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Names":
-        """Of strings."""
         text, ends = bytearray(), []
         for name in names:
             text += name.encode("utf-8", "surrogateescape")
@@ -342,7 +326,6 @@ class Names(Sequence[str]):
 
     @classmethod
     def joined(cls, parts: "Sequence[Names]") -> "Names":
-        """Of several, one behind the other."""
         begin_P = np.cumsum([0, *(len(part.text) for part in parts)])
         ends = [part.end_N + begin for part, begin in zip(parts, begin_P[:-1], strict=True)]
         return cls(np.concatenate([part.text for part in parts]), np.concatenate(ends))
@@ -397,7 +380,7 @@ class Manifest:
     """What a canvas file holds; labels and names of classes are the source's.
 
     Attributes:
-        version: Layout and way of making.
+        version: Of the layout and of how canvases are made.
         source: Fingerprint of the source when this was built.
         side: Of a square with as many pixels as a canvas may have.
         content: Hash of the canvases and labels.
@@ -405,10 +388,8 @@ class Manifest:
         size_N2: int64, height and width of each canvas in pixels.
         aspect_N: float32, width / height of each original.
         checksum_N: uint32, CRC-32 of each canvas.
-        identifiers: Name of each canvas.
         skipped: Reason by name of every broken file.
         stacks: Names of files with several pages or frames, of which the first is here.
-        reading: How files were read.
     """
 
     version: int
@@ -425,15 +406,15 @@ class Manifest:
     reading: Reading = field(default_factory=Reading)
 
     def write(self, path: Path) -> None:
-        """Write it, atomically, with a digest."""
-        tensors = {
-            "kept": torch.from_numpy(self.index_N),
-            "height": torch.from_numpy(self.size_N2[:, 0].astype(np.int32)),
-            "width": torch.from_numpy(self.size_N2[:, 1].astype(np.int32)),
-            "aspect": torch.from_numpy(self.aspect_N),
-            "checksum": torch.from_numpy(self.checksum_N.view(np.int32)),
-            "names": torch.from_numpy(self.identifiers.text),
-            "ends": torch.from_numpy(self.identifiers.end_N),
+        """Atomically, with a digest."""
+        arrays = {
+            "kept": self.index_N,
+            "height": self.size_N2[:, 0].astype(np.int32),
+            "width": self.size_N2[:, 1].astype(np.int32),
+            "aspect": self.aspect_N,
+            "checksum": self.checksum_N.view(np.int32),
+            "names": self.identifiers.text,
+            "ends": self.identifiers.end_N,
         }
         described = {
             "version": self.version,
@@ -444,11 +425,10 @@ class Manifest:
             "stacks": list(self.stacks),
             "reading": asdict(self.reading),
         }
-        write_tensors(path, tensors, described)
+        write_tensors(path, {name: torch.from_numpy(of) for name, of in arrays.items()}, described)
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
-        """Read what was written."""
         tensors, header = read_tensors(path, "it is built anew")
         said = read_metadata(header)
         try:
@@ -506,15 +486,13 @@ class Request:
     """A request for the cache of a source.
 
     Attributes:
-        source: The images.
         side: Of a square with as many pixels as a canvas may have.
         folder: The cache folder.
         limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
-        find: Finds how the files are read, where that is not known, by those of some indices; by a
-            sample if there are none.
-        asked: What that depends on beside the files; nothing by default.
+        find: From indices of images, or none for a sample, to how the files are read.
+        asked: What `find` depends on beside the files.
     """
 
     source: Source
@@ -528,7 +506,7 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The source's state, of which the files bear the beginning in their names."""
+        """That of the source; names of files have its beginning."""
         return self.source.fingerprint()
 
     @cached_property
@@ -538,12 +516,15 @@ class Request:
 
     @cached_property
     def stem(self) -> str:
-        """What the files of all states of one set have in common; readable, and unique."""
+        """How the names of all files of the set begin, whatever its state."""
         return f"{named_after(self.source.whereabouts, self.asked)}-{self.side}px"
 
     def file(self, ending: str) -> Path:
-        """The file of this state with a given ending."""
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}.{ending}"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / f"{self.stem}.lock"
 
 
 @dataclass(frozen=True)
@@ -551,7 +532,7 @@ class CachedSet:
     """A set in a cache folder.
 
     Attributes:
-        name: Readable beginning of its files' names.
+        name: How the names of its files begin.
         side: Of a square with as many pixels as a canvas may have.
         images: How many there are.
         stored: Bytes of the canvases; 0 where they are decoded on the fly.
@@ -607,10 +588,13 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
         if cached is None:
             # Without locks, builds run side by side under names of their own and the last one
             # stays, which costs time but is right.
-            with locked(request.folder / f"{request.stem}.lock"):
+            with locked(request.lock):
                 cached = _read(request)  # another process may have built it meanwhile
                 if cached is None:
-                    _remove_stale(request)
+                    for path in request.folder.glob(f"{request.stem}.*"):  # of earlier states
+                        ours = path.suffix in (".u8", f".{MANIFEST}")
+                        if ours and request.fingerprint[:16] not in path.name:
+                            path.unlink(missing_ok=True)
                     _build(request)
                     cached = _read(request)
     except OSError as error:
@@ -671,7 +655,7 @@ def obtain_test_views(
         return checksum_N
 
     try:
-        with locked(request.folder / f"{request.stem}.lock"):
+        with locked(request.lock):
             kept = read()
             return (write() if kept is None else kept), stored
     except OSError as error:
@@ -685,7 +669,7 @@ def obtain_test_views(
 def _read(
     request: Request, tell: Callable[..., None] = _log.warning
 ) -> tuple[Manifest, Path | None] | None:
-    """The finished cache, or None if there is none that fits; damage is told of."""
+    """The finished cache, or None if there is none that fits."""
     path, stored = request.file(MANIFEST), request.file("u8")
     if not path.exists():
         return None
@@ -726,7 +710,7 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
 
 
 def _build(request: Request) -> None:
-    """Decodes every image once and writes data and manifest, the manifest last."""
+    """Decodes every image once and writes canvases and manifest, the manifest last."""
     needed = expected_bytes(request.source, request.side, request.reading.layout)
     free = shutil.disk_usage(request.folder).free
     store = needed <= 2 * request.limit  # than which no estimate is farther off
@@ -755,7 +739,7 @@ def _build(request: Request) -> None:
 
 
 def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
-    """Writes every canvas that decodes; raises as soon as too many do not."""
+    """Writes every canvas that decodes; raises as soon as too many images are broken."""
     source = request.source
     skipped: dict[str, str] = {}
     kept, sizes, identifiers = array("q"), array("q"), list[str]()
@@ -816,10 +800,3 @@ def _lines(broken: Mapping[str, str]) -> str:
     lines = [f"  {name}: {reason}" for name, reason in list(broken.items())[:_LISTED]]
     more = len(broken) - len(lines)
     return "\n".join([*lines, *([f"  … and {more} more"] if more else [])])
-
-
-def _remove_stale(request: Request) -> None:
-    """Removes files of earlier states of the set."""
-    for path in request.folder.glob(f"{request.stem}.*"):
-        if path.suffix in (".u8", f".{MANIFEST}") and request.fingerprint[:16] not in path.name:
-            path.unlink(missing_ok=True)

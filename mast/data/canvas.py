@@ -6,13 +6,13 @@ they are. Values are uint8 in 0 to 255.
 Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 """
 
+import functools
 import hashlib
 import logging
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import cast, final
 
@@ -27,7 +27,7 @@ from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews, lengths
+from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.registry import default_cache, open_source
@@ -198,7 +198,7 @@ class CanvasSet:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
         layout = self.pixels.layout
-        first, largest = 0, int(lengths(self.pixels.size_N2, layout).max())
+        first, largest = 0, int(cache.lengths(self.pixels.size_N2, layout).max())
         step = max(1, _COPIED // largest)
         with doing(f"copying the images to {device}", len(self), "images") as work:
             for start in range(0, len(self), step):
@@ -232,7 +232,9 @@ class CanvasSet:
             identifiers=tuple(self.identifiers[i] for i in index_B),
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
-            test_views=None if self.test_views is None else self.test_views.some(index_B),
+            test_views=None
+            if self.test_views is None
+            else cache.some_views(self.test_views, index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -326,13 +328,14 @@ def open_canvas(
         manifest.size_N2, checksum_N, layout,
     )  # fmt: skip
 
+    @functools.cache
     def make(size: int) -> Pixels | None:
         area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
         if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
             return None
         checksum_N, file = cache.obtain_test_views(request, index_N, known, size)
         views = OnTheFly(
-            source, index_N, partial(source.test_view, size=size, reading=known), workers,
+            source, index_N, functools.partial(source.test_view, size=size, reading=known), workers,
             np.full((len(index_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
             layout,
         )  # fmt: skip
@@ -348,7 +351,7 @@ def open_canvas(
         fingerprint=manifest.content,
         skipped=dict(manifest.skipped),
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
-        test_views=TestViews(make),
+        test_views=make,
         reading=known,
     )
 
@@ -390,6 +393,6 @@ def open_files(
         classes={},
         identifiers=tuple(map(str, paths)),
         fingerprint=digest.hexdigest(),
-        test_views=TestViews(lambda size: of_size if size == view_size else None),
+        test_views=lambda size: of_size if size == view_size else None,
         reading=reading,
     )

@@ -33,7 +33,7 @@ class FoundFiles:
         images: Path, bytes and time of modification in ns of every image; both are -1 for what is
             no file, which is kept so that it is counted as broken.
         unread: Files of a kind that is not read and may be images.
-        again: Folders that were looked into by another path before; they are not entered twice.
+        again: Folders that links lead to and that were entered before.
         nowhere: Links that lead nowhere.
     """
 
@@ -78,7 +78,6 @@ def walk(root: Path) -> FoundFiles:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link to itself
@@ -86,7 +85,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
-    """Adds what is no folder to what was found; files that are neither image nor photo are not."""
+    """Adds a file to what was found if it is an image or may be one."""
     name = entry.name.lower()
     if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
         found.images.append((path, *_state(entry)))
@@ -108,18 +107,18 @@ def _is_dicom(entry: os.DirEntry[str]) -> bool:
 
 
 def wanted(entry: os.DirEntry[str]) -> bool:
-    """Whether what is in a folder is the user's own: not hidden, and not made by a system."""
+    """Whether an entry is the user's own: not hidden, and not made by a system."""
     return not entry.name.startswith(".") and entry.name.lower() not in _SYSTEM
 
 
 def ending_of(path: str) -> str:
-    """The ending of a name in small letters; nothing where it has none or a number, as of DICOM."""
+    """The ending of a name in small letters; empty where it has none or a number, as DICOM has."""
     ending = os.path.splitext(path)[1].lower()
     return "" if ending[1:].isdecimal() else ending
 
 
 def _state(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Bytes and time of modification of a file; -1 of what is none."""
+    """Bytes and time of modification of a file; -1 of anything else."""
     try:
         status = entry.stat()
     except OSError:
@@ -230,7 +229,7 @@ def describe_folder(spec: str) -> SetDescription:
 
 
 def no_classes(paths: Sequence[str]) -> str:
-    """Why the subfolders of a folder are no classes of its images; nothing if they are."""
+    """Why the subfolders of a folder are no classes of its images; empty if they are."""
     below = _below(paths)
     if not below:
         return "no image lies in a subfolder"
@@ -244,7 +243,7 @@ def no_classes(paths: Sequence[str]) -> str:
 
 
 def doubt_of_classes(paths: Sequence[str]) -> str:
-    """What speaks against subfolders as classes, as of `no_classes`: another level may be these."""
+    """Why the classes may be the folders of another level; empty if nothing says so."""
     below = _below(paths)
     (first, *others) = below.values()
     same = others and len(first) > 1 and "" not in first and all(of == first for of in others)
@@ -263,7 +262,7 @@ def _below(paths: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _subfolders(root: Path) -> list[str]:
-    """Names of the folders in one; none where it cannot be read."""
+    """Names of the folders in a folder; none where it cannot be read."""
     try:
         return sorted(entry.name for entry in filter(is_folder, filter(wanted, os.scandir(root))))
     except OSError:
@@ -271,7 +270,7 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _warn(root: Path, found: FoundFiles) -> None:
-    """Says what is left out, in a line each."""
+    """Warns of what is left out, in a line each."""
     if found.unread:
         _log.warning("%s: %s.", root, _unread(found.unread))
     if found.again:

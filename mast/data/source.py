@@ -201,7 +201,7 @@ class Scheme:
 
 
 def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
-    """Says how many images of a set are the first pages of files whose others are not read."""
+    """Warns of images that are the first pages of files whose other pages are not read."""
     if stacks:
         _log.warning(
             "%d of %d images of %s are the first of several pages or frames in a file; the others "
@@ -211,7 +211,7 @@ def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
 
 
 def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """What `open_source` takes, by part, from what the set calls its splits, if it has them."""
+    """What `open_source` takes, by part, from the set's names of its splits; None has none."""
     return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
 
 

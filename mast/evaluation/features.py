@@ -67,7 +67,7 @@ def open_images(
 
 def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
     """The views by which an encoder is tested, images_BCHW in [0, 1] on the CPU."""
-    views = None if canvas_set.test_views is None else canvas_set.test_views.at(size)
+    views = None if canvas_set.test_views is None else canvas_set.test_views(size)
     if views is None:  # the canvases are the whole images
         return center_views(canvas_set.batch(indices), size, crop_fraction(size))
     values_T = torch.from_numpy(views.read(np.asarray(indices)))

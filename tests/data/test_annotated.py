@@ -79,22 +79,20 @@ def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
     assert "20.png" in caplog.text
 
 
-@pytest.mark.parametrize("images", ["train2017", "images/train2017", "."])
-def test_coco_images_are_found_in_three_places(tmp_path, images):
-    source = opened(write_coco(tmp_path / "coco", images))
-    assert source.path(0).samefile(tmp_path / "coco" / images / "10.png")
+def test_coco_images_are_found_in_three_places(tmp_path):
+    for number, images in enumerate(("train2017", "images/train2017", ".")):
+        root = write_coco(tmp_path / f"{number}", images)
+        assert opened(root).path(0).samefile(root / images / "10.png")
 
 
 MASKS = [
     [2, 1, 6, 1],
     [[2, 1, 6, 1, 6, 4, 2]],
     [[[2, 1], [6, 1], [6, 4]]],
-    [[]],
     [[0, 0, 1e15, 0, 1e15, 1e15]],
     {"counts": [0, 47], "size": [6, 8]},
     {"counts": [-1, 49], "size": [6, 8]},
     {"counts": [0, 48], "size": [8, 6]},
-    {"counts": [0, 48]},
     "polygon",
 ]
 
@@ -111,20 +109,20 @@ def test_masks_that_cannot_be_drawn_are_left_out_and_counted(tmp_path, caplog):
     assert f"{len(MASKS)} of {len(MASKS) + 1}, the first is 0 of 10.png" in caplog.text
 
 
-@pytest.mark.parametrize("mask", [SQUARE[0], [*SQUARE, [2, 1, 6, 4]], [[3, 3], *SQUARE]])
-def test_polygons_need_no_list_of_several_and_lines_are_dropped(tmp_path, mask, caplog):
-    annotations = [box(10, 7, [2, 1, 4, 3], segmentation=mask)]
-    assert opened(write_coco(tmp_path, annotations=annotations)).objects(0).masks == (SQUARE,)
+def test_polygons_need_no_list_of_several_and_lines_are_dropped(tmp_path, caplog):
+    masks = (SQUARE[0], [*SQUARE, [2, 1, 6, 4]], [[3, 3], *SQUARE])
+    annotations = [box(10, 7, [2, 1, 4, 3], segmentation=mask) for mask in masks]
+    source = opened(write_coco(tmp_path, annotations=annotations))
+    assert source.objects(0).masks == (SQUARE,) * 3
     assert not caplog.messages
 
 
-@pytest.mark.parametrize(("orientation", "ending"), [(3, "png"), (6, "jpg"), (8, "tif")])
+@pytest.mark.parametrize(("orientation", "ending"), [(6, "jpg"), (8, "tif")])
 def test_an_annotation_is_for_the_upright_image(tmp_path, orientation, ending):
     root, exif = write_coco(tmp_path), Image.Exif()
     exif[0x0112] = orientation
-    stored = (6, 8) if orientation >= 5 else (8, 6)
     for number in (10, 20, 30):
-        picture(root / "train2017" / f"{number}.{ending}", stored, exif=exif)
+        picture(root / "train2017" / f"{number}.{ending}", (6, 8), exif=exif)
     file = root / INSTANCES
     file.write_text(file.read_text().replace(".png", f".{ending}"))
     assert opened(root).load(0).shape == (6, 8, 3)
@@ -208,13 +206,13 @@ def test_voc_images_in_folders_of_their_own(voc):
 # ----------------------------------------------------------------------- what does not fit
 
 
-def images(*entries: dict[str, Any]) -> dict[str, Any]:
+def images(*entries):
     """A document of one image or more, of which one has an object."""
     whole = [{"id": 1, "file_name": "10.png", "width": 8, "height": 6} | each for each in entries]
     return {"images": whole, "annotations": [box(whole[0]["id"], 3, [0, 0, 1, 1])]}
 
 
-def annotation(**changes: Any) -> dict[str, Any]:
+def annotation(**changes):
     return {"annotations": [{**box(10, 3, [0, 0, 1, 1]), "id": 77, **changes}]}
 
 
@@ -229,28 +227,18 @@ NO_COCO: list[tuple[dict[str, Any], str]] = [
     ({"annotations": annotation(id=5)["annotations"] * 2}, "two annotations have the id 5"),
     (images({}, {"id": 2, "file_name": "./10.png"}), r"two images name the file 10\.png"),
     (images({"file_name": "gone.png"}), r"1 of the 1 images .* are not in .*train2017.* gone\.png"),
-    (images({"file_name": "a\0.png"}), "1 of the 1 images"),
     (images({"file_name": "../../secret.png"}), r"names the image '\.\./\.\./secret\.png', which"),
     (images({"file_name": "/etc/passwd"}), "names the image '/etc/passwd', which"),
-    (images({"file_name": "a/../../b.png"}), "names the image 'a/../../b.png', which"),
     (images({"file_name": 5}), "not written as COCO writes it.*file_name 5"),
     (images({"height": float("inf")}), r"instances_train2017\.json has the number Infinity"),
-    (images({"height": None}), "not written as COCO writes it"),
     (images({"width": -8}), "not written as COCO writes it.*-8 pixels"),
     (images({}, {"id": "thirty"}), "not written as COCO writes it"),
-    *(
-        (annotation(**{field: value}), rf"annotation 77 .*{field} {value!r}".replace("[", r"\["))
-        for field, value in (
-            ("bbox", [0, 0, 1]), ("bbox", ["0", "0", "1", "1"]), ("bbox", None), ("area", "12"),
-            ("iscrowd", "0"),
-        )
-    ),
-    *(
-        (annotation(**{field: value}), r"instances_train2017\.json")
-        for field in ("image_id", "category_id")
-        for value in ([3], "3")
-    ),
-]  # fmt: skip
+    (annotation(bbox=[0, 0, 1]), r"annotation 77 .*bbox \[0, 0, 1]"),
+    (annotation(bbox=["0", "0", "1", "1"]), r"annotation 77 .*bbox \['0'"),
+    (annotation(area="12"), "annotation 77 .*area '12'"),
+    (annotation(iscrowd="0"), "annotation 77 .*iscrowd '0'"),
+    (annotation(image_id=[3]), r"instances_train2017\.json"),
+]
 
 
 @pytest.mark.parametrize(("changes", "message"), NO_COCO, ids=range(len(NO_COCO)))
@@ -260,20 +248,20 @@ def test_coco_files_that_do_not_fit(tmp_path, changes, message):
         opened(write_coco(tmp_path / "coco", **changes))
 
 
-def text(file: str, old: str, new: str) -> Callable[[Path], None]:
+def text(file, old, new):
     """Replaces some text of a file; all of it where `old` is empty."""
 
-    def change(root: Path) -> None:
+    def change(root):
         path = root / file
         path.write_text(path.read_text().replace(old, new) if old else new)
 
     return change
 
 
-def pipe(file: str) -> Callable[[Path], None]:
+def pipe(file):
     """Waits for who writes into it."""
 
-    def change(root: Path) -> None:
+    def change(root):
         (root / file).unlink(missing_ok=True)
         os.mkfifo(root / file)
 
@@ -283,30 +271,26 @@ def pipe(file: str) -> Callable[[Path], None]:
 LAUGHS = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
 SIZE = "<annotation><size><width>{}</width><height>6</height></size></annotation>"
 BROKEN: list[tuple[Callable[[Path], None], str]] = [
-    *((text(INSTANCES, '"area": 12', f'"area": {number}'), r"instances_train2017\.json")
-      for number in ("1e400", "NaN", "1" * 5000)),
+    (text(INSTANCES, '"area": 12', '"area": 1e400'), r"instances_train2017\.json"),
     (text(INSTANCES, '"area": 12', '"area": 12, "area": 13'), "has the field 'area' twice"),
-    (text(INSTANCES, "", "[" * 100_000), r"instances_train2017\.json is not JSON"),
     (text(INSTANCES, "", "{,"), r"instances_train2017\.json is not JSON"),
     (pipe(INSTANCES), r"instances_train2017\.json is a named pipe"),
     *((text("Annotations/a1.xml", "", content), r"a1\.xml is not written as VOC writes it")
       for content in (
           f'<!DOCTYPE x [<!ENTITY a0 "ha">{LAUGHS}]><annotation>&a11;</annotation>',
           '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><annotation>&f;</annotation>',
-          "<annotation/>", "<object>", "", SIZE.format(0), SIZE.format("1" + "0" * 400),
+          "<annotation/>", "<object>", SIZE.format(0),
       )),
     *((text("Annotations/a1.xml", "<xmin>1</xmin><ymin>1", f"<xmin>1</xmin><ymin>{number}"),
-       r"a1\.xml is not written as VOC writes it") for number in ("nan", "1e400", "?")),
+       r"a1\.xml is not written as VOC writes it") for number in ("nan", "?")),
     (text("Annotations/a1.xml", "<xmax>8</xmax>", ""), "lacks <bndbox/xmax>"),
     (text(LIST, "", "a" * 300), r"aaa\.xml, though trainval\.txt lists aaa"),
     (text(LIST, "", "a1\n../../secret"), "names the image '../../secret', which leads"),
-    (text(LIST, "", "a1\n/etc/passwd"), "names the image '/etc/passwd', which leads"),
     (text(LIST, "", "a1\na1"), r"trainval\.txt lists a1 more than once"),
     (lambda root: (root / LIST).write_bytes(b"a1\n\xff\n"), r"trainval\.txt is not UTF-8 text"),
     *((text("ImageSets/Main/cat_trainval.txt", "", lines), "does not fit trainval.txt")
       for lines in ("a1 1\n", "a1 1\na2 5\n", "a1 1\na2\n")),
     (lambda root: (root / "JPEGImages/a2.jpg").unlink(), r"1 of the 2 images .* is a2\.jpg"),
-    (lambda root: (root / "Annotations/a1.xml").unlink(), "though trainval.txt lists a1"),
     *((pipe(file), "is a named pipe")
       for file in ("ImageSets/Main/cat_trainval.txt", "Annotations/a1.xml", LIST)),
 ]  # fmt: skip

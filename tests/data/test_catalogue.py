@@ -16,17 +16,17 @@ from layouts import picture, voc_object, write_coco, write_pets, write_voc
 from scipy.io import savemat
 
 from mast.core.errors import UserError
-from mast.data import Source, describe, open_source
+from mast.data import describe, open_source
 from mast.data.libraries import CATALOGUE, RandomSplit
 from mast.evaluation.labelled_sets import EvaluationData
 
 
-def pictures(folder: Path, *names: str) -> None:
+def pictures(folder, *names):
     for shade, name in enumerate(names):
         picture(folder / name, shade=20 * shade)
 
 
-def write(path: Path, *lines: str) -> None:
+def write(path, *lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -34,17 +34,17 @@ def write(path: Path, *lines: str) -> None:
 # ------------------------------------------------------------------- layouts, as published
 
 
-def flowers(root: Path) -> None:
+def flowers(root):
     folder = root / "flowers-102"
     pictures(folder / "jpg", *(f"image_{number:05d}.jpg" for number in range(1, 7)))
     savemat(folder / "imagelabels.mat", {"labels": [102, 1, 2, 1, 2, 3]})
     savemat(folder / "setid.mat", {"trnid": [3, 2], "valid": [4, 5], "tstid": [6, 1]})
 
 
-def cars(root: Path) -> None:
+def cars(root):
     folder = root / "stanford_cars"
 
-    def annotate(file: Path, labels: list[int]) -> None:
+    def annotate(file, labels):
         rows = [(f"{at:05d}.jpg", np.uint8(label)) for at, label in enumerate(labels, start=1)]
         file.parent.mkdir(parents=True, exist_ok=True)
         savemat(file, {"annotations": np.array(rows, [("fname", "O"), ("class", "O")])})
@@ -57,25 +57,14 @@ def cars(root: Path) -> None:
     pictures(folder / "cars_test", "00001.jpg", "00002.jpg")
 
 
-def textures(root: Path) -> None:
-    folder = root / "dtd" / "dtd"
-    for split, files in {
-        "train": ("knitted/k1.jpg", "banded/b1.jpg"),
-        "val": ("banded/b2.jpg", "knitted/k2.jpg"),
-        "test": ("banded/b3.jpg", "knitted/k3.jpg"),
-    }.items():
-        write(folder / "labels" / f"{split}1.txt", *files)
-        pictures(folder / "images", *files)
-
-
-def naturalist(root: Path) -> None:
+def naturalist(root):
     names = ("00000_Animalia_a_b_c_d_e_f", "00001_Plantae_a_b_c_d_e_g")
     for version, count in (("2021_train_mini", 2), ("2021_valid", 1)):
         for name in names:
             pictures(root / version / name, *(f"{at}.jpg" for at in range(count)))
 
 
-def places(root: Path) -> None:
+def places(root):
     # Numbers that are not in the order of the names, as none promises that they are.
     write(root / "categories_places365.txt", "/b/bar 0", "/a/airfield 1")
     write(root / "places365_train_standard.txt", "/b/bar/1.jpg 0", "/a/airfield/2.jpg 1")
@@ -84,7 +73,7 @@ def places(root: Path) -> None:
     pictures(root / "val_256", "val_1.jpg", "val_2.jpg")
 
 
-def sun(root: Path) -> None:
+def sun(root):
     folder = root / "SUN397"
     write(folder / "ClassName.txt", "/a/abbey", "/b/bar/indoor")
     places = ("a/abbey", "b/bar/indoor")
@@ -94,7 +83,7 @@ def sun(root: Path) -> None:
     write(folder / "Testing_01.txt", "/a/abbey/sun_x.jpg", "/b/bar/indoor/sun_y.jpg")
 
 
-def cifar(root: Path) -> None:
+def cifar(root):
     folder = root / "cifar-10-batches-py"
     folder.mkdir()
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship"]
@@ -104,7 +93,7 @@ def cifar(root: Path) -> None:
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [*names, "truck"]}))
 
 
-def caltech(root: Path) -> None:
+def caltech(root):
     for name, count in (("BACKGROUND_Google", 1), ("accordion", 33), ("yin_yang", 31)):
         folder = root / "caltech101" / "101_ObjectCategories" / name
         folder.mkdir(parents=True)
@@ -130,7 +119,6 @@ ROWS = {
         ("accordion", "yin_yang"),
         "mean_per_class",
     ),
-    "DTD": Row(textures, {"train": [1, 0], "val": [0, 1], "test": [0, 1]}, ("banded", "knitted")),
     "Flowers102": Row(
         flowers,
         {"train": [1, 0], "val": [0, 1], "test": [2, 101]},
@@ -153,7 +141,7 @@ ROWS = {
 
 
 @pytest.fixture(autouse=True)
-def _no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_checksums(monkeypatch):
     """Lets torchvision take files that are only laid out as the published ones are."""
     for module in ("flowers102", "places365", "cifar"):
         monkeypatch.setattr(
@@ -163,7 +151,7 @@ def _no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-def parts(name: str, root: Path) -> dict[str, Source]:
+def parts(name, root):
     described = describe(f"torchvision:{name}")
     return {part: open_source(spec, root=root) for part, spec in described.parts.items()}
 
@@ -172,7 +160,7 @@ def parts(name: str, root: Path) -> dict[str, Source]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_splits_labels_and_names(name: str, tmp_path: Path) -> None:
+def test_splits_labels_and_names(name, tmp_path):
     row = ROWS[name]
     row.layout(tmp_path)
     assert describe(f"torchvision:{name}").metric == row.metric
@@ -188,18 +176,18 @@ def test_splits_labels_and_names(name: str, tmp_path: Path) -> None:
     assert len({source.fingerprint() for source in found.values()}) == len(found)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_catalogue_fits_torchvision(name: str, tmp_path: Path) -> None:
-    parameters = inspect.signature(getattr(torchvision.datasets, name)).parameters
-    assert CATALOGUE[name].arguments.keys() <= parameters.keys()
-    for spec in describe(f"torchvision:{name}").parts.values():
-        with pytest.raises(UserError) as caught:  # it is not there; the split is known
-            open_source(spec, root=tmp_path)
-        assert "nknown" not in str(caught.value)
-        assert "alid values" not in str(caught.value)
+def test_catalogue_fits_torchvision(tmp_path):
+    for name, usual in CATALOGUE.items():
+        parameters = inspect.signature(getattr(torchvision.datasets, name)).parameters
+        assert usual.arguments.keys() <= parameters.keys()
+        for spec in describe(f"torchvision:{name}").parts.values():
+            with pytest.raises(UserError) as caught:  # it is not there; the split is known
+                open_source(spec, root=tmp_path)
+            assert "nknown" not in str(caught.value)
+            assert "alid values" not in str(caught.value)
 
 
-def test_images_follow_the_split(tmp_path: Path) -> None:
+def test_images_follow_the_split(tmp_path):
     sun(tmp_path)
     found = parts("SUN397", tmp_path)
     found["all"] = open_source("torchvision:SUN397@all", root=tmp_path)
@@ -214,7 +202,7 @@ def test_images_follow_the_split(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- splits
 
 
-def test_drawn_images_are_disjoint_and_always_the_same() -> None:
+def test_drawn_images_are_disjoint_and_always_the_same():
     label_N = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 20))
     drawn = RandomSplit({"train": 9, "val": 4}, rest="test")
     positions = {split: drawn.positions("x", split, label_N) for split in drawn.splits}
@@ -228,7 +216,7 @@ def test_drawn_images_are_disjoint_and_always_the_same() -> None:
         RandomSplit({"train": 20}, rest="test").positions("x", "train", label_N)
 
 
-def test_a_list_that_is_missing_or_does_not_fit(tmp_path: Path) -> None:
+def test_a_list_that_is_missing_or_does_not_fit(tmp_path):
     sun(tmp_path)
     file = tmp_path / "SUN397" / "Training_01.txt"
     before = open_source("torchvision:SUN397@train", root=tmp_path).fingerprint()
@@ -245,14 +233,15 @@ def test_a_list_that_is_missing_or_does_not_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ("CIFAR11@train", "Did you mean 'CIFAR1"),
+        ("CIFAR10@val", "unknown split of CIFAR10 'val'"),
         ("DTD@valid", r"Unknown value 'valid' for argument split.*\.$"),
         ("Caltech101@val", "unknown split of Caltech101 'val'.*train, test, all"),
         ("Caltech256@test", "unknown split of Caltech256 'test'.*train, all"),
-        ("INaturalist@2020", "Unknown value '2020' for argument version"),
         ("Food101", "not found.* allow the download"),
     ],
 )
-def test_splits_that_are_not_there(spec: str, message: str, tmp_path: Path) -> None:
+def test_splits_that_are_not_there(spec, message, tmp_path):
     with pytest.raises(UserError, match=message):
         open_source(f"torchvision:{spec}", root=tmp_path)
 
@@ -260,27 +249,22 @@ def test_splits_that_are_not_there(spec: str, message: str, tmp_path: Path) -> N
 # ------------------------------------------------------------- label files that do not fit
 
 
-def too_few_flowers(root: Path) -> None:
+def too_few_flowers(root):
     flowers(root)
     savemat(root / "flowers-102" / "imagelabels.mat", {"labels": [1, 2, 1]})
 
 
-def unlabelled_cars(root: Path) -> None:
+def unlabelled_cars(root):
     cars(root)
     names = np.array(["Acura", "BMW"], object)
     savemat(root / "stanford_cars" / "devkit" / "cars_meta.mat", {"class_names": names})
 
 
-def foreign_sun(root: Path) -> None:
-    sun(root)
-    write(root / "SUN397" / "ClassName.txt", "/a/abbey")
-
-
-def other_images(root: Path) -> None:
+def other_images(root):
     (root / "stored.json").write_text('{"targets": [0, 1]}')
 
 
-def damaged_cars(root: Path) -> None:
+def damaged_cars(root):
     cars(root)
     (root / "stanford_cars" / "devkit" / "cars_train_annos.mat").write_bytes(b"no matrix")
 
@@ -290,14 +274,11 @@ def damaged_cars(root: Path) -> None:
     [
         ("Flowers102@test", too_few_flowers, "a label file of .*Flowers102 .* 6 is in one and not"),
         ("StanfordCars", unlabelled_cars, "the highest label is 2, and there are 2 classes"),
-        ("SUN397", foreign_sun, "a label file of .*SUN397 .* 'bar/indoor' is in one and not"),
         ("StanfordCars", damaged_cars, "torchvision's StanfordCars in"),
         ("Stored", other_images, "does not fit its images: 2 labels for 3 images"),
     ],
 )
-def test_label_files_that_do_not_fit(
-    name: str, layout: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_label_files_that_do_not_fit(name, layout, message, tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
     layout(tmp_path)
     with pytest.raises(UserError, match=message):
@@ -307,29 +288,25 @@ def test_label_files_that_do_not_fit(
 class Stored(torchvision.datasets.VisionDataset):
     """Three images with the attributes that a test gives it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         super().__init__(root)
         vars(self).update(json.loads((root / "stored.json").read_text()))
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 3
 
 
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        ({"targets": [0, 2, 1]}, ([0, 2, 1], ("0", "1", "2"))),
         ({"labels": [0, 1, 1], "classes": ["a", "b", "c"]}, ([0, 1, 1], ("a", "b", "c"))),
         ({"targets": ["x.png"] * 3, "y": [1, 0, 0]}, ([1, 0, 0], ("0", "1"))),
         ({"targets": [0, -1, 1]}, ([0, -1, 1], ("0", "1"))),  # as of STL10's split train+unlabeled
         ({"targets": [[0], [1, 2], [0]]}, None),
         ({"labels": [None] * 3}, None),
-        ({}, None),
     ],
 )
-def test_labels_wherever_they_are(
-    stored: dict[str, Any], expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_wherever_they_are(stored, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
     (tmp_path / "stored.json").write_text(json.dumps(stored))
     source = open_source("torchvision:Stored", root=tmp_path)
@@ -342,7 +319,7 @@ def test_labels_wherever_they_are(
 # ------------------------------------------------------------------------- other sources
 
 
-def test_sets_that_are_named_by_their_kind() -> None:
+def test_sets_that_are_named_by_their_kind():
     for word in ("factors", "toys"):
         described = describe(word)
         assert described.parts == {part: f"{word}@{part}" for part in ("train", "val", "test")}
@@ -358,7 +335,7 @@ def test_sets_that_are_named_by_their_kind() -> None:
     assert list(parts.values()) == ["torchvision:SEMEION@train", "torchvision:SEMEION@test"]
 
 
-def test_splits_of_emnist_have_halves(tmp_path: Path) -> None:
+def test_splits_of_emnist_have_halves(tmp_path):
     for half, count in (("train", 52), ("test", 26)):
         for kind, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
             file = tmp_path / "EMNIST" / "raw" / f"emnist-letters-{half}-{kind}-ubyte"
@@ -380,7 +357,7 @@ def test_splits_of_emnist_have_halves(tmp_path: Path) -> None:
         (["train2017", "valminusminival2014"], {"train": "train2017"}),
     ],
 )
-def test_coco_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) -> None:
+def test_coco_parts(tmp_path, splits, expected):
     for split in splits:
         write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
     described = describe(f"coco:{tmp_path}")
@@ -397,7 +374,7 @@ def test_coco_parts(tmp_path: Path, splits: list[str], expected: dict[str, str])
         (["train", "val", "trainval"], {"train": "train", "test": "val"}),
     ],
 )
-def test_voc_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) -> None:
+def test_voc_parts(tmp_path, splits, expected):
     for split in splits:
         write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
     write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
@@ -408,7 +385,7 @@ def test_voc_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) 
         assert len(open_source(spec)) == 1
 
 
-def test_sets_that_cannot_be_described(tmp_path: Path) -> None:
+def test_sets_that_cannot_be_described(tmp_path):
     write_coco(tmp_path / "coco")
     for whole in ("torchvision:DTD", "factors", "toys", f"coco:{tmp_path}/coco", "hf:someone/pets"):
         with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):

@@ -28,8 +28,8 @@ def test_pixels_are_pinned(build, mean, signed):
     small = build("test", 20)  # the beginning of a larger one
     for index in (0, 7, 19):
         np.testing.assert_array_equal(small.load(index), pixels[index])
-    images = {build(split).load(index).tobytes() for split in SPLITS for index in range(50)}
-    assert len(images) == 150
+    images = {build(split).load(index).tobytes() for split in SPLITS for index in range(5)}
+    assert len(images) == 15
 
 
 @sets
@@ -45,17 +45,16 @@ def test_labels_are_balanced_and_independent(build):
         assert chi2_contingency(table).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("build", "task"), [(build, task) for build in (Factors, Toys) for task in build.tasks]
-)
-def test_every_class_of_a_task_is_drawn_differently(build, task):
+@sets
+def test_every_class_of_a_task_is_drawn_differently(build):
     labels = dict.fromkeys(build.tasks, 0)
-    drawn = [
-        build.draw(labels | {task: number}, 48, np.random.default_rng(5)).astype(float)
-        for number in range(len(build.tasks[task]))
-    ]
-    for one, other in combinations(drawn, 2):
-        assert np.abs(one - other).mean() > 0.2
+    for task, names in build.tasks.items():
+        drawn = [
+            build.draw(labels | {task: number}, 48, np.random.default_rng(5)).astype(float)
+            for number in range(len(names))
+        ]
+        for one, other in combinations(drawn, 2):
+            assert np.abs(one - other).mean() > 0.2
 
 
 @sets

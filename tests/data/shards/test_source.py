@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from mast.data.shards.source import SampleTable, keep_table, open_table
 SIDE = 24
 
 
-def test_shards_of_a_folder_are_the_folder(photos: Path, tmp_path: Path) -> None:
+def test_shards_of_a_folder_are_the_folder(photos, tmp_path):
     made = shard(photos / "train", tmp_path / "set", size=SIDE, format="bmp", images=20)
     folder, source = open_source(photos / "train"), open_source(f"shards:{made.path}", tmp_path)
     assert len(source) == len(folder) == 48
@@ -50,7 +49,7 @@ def test_shards_of_a_folder_are_the_folder(photos: Path, tmp_path: Path) -> None
     assert source.classes == folder.classes
 
 
-def test_tars_of_others(tmp_path: Path) -> None:
+def test_tars_of_others(tmp_path):
     root = write_shards(tmp_path / "set", 5, 0, 7)
     source = open_source(f"shards:{root}", tmp_path)
     assert [source.identifier(index) for index in (0, 4, 5)] == [
@@ -67,22 +66,7 @@ def test_tars_of_others(tmp_path: Path) -> None:
         assert labelled.targets["class"].tolist() == [number % 3 for number in range(12)]
 
 
-def test_an_image_without_a_class_has_no_label(tmp_path: Path) -> None:
-    root = write_shards(tmp_path / "set", 6)
-    with TarWriter(str(root / "train-001.tar")) as tar:
-        tar.write({"__key__": "6", "png": encoded(6)})
-    index = {"shardlist": [], "classes": ["a", "b", "c"]}
-    (root / "index.json").write_text(json.dumps(index))
-    labels = open_source(f"shards:{root}", tmp_path).targets["class"].tolist()
-    assert labels == [0, 1, 2, 0, 1, 2, -1]
-    (root / "index.json").write_text(json.dumps(index | {"classes": ["a", "b"]}))
-    with pytest.raises(UserError, match=r"images of class 2, counted from 0, and its index\.json"):
-        open_source(f"shards:{root}", tmp_path)
-
-
-def test_a_table_is_made_once_and_again_where_shards_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypatch, caplog):
     root, looked = write_shards(tmp_path / "set", 3, 4), list[str]()
     look = module._look_through
     monkeypatch.setattr(
@@ -104,37 +88,29 @@ def test_a_table_is_made_once_and_again_where_shards_changed(
     assert "it is made anew" in caplog.text
 
 
-def changed(table: SampleTable, **arrays: Any) -> SampleTable:
+def changed(table, **arrays):
     """The same table with other arrays; `text` and `ends` are those of its names."""
     names = Names(arrays.pop("text", table.names.text), arrays.pop("ends", table.names.end_N))
     return replace(table, names=names, **arrays)
 
 
 DAMAGE: dict[str, Callable[[SampleTable], dict[str, Any]]] = {
-    "another count": lambda table: {"count_S": np.array([3, 5])},
     "a count below 0": lambda table: {"count_S": np.array([9, -2])},
-    "a shard more": lambda table: {"count_S": np.array([3, 4, 0])},
     "counts beyond 64 bits": lambda table: {"count_S": np.array([2**62 + 7, 3 * 2**62])},
     "an image less": lambda table: {"at_N": table.at_N[:-1]},
     "a place beyond the file": lambda table: {"at_N": table.at_N + 10**6},
     "a place below 0": lambda table: {"at_N": table.at_N - 10**6},
     "a size beyond the file": lambda table: {"size_N": table.size_N + 2**62},
-    "a size below 0": lambda table: {"size_N": -table.size_N},
     "a class below -1": lambda table: {"label_N": table.label_N - 5},
     "no aspect": lambda table: {"aspect_N": np.zeros(7, np.float32)},
-    "an aspect without end": lambda table: {"aspect_N": np.full(7, np.inf, np.float32)},
     "fractions": lambda table: {"at_N": table.at_N.astype(np.float64)},
-    "rows": lambda table: {"size_N": table.size_N[None]},
     "names that end before they begin": lambda table: {"ends": table.names.end_N[::-1].copy()},
     "names beyond the text": lambda table: {"ends": table.names.end_N + 1},
-    "names before the text": lambda table: {"ends": table.names.end_N - 10**6},
 }
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_a_table_that_does_not_fit_is_made_anew(
-    tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_table_that_does_not_fit_is_made_anew(tmp_path, case, caplog):
     """Whatever its digest is."""
     root = write_shards(tmp_path / "set", 3, 4)
     name, found = f"shards:{root}", look_for(f"shards:{root}").files
@@ -146,7 +122,7 @@ def test_a_table_that_does_not_fit_is_made_anew(
     assert caplog.text.count("made anew") == 1
 
 
-def test_rows_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_parquet_files(tmp_path, monkeypatch):
     read, groups = reading.read_rows, list[int]()
     monkeypatch.setattr(
         "mast.data.shards.source.read_rows",
@@ -166,7 +142,7 @@ def test_rows_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert groups == [0, 3, 6]
 
 
-def test_a_shard_that_is_gone_is_no_broken_image(tmp_path: Path) -> None:
+def test_a_shard_that_is_gone_is_no_broken_image(tmp_path):
     root = write_shards(tmp_path / "set", 3)
     source = open_source(f"shards:{root}", tmp_path)
     (file,) = root.glob("*.tar")
@@ -177,7 +153,7 @@ def test_a_shard_that_is_gone_is_no_broken_image(tmp_path: Path) -> None:
         assert not isinstance(error.value, BrokenImageError)
 
 
-def test_an_edit_in_place_is_noticed(tmp_path: Path) -> None:
+def test_an_edit_in_place_is_noticed(tmp_path):
     """Where names and sizes stay, by the time of the file."""
     root, seen = tmp_path / "set", list[list[int]]()
     root.mkdir()
@@ -193,18 +169,13 @@ def test_an_edit_in_place_is_noticed(tmp_path: Path) -> None:
     assert seen == [[10, 11, 12], [200, 201, 202]]
 
 
-def test_names_tell_shards_of_several_folders_apart(photos: Path, tmp_path: Path) -> None:
+def test_names_tell_shards_of_several_folders_apart(tmp_path):
     for folder in ("a", "b"):
         write_shards(tmp_path / folder, 2)
-        shard(photos / "test", tmp_path / "made" / folder, size=SIDE)
     source = open_source(f"shards:{tmp_path}/{{a,b}}/*.tar", tmp_path)
     assert [source.identifier(index) for index in range(4)] == [
         f"{folder}/train-000/0000{number}" for folder in "ab" for number in range(2)
     ]
-    made = open_source(f"shards:{tmp_path}/made/*/*.tar", tmp_path)
-    names = {made.identifier(index) for index in range(len(made))}
-    assert len(names) == len(made) == 48
-    assert {name.split("/")[0] for name in names} == {"a", "b"}
 
 
 LABELS = {b"99999999999999999999": -1, b"-5": -1, b"x": -1, b"2": 2}
@@ -215,7 +186,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def test_what_others_write_in_place_of_numbers(tmp_path: Path) -> None:
+def test_what_others_write_in_place_of_numbers(tmp_path):
     root = tmp_path / "set"
     root.mkdir()
     with TarWriter(str(root / "a.tar")) as tar:
@@ -230,7 +201,7 @@ def test_what_others_write_in_place_of_numbers(tmp_path: Path) -> None:
         assert table.names[at] == (name or f"a/k{at - len(LABELS)}")
 
 
-def test_parts_are_folders_or_names(tmp_path: Path) -> None:
+def test_parts_are_folders_or_names(tmp_path):
     write_shards(tmp_path / "train", 2)
     assert describe(f"shards:{tmp_path}").parts == {"train": f"shards:{tmp_path}/train"}
     assert describe(f"shards:{tmp_path / 'train'}").parts == {
@@ -245,8 +216,3 @@ def test_parts_are_folders_or_names(tmp_path: Path) -> None:
     (tmp_path / "more" / "train-000.tar").rename(tmp_path / "more" / "a.tar")
     whole = f"shards:{tmp_path / 'more'}"
     assert describe(whole).parts == {"all": whole}
-    for part in ("Training", "Testing"):
-        (tmp_path / "named").mkdir(exist_ok=True)
-        write_shards(tmp_path / "named" / part, 2)
-    parts = describe(f"shards:{tmp_path / 'named'}").parts
-    assert [spec.rpartition("/")[2] for spec in parts.values()] == ["Training", "Testing"]

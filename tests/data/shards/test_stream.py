@@ -5,8 +5,6 @@ import json
 import random
 import threading
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pytest
@@ -18,18 +16,16 @@ from tiny import stacked
 from webdataset import TarWriter
 
 from mast.core.errors import UserError
-from mast.data import Batch
-from mast.data.loader import ShardLoader
 from mast.data.shards import shard as module
 
 
-def loader_of(root: Path, *place: int, **changed: Any) -> ShardLoader:
+def loader_of(root, *place, **changed):
     """By default a batch of 8 of one process."""
     options = {"width": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
     return sharded.loader_of(root, root.parent / "cache", *(place or (8,)), **options)
 
 
-def seen(batches: list[Batch]) -> list[int]:
+def seen(batches):
     """Numbers of images, by their pixels, which their indices agree with."""
     found = [numbers(stacked(batch.canvases)) for batch in batches]
     assert found == [batch.index_B.tolist() for batch in batches]
@@ -37,12 +33,12 @@ def seen(batches: list[Batch]) -> list[int]:
 
 
 @pytest.fixture
-def shards(tmp_path: Path) -> Path:
+def shards(tmp_path):
     return write_shards(tmp_path / "shards", 30, 11, 0, 25, 37)  # 103 images
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_every_image_is_seen_once_in_an_epoch(shards, ranks):
     loaders = [loader_of(shards, 8, rank=rank, ranks=ranks) for rank in range(ranks)]
     epochs = []
     for epoch in range(2):
@@ -53,18 +49,16 @@ def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
         everything = [*chain(*epochs[-1])]
         assert len(set(everything)) == len(everything) == 103 // 8 * 8
     assert epochs[0] != epochs[1]
-    if ranks == 1:
-        assert [seen([*loader_of(shards).epoch(0)])] == epochs[0]
 
 
-@pytest.mark.parametrize("start", [0, 1, 5, 11, 12])
-def test_an_epoch_goes_on_wherever_it_was_left(shards: Path, start: int) -> None:
+def test_an_epoch_goes_on_wherever_it_was_left(shards):
     whole = seen([*loader_of(shards).epoch(1)])
-    assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
+    for start in (0, 5, 12):
+        assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
 
 
-@pytest.mark.parametrize("ranks", [(1, 2, 1), (2, 1, 4), (4, 2, 2)])
-def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("ranks", [(1, 2, 1), (4, 2, 2)])
+def test_what_is_left_of_an_epoch_is_dealt_again(shards, ranks):
     """As a run does that is stopped twice and goes on with another number of processes."""
     place, everything = None, []
     for start, stop, of in zip((0, 3, 8), (3, 8, 12), ranks, strict=True):
@@ -74,28 +68,23 @@ def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int,
             batches = loader.epoch(5, start)
             everything += seen([next(batches) for _ in range(stop - start)])
         place = loader.place
-    print(f"{' to '.join(map(str, ranks))} ranks: {len(everything)} images were seen, "
-          f"{len(set(everything))} different ones")  # fmt: skip
     assert len(set(everything)) == len(everything) == 96
 
 
-def test_a_place_in_an_earlier_epoch_does_not_count(shards: Path) -> None:
+def test_a_place_in_an_earlier_epoch_does_not_count(shards):
     loader = loader_of(shards)
     loader.place = [4, [[0, 2], [5, 1]]]
     assert seen([*loader.epoch(5)]) == seen([*loader_of(shards).epoch(5)])
 
 
-@pytest.mark.parametrize(
-    "place", [[9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]]
-)
-def test_a_place_that_cannot_be_is_refused(shards: Path, place: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        loader_of(shards).place = place
+def test_a_place_that_cannot_be_is_refused(shards):
+    loader = loader_of(shards)
+    for place in ([9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]):
+        with pytest.raises((TypeError, ValueError)):
+            loader.place = place
 
 
-def test_broken_images_are_counted_and_others_take_their_place(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_broken_images_are_counted_and_others_take_their_place(tmp_path, caplog):
     broken = (0, 7, 8, 9, 31)
     root = write_shards(tmp_path / "shards", 20, 20, broken=broken)
     loader = loader_of(root)
@@ -114,7 +103,7 @@ def test_broken_images_are_counted_and_others_take_their_place(
         [*loader_of(one, max_broken=0.0).epoch(0)]
 
 
-def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path: Path) -> None:
+def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path):
     root = write_shards(tmp_path / "shards", 40, broken=tuple(range(36)))
     loader = loader_of(root, 2, max_broken=1.0)
     batches = [batch.canvases for batch in loader.epoch(0)]
@@ -124,7 +113,7 @@ def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path: Path) -> N
     assert sum(bool((canvas == 128).all()) for canvas in canvases) > 20
 
 
-def test_what_is_no_class_is_none(tmp_path: Path) -> None:
+def test_what_is_no_class_is_none(tmp_path):
     root = tmp_path / "set"
     root.mkdir()
     written = ["0", "1", "", "-1", "cat", ""]
@@ -142,7 +131,7 @@ def test_what_is_no_class_is_none(tmp_path: Path) -> None:
     assert watched.targets["class"].tolist() == [0, 1]
 
 
-def test_a_class_that_the_index_does_not_name_is_refused(tmp_path: Path) -> None:
+def test_a_class_that_the_index_does_not_name_is_refused(tmp_path):
     root = write_shards(tmp_path / "set", 9)  # of three classes
     (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
     message = r"set has images of class 2, counted from 0, and its index\.json names 2 classes"
@@ -150,7 +139,7 @@ def test_a_class_that_the_index_does_not_name_is_refused(tmp_path: Path) -> None
         loader_of(root).watched()
 
 
-def test_labels_come_with_their_images_where_classes_have_names(shards: Path) -> None:
+def test_labels_come_with_their_images_where_classes_have_names(shards):
     (batch, *_) = loader_of(shards).epoch(0)
     assert batch.label_B is None
     index = {"shardlist": [], "classes": ["a", "b", "c"]}
@@ -163,7 +152,7 @@ def test_labels_come_with_their_images_where_classes_have_names(shards: Path) ->
     assert watched.targets["class"].tolist() == [number % 3 for number in numbers(stacked(watched))]
 
 
-def test_parquet_and_tars_give_the_same(tmp_path: Path) -> None:
+def test_parquet_and_tars_give_the_same(tmp_path):
     tars, files = write_shards(tmp_path / "tars", 9, 8), tmp_path / "files"
     files.mkdir()
     for name, first, stop in (("a", 0, 9), ("b", 9, 17)):
@@ -174,14 +163,12 @@ def test_parquet_and_tars_give_the_same(tmp_path: Path) -> None:
     assert seen([*loader_of(files, 4).epoch(0, 2)]) == seen([*loader_of(tars, 4).epoch(0, 2)])
 
 
-def test_a_lost_connection_loses_nothing(
-    shards: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_connection_loses_nothing(shards, monkeypatch, caplog):
     """Files of which every second read fails."""
     whole, opened = seen([*loader_of(shards).epoch(0)]), module.open_once
 
     class Cut(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             if random.random() < 0.5:
                 raise ConnectionResetError("the store hung up")
             return super().read(size)
@@ -194,7 +181,7 @@ def test_a_lost_connection_loses_nothing(
     assert "the store hung up; tried again in 0 s" in caplog.text
 
 
-def test_a_shard_that_stays_away_is_named(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_stays_away_is_named(shards, monkeypatch):
     loader = loader_of(shards)
     monkeypatch.setattr(module, "WAITS_S", (0.0, 0.01))
     (shards / "train-003.tar").unlink()
