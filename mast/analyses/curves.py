@@ -90,7 +90,10 @@ class Curves(Analysis):
         loss_T = arrays["loss"][np.isfinite(arrays["loss"])]
         if len(loss_T) == 0:
             return "The loss was never finite: the run diverged."
-        parts = [f"The loss went from {loss_T[0]:.2f} to {loss_T[-1]:.2f}"]
+        if len(loss_T) == 1:
+            parts = [f"One step was logged, with a loss of {loss_T[0]:.2f}"]
+        else:
+            parts = [f"The loss went from {loss_T[0]:.2f} to {loss_T[-1]:.2f}"]
         for name, text in (
             ("online/knn", "kNN accuracy on its own images ended at {:.1f} %"),
             ("online/effective_rank", "the representation ended with {:.0f} effective dimensions"),

@@ -187,8 +187,9 @@ class _Options:
             )
         if (own := name.removeprefix("--objective.")) in RENAMED:
             return UserError(f"{name} is now called --objective.{RENAMED[own]}")
-        close = get_close_matches(name, self._names, n=1, cutoff=0.4)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        names = [known.lstrip("-") for known in self._names]
+        close = get_close_matches(name.lstrip("-"), names, n=1)
+        hint = f" Did you mean --{close[0]}?" if close else ""
         return UserError(f"unknown option {name}.{hint} See `{self.form.program} --help`.")
 
 

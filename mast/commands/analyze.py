@@ -1,5 +1,6 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
 from mast.core.table import literal
 from mast.data import DataConfig
+from mast.evaluation.result import results_in
+from mast.evaluation.verdict import measured_set
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
 from mast.studies import QUESTIONS, RENAMED
@@ -144,6 +147,12 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
     return sorted(insights, key=lambda insight: insight.file is None)
 
 
+def _with_names(hint: str, run: Path) -> str:
+    """A hint whose command names the run, and the set on which it was measured."""
+    hint = re.sub(r"\bRUN\b", lambda _: quoted(run), hint)
+    return re.sub(r"\bSET\b", lambda _: quoted(measured_set(results_in(run))), hint)
+
+
 def _insight(name: str, subject: Subject, folder: Path) -> Insight:
     title, analysis = QUESTIONS[name].title, QUESTIONS[name].kind()
     try:
@@ -153,7 +162,7 @@ def _insight(name: str, subject: Subject, folder: Path) -> Insight:
     except UserError as error:  # the encoder's features of the images are not finite
         lacking = str(error)
     if lacking is not None:
-        return Insight(name, title, lacking, None)
+        return Insight(name, title, _with_names(lacking, folder.parent), None)
     file = folder / f"{name}.npz"
     file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_arrays(file, np.savez_compressed, arrays)

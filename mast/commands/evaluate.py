@@ -161,6 +161,8 @@ def evaluate(
         ]
         if fabric.is_global_zero:
             check_writable(workspace)
+            if sets == NamedSets():
+                say("measuring on the generated set `factors`; name another by --data")
 
         results = Results()
 

@@ -31,7 +31,7 @@ Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]
 def neighbours(
     encoder: str | Path | nn.Module,
     data: str | Path,
-    query: str | Path | Sequence[str | Path],
+    query: str | Path | int | Sequence[str | Path | int],
     k: int = 10,
     out: str | Path | None = None,
     size: int | None = None,
@@ -145,8 +145,11 @@ def neighbours(
         return [_row(name, inside[name], found[name], canvases, others) for name in queries]
 
     write_listing(file, columns, "Nearest images", lead, shelves)
-    sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in queries}
-    return Listing(columns, sections, file, recall)
+    sections = {
+        f"Nearest to {name}": [at for at, row in enumerate(rows) if row[0] == name]
+        for name in queries
+    }
+    return Listing(columns, sections, file, recall, grouped_by="query")
 
 
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:

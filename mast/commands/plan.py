@@ -16,7 +16,7 @@ from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.arguments import as_list
 from mast.core.display import say
-from mast.core.errors import OutOfMemoryError, UserError
+from mast.core.errors import OutOfMemoryError, UserError, counted
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
 from mast.core.memory import peak_memory
@@ -251,8 +251,8 @@ def _shorter(costs: Sequence[Cost]) -> list[str]:
             fits = (f"into {words} (--hours {hours}): {epochs_in(each, hours)}"
                     for hours, words in less.items())  # fmt: skip
             notes.append(
-                f"{each.config.recipe}: {each.config.epochs} epochs take {_hours(each.seconds)} "
-                f"hours on this CPU. Epochs that fit {', '.join(fits)}."
+                f"{each.config.recipe}: {counted(each.config.epochs, 'epoch')} take "
+                f"{_hours(each.seconds)} hours on this CPU. Epochs that fit {', '.join(fits)}."
             )
     return notes
 

@@ -23,7 +23,7 @@ from mast.config import (
 )
 from mast.core.checkpoint import saved
 from mast.core.display import doing, say
-from mast.core.errors import UserError, visible
+from mast.core.errors import UserError, counted, visible
 from mast.core.launch import (
     check_threads,
     local_processes,
@@ -344,9 +344,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     # --------------------------------------------------------------------------------- loop
     if chief:
         say(
-            f"{config.recipe}: {len(feed):,} images, {config.epochs} epochs of "
-            f"{steps_per_epoch} steps on {processes} x {fabric.device}, into {run.path}"
-            + (f", from step {training.step}" if training.step else "")
+            f"{config.recipe}: {counted(len(feed), 'image')}, {counted(config.epochs, 'epoch')} "
+            f"of {counted(steps_per_epoch, 'step')} on {processes} x {fabric.device}, into "
+            f"{run.path}" + (f", from step {training.step}" if training.step else "")
         )
         if not training.step and not fabric.loggers:
             say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")

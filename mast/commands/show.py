@@ -18,7 +18,7 @@ from mast.augment import (
 )
 from mast.commands.common import command
 from mast.config import PretrainConfig, record
-from mast.core.errors import UserError
+from mast.core.errors import UserError, counted
 from mast.core.files import out_file
 from mast.core.seeds import stream
 from mast.core.table import FittedTable
@@ -60,7 +60,7 @@ def show_recipes() -> FittedTable:
             METHODS[config.method].title,
             config.encoder.name,
             f"{config.size} px",
-            f"{config.epochs} epochs",
+            counted(config.epochs, "epoch"),
             f"batch {config.batch_size}",
             f"views {config.views}",
             "two stages" if config.schedule.staged else "all operators from the start",

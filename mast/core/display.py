@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -213,6 +214,7 @@ class Board:
 
 
 _board = Board()
+_silent = ContextVar("silent", default=False)
 
 
 def hand_over() -> None:
@@ -254,8 +256,20 @@ def track(
             work.advance()
 
 
+@contextmanager
+def silent() -> Iterator[None]:
+    """Say nothing during the block; how far its work is, another thread shows all the same."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
 def say(text: str, style: str | None = None) -> None:
     """Print a line, above the bars where there are some."""
+    if _silent.get():
+        return
     console.print(one_line(text), style=style, soft_wrap=True)
 
 

@@ -43,12 +43,17 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     names = list(choices)
     last = str(name).rpartition(".")[2]
     nested = [choice for choice in names if choice.endswith(f".{last}")]  # optimizer.lr for lr
-    close = get_close_matches(str(name), nested or names, n=1, cutoff=0.0 if nested else 0.4)
+    close = get_close_matches(str(name), nested or names, n=1, cutoff=0.0 if nested else 0.6)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return UserError(
         f"unknown {kind} {name!r:.200}.{hint} Choose from: {', '.join(names[:LISTED])}{more}."
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, such as "1 epoch" or "1,000 epochs"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def visible(text: str) -> str:

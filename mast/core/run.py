@@ -30,8 +30,8 @@ import re
 import socket
 import subprocess
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -101,6 +101,7 @@ class RunFolder:
         from filelock import Timeout
 
         self._refuse_something_else()
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with ExitStack() as stack:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -118,9 +119,18 @@ class RunFolder:
                 ) from error
             except OSError as error:
                 raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
-            stack.callback(self.holder.unlink, missing_ok=True)
+            stack.callback(self._forget, made)
             write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
             yield
+
+    def _forget(self, made: Sequence[Path]) -> None:
+        """Let go of the folder; of one that was made for a run that never began, nothing stays."""
+        self.holder.unlink(missing_ok=True)
+        if made and [*self.path.iterdir()] == [self.lock]:
+            self.lock.unlink()
+            with suppress(OSError):
+                for folder in made:
+                    folder.rmdir()
 
     def _refuse_something_else(self) -> None:
         def ours(file: Path) -> bool:

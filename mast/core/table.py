@@ -143,12 +143,14 @@ class Listing(Shown):
         sections: Which rows are worth a look, by heading, in the order in which to look at them.
         file: Where the rows were written; None: nowhere.
         recall: Share of the true rows that an approximate search finds, as measured; None: of all.
+        grouped_by: A column of which each section has one value, which its heading says.
     """
 
     columns: Columns
     sections: Mapping[str, Sequence[int]]
     file: Path | None = None
     recall: float | None = None
+    grouped_by: str = ""
 
     def shown(self) -> Iterator[Text | Table]:
         """The first rows of each section, for a rich console."""
@@ -157,12 +159,13 @@ class Listing(Shown):
             if not rows:
                 continue
             table = Table()
-            for name, values in self.columns.items():
+            columns = {name: of for name, of in self.columns.items() if name != self.grouped_by}
+            for name, values in columns.items():
                 is_text = isinstance(values[0], str)
                 side: JustifyMethod = "left" if is_text else "right"
                 table.add_column(literal(name), justify=side, overflow="fold")
             for row in islice(rows, SHOWN):
-                cells = (_as_text(values[row]) for values in self.columns.values())
+                cells = (_as_text(values[row]) for values in columns.values())
                 table.add_row(*map(literal, cells))
             yield table
             if len(rows) > SHOWN:

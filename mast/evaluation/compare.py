@@ -14,7 +14,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable, Shown
 from mast.evaluation.paired import Difference, difference, of_changed_images
-from mast.evaluation.result import ENDS, FOLDER, Result, readable, results_in
+from mast.evaluation.result import ENDS, FOLDER, Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Verdict, started_from_weights, verdict
 from mast.models import BASELINE
 
@@ -146,7 +146,7 @@ def compare(
                 for other, paired in zip(others, comparable, strict=True)
             )
             intervals = tuple(None if of is None else of.interval(measure) for of in each)
-            heading = (key[0], set_name, target, measure.replace("_", " "))
+            heading = (key[0], set_name, target, in_words(measure))
             chances = (of.chance(measure) for of in each if of is not None)
             chance = next((value for value in chances if value is not None), None)
             rows.append(ComparisonRow(heading, values, intervals, gains, chance))

@@ -70,6 +70,11 @@ DEEP = 20  # fields in fields
 LARGEST = 1e100  # no number is as large
 
 
+def in_words(measure: str) -> str:
+    """A measure's name as users read it: "mean per class", "top-1"."""
+    return re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ")
+
+
 @dataclass(frozen=True)
 class TargetResult:
     """One target's measures; all but values and choices are written where there are any.
@@ -192,7 +197,7 @@ class Result:
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
         parts = [
-            f"{target} {name.replace('_', ' ')} {_cell(measured.values, name)}"
+            f"{target} {in_words(name)} {_cell(measured.values, name)}"
             for target, measured in self.targets.items()
             for name in [self.metric, *measured.values][self.metric not in measured.values :][:1]
         ]
@@ -577,7 +582,7 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
             result.protocol,
             _short(result.set_name),
             target,
-            name.replace("_", " "),
+            in_words(name),
             _cell(measured.values, name),
             *([_chance_cell(measured, name)] if with_chance else []),
             *(_cell(measured.values, f"{name}@{magnitude}") for magnitude in magnitudes),

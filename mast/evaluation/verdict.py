@@ -11,16 +11,21 @@ whole set before one of a part, then the lowest seed.
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.run import RunFolder
+from mast.data import Factors, Toys, describe
+from mast.data.generated import SPLITS
 from mast.evaluation.paired import difference, of_changed_images
-from mast.evaluation.result import ACCURACIES, Result, readable
+from mast.evaluation.result import ACCURACIES, Result, in_words, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
@@ -254,12 +259,30 @@ def verdict(
 def _command(encoder: str, of_run: Results, *options: str) -> str:
     """What measures an encoder on the images on which the run was."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
-    drawn = {(result.drawn_from, result.split.get("seed", 0)) for result in results}
-    words = ["mast", "evaluate", encoder, "--data", "SET", *options]
-    if len(drawn) == 1 and results[0].split:
-        ((words[4], seed),) = drawn
-        words += ["--seed", str(seed)] if seed else []
+    seeds = {result.split.get("seed", 0) for result in results}
+    words = ["mast", "evaluate", encoder, "--data", as_word(measured_set(results)), *options]
+    if len(seeds) == 1 and any(seeds):
+        words += ["--seed", str(*seeds)]
     return shlex.join(words)
+
+
+def measured_set(results: Iterable[Result]) -> str:
+    """What names the set of all these results as `--data` does; "SET" where nothing does."""
+    sets = {(result.drawn_from, bool(result.split), result.sizes.get("test")) for result in results}
+    if len(sets) != 1:
+        return "SET"
+    ((name, is_whole, tested),) = sets
+    if is_whole:
+        return name
+    whole = name.partition("@")[0]
+    if whole in (Factors.word, Toys.word):
+        return whole if tested == SPLITS["test"] else f"{whole}:{4 * (tested or 0)}"
+    for candidate in (os.path.dirname(name), whole):
+        if candidate and not candidate.startswith(("hf:", "shards:")):  # which may be far away
+            with suppress(UserError):
+                if describe(candidate).with_test().parts.get("test") == name:
+                    return candidate
+    return "SET"
 
 
 def _compared(
@@ -336,7 +359,7 @@ def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:
     unusual += [f"mean of {measured.targets} targets"] if measured.targets > 1 else []
     unusual += [_drawn(result)] if left_out else []
     name = _called(result) + (f" ({', '.join(unusual)})" if unusual else "")
-    row = f"{result.protocol}, {result.metric.replace('_', ' ')}"
+    row = f"{result.protocol}, {in_words(result.metric)}"
     others = tuple(f"{_called(other)} ({_drawn(other)})" for other in left_out)
     tested = result.sizes.get("test", 0)
     return OnSet(name, tested, measured.gain, row, others, result.images)

@@ -11,7 +11,7 @@ import yaml
 from mast.config import configuration_of
 from mast.core.errors import UserError, visible
 from mast.core.run import RunFolder
-from mast.evaluation.result import ENDS, Result, readable, results_in
+from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
 from mast.evaluation.tested_classifier import (
     how_far_off,
     how_often_right,
@@ -216,7 +216,7 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
                 readable(result.set_name),
                 "" if tested is None else f"{tested:,}",
                 target,
-                measure.replace("_", " "),
+                in_words(measure),
                 f"{value:.1f}",
                 " to ".join(f"{end:.1f}" for end in ends if end is not None),
             )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mast.analyses import Analysis, read_arrays, understood
 from mast.config import PretrainConfig, configuration_of, read
-from mast.core.errors import UserError
+from mast.core.errors import UserError, counted
 from mast.core.files import quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
@@ -190,8 +190,8 @@ def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> s
     operators = config.preset.operators
     return (
         f"{METHODS[config.method].title} trained {config.encoder.name} on "
-        f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
-        f"with {_plural(len(operators), 'augmentation')}."
+        f"{count}{config.data.spec} for {counted(config.epochs, 'epoch')} at {config.size} pixels, "
+        f"with {counted(len(operators), 'augmentation')}."
     )
 
 
@@ -246,9 +246,9 @@ def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
     if not math.isfinite(seconds):
         return None
     if seconds < 60:
-        return _plural(round(seconds), "second")
+        return counted(round(seconds), "second")
     minutes = round(seconds / 60)
-    return _plural(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
+    return counted(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
 
 
 def capital(text: str) -> str:
@@ -263,7 +263,3 @@ def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for name, value in line.items()
         if isinstance(value, int | float)
     }
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mast.augment import Pipeline, Views
 from mast.config import PretrainConfig, build_method, change
+from mast.core.display import silent
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.launch import cores, find_device
 from mast.core.memory import peak_memory
@@ -272,7 +273,8 @@ def _steps(
                 "log_every": MEASURED_STEPS,
             },
         )
-        lines = pretrain(few).read_metrics()
+        with silent():
+            lines = pretrain(few).read_metrics()
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
     return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mast.config import PretrainConfig, change, read
 from mast.core.display import doing, say
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, counted, unknown
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
 from mast.recipes import rival
@@ -94,8 +94,8 @@ def vary(
 def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
     if run.config.is_file() and (before := read(run.config).epochs) != config.epochs:
         raise UserError(
-            f"{run.path} has {before} epochs and would now have {config.epochs}; give the same "
-            f"epochs as before, or delete {run.path.parent} to begin anew"
+            f"{run.path} has {counted(before, 'epoch')} and would now have {config.epochs}; give "
+            f"the same epochs as before, or delete {run.path.parent} to begin anew"
         )
 
 

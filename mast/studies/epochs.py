@@ -18,6 +18,7 @@ from mast.analyses.analysis import (
     mean_and_margin,
     with_margin,
 )
+from mast.core.errors import counted
 from mast.recipes import rival_of
 from mast.studies.study import BASE, Study, collect
 
@@ -134,14 +135,10 @@ def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> 
     mean_N, margin_N = mean_and_margin(accuracy_SN)
     known_N = np.flatnonzero(np.isfinite(mean_N))
     ends = [
-        f"{with_margin(mean_N[at], margin_N[at])} % after {_length(epochs_N[at])}"
+        f"{with_margin(mean_N[at], margin_N[at])} % after {counted(epochs_N[at], 'epoch')}"
         for at in dict.fromkeys(known_N[:1].tolist() + known_N[-1:].tolist())
     ]
     return f"{method} {' and '.join(ends) or 'not measured yet'}"
-
-
-def _length(epochs: int) -> str:
-    return f"{epochs} epoch" if epochs == 1 else f"{epochs} epochs"
 
 
 def _compared(arrays: Arrays, task: int) -> str:
@@ -157,6 +154,6 @@ def _compared(arrays: Arrays, task: int) -> str:
     beyond = " beyond the 95 % interval" if np.isfinite(margin_N[known_N]).all() else ""
     return (
         f"{method} minus {rival} {with_margin(lead_N[last], margin_N[last], '+')} points after "
-        f"{_length(arrays['epochs'][last])}, ahead{beyond} at {int(clear_N[known_N].sum())} of "
-        f"{len(known_N)} lengths"
+        f"{counted(arrays['epochs'][last], 'epoch')}, ahead{beyond} at "
+        f"{int(clear_N[known_N].sum())} of {len(known_N)} lengths"
     )

@@ -57,6 +57,13 @@ def adapted(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptatio
     return mast.adapt(NAME, colors, size=32, out=out, operators=FEW, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
+    """The smallest network, adapted."""
+    out = tmp_path_factory.mktemp("small") / "run"
+    return mast.adapt(SMALL, colors, size=32, out=out, operators=FEW, device="cpu")
+
+
 def agreement(adapted: Adaptation, data: Path, **chosen: str) -> tuple[float, float]:
     """How many of the five nearest have the hue, and the pattern, of the query."""
     names = sorted(file.name for file in data.glob("*.png"))
@@ -80,16 +87,16 @@ def test_what_is_matched_and_ignored_is_chosen_when_searching(
 
 
 def test_the_folder_is_opened_by_the_command_line(
-    adapted: Adaptation, colors: Path, tmp_path: Path
+    small: Adaptation, colors: Path, tmp_path: Path
 ) -> None:
-    assert adapted.path is not None
+    assert small.path is not None
     out = tmp_path / "near.csv"
-    words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "00.png"]
+    words = ["neighbours", str(small.path), "--data", str(colors), "--query", "00.png"]
     assert main([*words, "--k", "3", "--match", "color", "--out", str(out)]) == 0
     with out.open(newline="") as file:
         assert {row["path"][0] for row in csv.DictReader(file)} == {"0"}
     for name, choice in (("matched.npz", {"match": "color"}), ("all.npz", {"ignore": "all"})):
-        mast.embed(adapted.path, colors, tmp_path / name, device="cpu", **choice)
+        mast.embed(small.path, colors, tmp_path / name, device="cpu", **choice)
     with np.load(tmp_path / "matched.npz") as arrays:
         assert arrays["features"].shape == (36, MATCHED)
         assert arrays["matched"].tolist() == ["color_jitter", "grayscale"]
@@ -98,12 +105,12 @@ def test_the_folder_is_opened_by_the_command_line(
 
 
 def test_the_lines_for_fiftyone(
-    adapted: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a stand-in: FiftyOne needs a database server and is no dependency."""
-    assert adapted.path is not None
+    assert small.path is not None
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(adapted.path, "runs/adapted")
+    shutil.copytree(small.path, "runs/adapted")
     shutil.copytree(colors, "photos")
     shutil.copy("photos/00.png", "photos/copy.png")
     files = sorted(map(str, (tmp_path / "photos").iterdir()))
@@ -148,15 +155,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
     ("chosen", "expected"),
     [
         ({"ignore": "orientation", "margin": 0.25, "above": 1}, {("00", "mirrored", "near")}),
-        (
-            {"ignore": "orientation", "margin": 2},
-            {("00", "mirrored", "near"), ("07", "gray", "near")},
-        ),
         ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
-        (
-            {"ignore": ["orientation", "color"], "margin": 0.25},
-            {("00", "mirrored", "near"), ("07", "gray", "near")},
-        ),
         ({"above": 0.99}, set()),
         ({}, {("07", "gray", "near")}),
     ],
@@ -177,16 +176,16 @@ def test_copies_differ_in_what_is_ignored(
         assert named.get(path, changed) == changed
 
 
-def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None:
-    assert adapted.path is not None
-    again, images = mast.load_adapted(adapted.path), mast.open_images([colors / "00.png"], 32)
-    encoder = mast.load_encoder(adapted.path)  # which it is to other commands
+def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
+    assert small.path is not None
+    again, images = mast.load_adapted(small.path), mast.open_images([colors / "00.png"], 32)
+    encoder = mast.load_encoder(small.path)  # which it is to other commands
     with torch.no_grad():
-        torch.testing.assert_close(encoder(images), adapted.adapted.encoder(images))
+        torch.testing.assert_close(encoder(images), small.adapted.encoder(images))
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
-            torch.testing.assert_close(again(images, **choice), adapted.adapted(images, **choice))
+            torch.testing.assert_close(again(images, **choice), small.adapted(images, **choice))
     first_PF, second_PF = torch.randn(2, 9, len(again.subspaces.mean_F)).unbind()
-    before, after = (of.changed_by(first_PF, second_PF) for of in (adapted.adapted, again))
+    before, after = (of.changed_by(first_PF, second_PF) for of in (small.adapted, again))
     assert [name for name, _ in after] == [name for name, _ in before]
     assert [share for _, share in after] == pytest.approx([share for _, share in before])
     with pytest.raises(UserError, match="focus"):
@@ -194,16 +193,9 @@ def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None
     with pytest.raises(UserError, match="cannot be both ignored and matched"):
         again.space(ignore="color", match="grayscale")
     with pytest.raises(UserError, match="adapted at 32 pixels"):
-        mast.neighbours(adapted.path, colors, "00.png", k=3, size=48, ignore="color")
+        mast.neighbours(small.path, colors, "00.png", k=3, size=48, ignore="color")
     with pytest.raises(UserError, match="can neither ignore nor match yet"):
-        mast.neighbours(NAME, colors, "00.png", k=3, ignore="color")
-
-
-@pytest.fixture(scope="module")
-def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
-    """The smallest network, adapted."""
-    out = tmp_path_factory.mktemp("small") / "run"
-    return mast.adapt(SMALL, colors, size=32, out=out, operators=FEW, device="cpu")
+        mast.neighbours(SMALL, colors, "00.png", k=3, ignore="color")
 
 
 @pytest.mark.parametrize("format", ["pt2", pytest.param("onnx", marks=pytest.mark.slow)])
@@ -255,9 +247,8 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
         mast.load_adapted(tmp_path, encoder=module)
 
 
-@pytest.mark.parametrize("own", [False, True])
 def test_a_killed_adaptation_goes_on_with_the_next_operator(
-    own: bool, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded = list[str | None]()
 
@@ -269,34 +260,32 @@ def test_a_killed_adaptation_goes_on_with_the_next_operator(
         return extract(*arguments)
 
     monkeypatch.setattr("mast.evaluation.frozen.extract", killed)
-    encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
-    name = encoder if own else SMALL
     with pytest.raises(KeyboardInterrupt):
-        mast.adapt(name, colors, **options)
-    mast.adapt(name, colors, **options)
+        mast.adapt(SMALL, colors, **options)
+    mast.adapt(SMALL, colors, **options)
     assert encoded == [None, *FEW[:2], *FEW[1:]]
 
 
 def test_a_folder_of_something_else_is_left_alone(
-    adapted: Adaptation, ours: RunFolder, colors: Path, tmp_path: Path
+    small: Adaptation, ours: RunFolder, colors: Path, tmp_path: Path
 ) -> None:
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
     with pytest.raises(UserError, match="which this command did not write"):
-        mast.adapt(NAME, colors, out=ours.path, **options)
+        mast.adapt(SMALL, colors, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
-    assert adapted.path is not None  # what it wrote itself is written again, ended or not
+    assert small.path is not None  # what it wrote itself is written again, ended or not
     begun = tmp_path / "begun"
     begun.mkdir()
-    (begun / "encoder.safetensors").write_bytes((adapted.path / "encoder.safetensors").read_bytes())
+    (begun / "encoder.safetensors").write_bytes((small.path / "encoder.safetensors").read_bytes())
     for _ in range(2):
-        again = mast.adapt(NAME, colors, out=begun, **options)
-        assert again.adapted.operators == adapted.adapted.operators
+        again = mast.adapt(SMALL, colors, out=begun, **options)
+        assert again.adapted.operators == small.adapted.operators
     (begun / "evaluations").mkdir()
-    mast.adapt(NAME, colors, out=begun, **options)  # the same, of which there are results
+    mast.adapt(SMALL, colors, out=begun, **options)  # the same, of which there are results
     with pytest.raises(UserError, match="has evaluations of another adaptation"):
-        mast.adapt(NAME, colors, out=begun, **{**options, "operators": FEW[:2]})
+        mast.adapt(SMALL, colors, out=begun, **{**options, "operators": FEW[:2]})
     (begun / "subspaces.safetensors").unlink()
     with pytest.raises(UserError, match="which this command did not write"):
         mast.adapt(SMALL, colors, out=begun, **options)
@@ -310,7 +299,6 @@ def test_a_folder_of_something_else_is_left_alone(
         (SMALL, {"images": 9}, "images must be 10 or more, got 9"),
         (SMALL, {"operators": ["color_shift"]}, "unknown operator or property 'color_sh"),
         (SMALL, {"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
-        (SMALL, {"layers": ""}, "unknown layer ''"),
     ],
 )
 def test_what_cannot_be_adapted_is_one_line(
@@ -323,21 +311,20 @@ def test_what_cannot_be_adapted_is_one_line(
 @pytest.mark.parametrize(
     ("header", "tensors"),
     [
-        ({"version": 1}, {}), ({"size": "32"}, {}), ({"layers": 3}, {}), ({"names": ["none"]}, {}),
-        ({}, {"mean": torch.zeros(3)}), ({}, {"scale": torch.zeros(1792)}),
-        ({}, {"moves/rotat": torch.zeros(2, 1792)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
+        ({"version": 1}, {}), ({"size": "32"}, {}), ({"names": ["none"]}, {}),
+        ({}, {"mean": torch.zeros(3)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
     ],
 )  # fmt: skip
 def test_a_right_digest_makes_no_subspaces_right(
-    header: dict[str, object], tensors: dict[str, torch.Tensor], adapted: Adaptation,
+    header: dict[str, object], tensors: dict[str, torch.Tensor], small: Adaptation,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    assert adapted.path is not None
-    file = adapted.path / "subspaces.safetensors"
+    assert small.path is not None
+    file = small.path / "subspaces.safetensors"
     before, said = read_tensors(file)
     subspaces = {**read_metadata(said)["subspaces"], **header}
     write_tensors(tmp_path / file.name, {**before, **tensors}, {"subspaces": subspaces})
-    shutil.copy(adapted.path / "encoder.safetensors", tmp_path)
+    shutil.copy(small.path / "encoder.safetensors", tmp_path)
     with pytest.raises(UserError, match=r"mast adapt|size must be"):
         mast.load_adapted(tmp_path)
 
@@ -351,30 +338,7 @@ def test_operators_that_change_nothing_are_left_out(
     words = ["adapt", SMALL, "--data", str(tmp_path), "--size", "32", "--operators"]
     assert main([*words, "grayscale", "rotate", "--out", str(tmp_path / "out")]) == 0
     assert "did not change the images: grayscale" in capsys.readouterr().out
-    again = mast.load_adapted(tmp_path / "out")
-    assert again.operators == ("rotate",)
-    with pytest.raises(UserError, match="did not look at grayscale, or it did not change the im"):
-        again.space(match="grayscale")
-
-
-def test_too_few_images_and_damaged_files(
-    adapted: Adaptation, colors: Path, tmp_path: Path
-) -> None:
-    few = tmp_path / "few"
-    few.mkdir()
-    for name in ("00.png", "11.png"):
-        shutil.copy(colors / name, few)
-    with pytest.raises(UserError, match="has 2 images: 10 or more are needed"):
-        mast.adapt(SMALL, few, size=32, device="cpu")
-    assert adapted.path is not None
-    copy = shutil.copytree(adapted.path, tmp_path / "copy")
-    damaged = bytearray((copy / "subspaces.safetensors").read_bytes())
-    damaged[-3] ^= 255
-    (copy / "subspaces.safetensors").write_bytes(damaged)
-    with pytest.raises(UserError, match="is damaged"):
-        mast.load_adapted(copy)
-    with pytest.raises(UserError, match="has no subspaces"):
-        mast.load_adapted(few)
+    assert mast.load_adapted(tmp_path / "out").operators == ("rotate",)
 
 
 @pytest.fixture(scope="module")
@@ -396,13 +360,13 @@ def test_protocols_see_the_space_that_is_chosen(
     shutil.copytree(adapted.path, run)
     accuracy = {}
     for choice in ("match", "ignore"):
-        results = mast.evaluate(run, hues, ["knn", "linear"], device="cpu", **{choice: "color"})
-        accuracy[choice] = [result.targets["class"].values["top1"] for result in results]
+        (result,) = mast.evaluate(run, hues, "knn", device="cpu", **{choice: "color"})
+        accuracy[choice] = result.targets["class"].values["top1"]
         kind = {"match": "matched", "ignore": "ignored"}[choice]
-        assert results[0].encoder["space"] == {kind: ["color_jitter", "grayscale"]}
+        assert result.encoder["space"] == {kind: ["color_jitter", "grayscale"]}
         assert [*(run / "spaces" / f"{kind}-color" / "evaluations").glob("knn-*.json")]
-    assert min(accuracy["match"]) == 100
-    assert max(accuracy["ignore"]) < 75
+    assert accuracy["match"] == 100
+    assert accuracy["ignore"] < 75
 
 
 def test_pairs_choose_and_their_weights_are_kept(
@@ -430,20 +394,10 @@ def test_pairs_choose_and_their_weights_are_kept(
     mast.embed(adapted.path, colors, tmp_path / "seen.npz", space=file, device="cpu")
     with np.load(tmp_path / "seen.npz") as arrays:
         assert any(word.startswith("color ") for word in arrays["weighted"].tolist())
-    found = mast.duplicates(adapted.path, colors, space=file, device="cpu").columns
-    assert {*found["changed_by"]} <= {"", "color", "orientation", "none"}
     words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "0", "--k", "2"]
     assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
     said = capsys.readouterr()
     assert "orientation 0," in said.out + said.err
-    known = json.loads(file.read_text())
-    file.write_text(json.dumps({**known, "weights": dict.fromkeys(known["weights"], 1)}))
-    mast.embed(adapted.path, colors, tmp_path / "as_it_is.npz", space=file, device="cpu")
-    with np.load(tmp_path / "as_it_is.npz") as arrays, torch.no_grad():
-        images = mast.open_images([colors / name for name in arrays["identifiers"]], 32)
-        plain = adapted.adapted.space()(adapted.adapted.depths(images)).numpy()
-        seen = arrays["features"]
-    np.testing.assert_allclose(seen @ seen.T, plain @ plain.T, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -451,25 +405,23 @@ def test_pairs_choose_and_their_weights_are_kept(
     [
         ({"same": [("00.png", "03.png")]}, "give same and different"),
         ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
-        ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
         ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
-        ({"space": "none.json"}, "no file none.json"),
         ({"space": "deep.json"}, "no weights in deep.json"),
     ],
 )
 def test_pairs_that_choose_nothing_are_one_line(
     options: dict[str, object],
     said: str,
-    adapted: Adaptation,
+    small: Adaptation,
     colors: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert adapted.path is not None
+    assert small.path is not None
     monkeypatch.chdir(tmp_path)
     Path("deep.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match=said):
-        mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
+        mast.neighbours(small.path, colors, "00.png", k=3, device="cpu", **options)
 
 
 def test_weights_of_pairs_are_seen_by_probes_and_outliers(
@@ -490,17 +442,9 @@ def test_weights_of_pairs_are_seen_by_probes_and_outliers(
         right[color] = result.targets["class"].values["top1"]
         ranked = mast.outliers(run, tmp_path / "few", space=file, device="cpu").columns["path"]
         first[color] = ranked[0]
-    for kind in ("match", "ignore"):
-        ranked = mast.outliers(run, tmp_path / "few", device="cpu", **{kind: "color"}).columns
-        assert (ranked["path"][0] == "50.png") == (kind == "match")
-    with pytest.raises(UserError, match="ignore, match and space are for neighbours"):
-        mast.outliers(run, tmp_path, by="prediction", match="color")
     assert right[1.0] > right[0.0] + 30
     assert first[1.0] == "50.png" != first[0.0]
     assert len([*(run / "spaces").glob("space-by_pairs-*/evaluations/knn-*.json")]) == 2
-    fitted = mast.fit(run, hues, space=file, device="cpu", settings={"penalties": [0.01]})
-    assert "-hues-space-by_pairs-" in fitted.path.name
-    assert fitted.about["validation"]["top1"] > 80
 
 
 def test_a_finished_run_is_adapted_on_its_own_images(
@@ -563,15 +507,7 @@ def test_a_classifier_remembers_its_space(
     with torch.no_grad():
         expected = fitted.classifier(images)
         torch.testing.assert_close(mast.load_classifier(fitted.path)(images), expected)
-    exported = mast.export(fitted.path, "pt2")
-    names: dict[str, Any] = {}
-    exec(exported.line, names)
-    with torch.inference_mode():
-        torch.testing.assert_close(names["model"](images), expected, rtol=1e-3, atol=1e-5)
-    text = (exported.folder / "README.md").read_text()
-    assert "a linear layer on several depths of" in text
-    assert "| matched | color_jitter, grayscale |" in text
     with pytest.raises(UserError, match="timm cannot hold what ignore"):
         mast.export(fitted.path, "timm")
     with pytest.raises(UserError, match="can neither ignore nor match yet: `mast adapt`"):
-        mast.fit(NAME, hues, size=32, match="color", **options)
+        mast.fit(SMALL, hues, size=32, match="color", **options)

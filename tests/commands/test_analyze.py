@@ -1,7 +1,6 @@
 """`mast analyze` and `mast advise`, on runs that were really trained."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mast.core.run import RunFolder
 from mast.evaluation.result import Result
 
 
+@pytest.mark.slow
 def test_analyze_a_labelled_set(
     trained: Callable[..., RunFolder], theirs: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
@@ -106,15 +106,8 @@ def test_advise(
     kept = Result.read(file)
     kept.settings["protocol"]["share"] = 1.0  # as somebody measured it for another purpose
     kept.write(run.path)
-    again = mast.advise(run.path, str(photos), operators="invert")
-    assert {"invert", "color jitter"} < {row[1] for row in again.rows}
+    mast.advise(run.path, str(photos))
     assert json.loads(file.read_text())["settings"]["protocol"]["share"] == 0.5
-    other = tmp_path / "other" / photos.name  # a set whose name ends alike stays apart
-    shutil.copytree(photos, other)
-    next((other / "test").rglob("*.*")).unlink()
-    assert len(mast.advise(run.path, other).rows) == 2
-    with np.load(run.analysis / "advice.npz") as arrays:
-        assert {*arrays["tasks"]} == {str(each / "test") for each in (photos, other)}
 
 
 def test_a_run_that_diverged_is_looked_into(

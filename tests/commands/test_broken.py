@@ -65,8 +65,6 @@ def test_more_broken_images_than_the_bound_are_refused(data: Path, tmp_path: Pat
     calls = (
         lambda: mast.embed(encoder, data, tmp_path / "e.npz", size=32, max_broken=0.05),
         lambda: mast.duplicates(encoder, data, size=32, max_broken=0.05),
-        lambda: mast.outliers(encoder, data, size=32, max_broken=0.05),
-        lambda: mast.neighbours(encoder, data, "0", 3, size=32, max_broken=0.05),
         lambda: mast.fit(encoder, data, size=32, max_broken=0.05),
         lambda: mast.evaluate(encoder, mast.NamedSets(data, max_broken=0.05), "knn", size=32),
     )

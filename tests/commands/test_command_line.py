@@ -27,14 +27,14 @@ Configure = Callable[..., mast.PretrainConfig]
 def test_pretrain_by_command_equals_the_function(
     tiny: Configure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    by_function = mast.pretrain(tiny(out=str(tmp_path / "a")))
+    by_function = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "a")))
     words = ["pretrain", "--recipe", "mast5_small", "--config", str(by_function.config)]
     assert main([*words, "--out", str(tmp_path / "b")]) == 0
     ours = (tmp_path / "a" / "encoder.safetensors").read_bytes()
     assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
 
 
-@pytest.mark.parametrize("verb", [*VERBS, *(f"show {topic}" for topic in TOPICS)])
+@pytest.mark.parametrize("verb", ["pretrain", "show config"])
 def test_a_current_folder_that_is_gone_is_one_line(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,34 +51,25 @@ def test_a_current_folder_that_is_gone_is_one_line(
     ("words", "message"),
     [
         ("pretrian", "Did you mean 'pretrain'"),
+        ("nothing", "unknown command 'nothing'. Choose from"),
         ("watch runs/photos", "tensorboard --logdir"),
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
-        ("pretrain --recipe", "expected one argument"),
         ("pretrain --epochs 1 photos", "unexpected 'photos'"),
         ("compare", "required: runs"),
         ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
         ("compare a --resamples 0", "resamples 1 to 100,000"),
-        (f"compare a --seed {10**30}", "seed must be"),
         ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
-        ("pretrain --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
-        ("pretrain --threads 9999", "threads is 9999, and there are"),
-        ("pretrain --seed -1", "seed must be 0 or more"),
-        ("pretrain --size 4", "size must be 8 or more, got 4"),
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain --optimizer.lr -1e", "expected one argument"),
         ("study epochs runs/x --data y --seeds -1 0", "seeds must be"),
         ("study epochs --data y runs/x", "runs/x is not a run folder"),
         ("pretrain --out=", "out is empty"),
-        ("study epochs runs/x --data y --protocols knm", "Did you mean 'knn'"),
         ("evaluate resnet18 --untrained true", "unexpected 'true'"),
-        ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
         ("pretrain --config no-such.yaml", "no configuration file"),
-        ("evaluate none.pth", "no encoder at none.pth"),
         ("evaluate resnet18 --weights none.pth", "no checkpoint at none.pth"),
-        ("evaluate --protocol knn", "Did you mean --protocols"),
         ("show recipies", "Did you mean 'recipes'"),
     ],
 )
@@ -114,18 +105,16 @@ def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_has_the_defaults_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ("--recipe=mast15", "--recipe mast15"):
-        main(["pretrain", *words.split(), "--help"])
-        shown = " ".join(capsys.readouterr().out.split())
-        config = RECIPES["mast15"]()
-        assert f"Passes over the data. (default: {config.epochs})" in shown
-        assert f"(default: {config.views})" in shown
+    main(["pretrain", "--recipe", "mast15", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    config = RECIPES["mast15"]()
+    assert f"Passes over the data. (default: {config.epochs})" in shown
+    assert f"(default: {config.views})" in shown
 
 
-@pytest.mark.parametrize("recipe", [[], ["--recipe", "simclr_small"]])
-def test_help_shows_what_is_common(recipe: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_what_is_common(capsys: pytest.CaptureFixture[str]) -> None:
     def shown(*words: str) -> set[str]:
-        main(["pretrain", *recipe, *words])
+        main(["pretrain", *words])
         return {*re.findall(r"^  (-.*?)[ ,\n]", capsys.readouterr().out, re.MULTILINE)}
 
     few, everything = shown("--help"), shown("--help", "all")
@@ -148,24 +137,12 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
     assert shown["objective"]["sparsity_weight"] == -1e-3
 
 
-def test_out_of_memory_is_one_line(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
-    words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
-    assert main([*words, "--objective.prediction.hidden", str(10**9)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].startswith("error: out of memory (")
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
         (KeyError("a bug"), 1, "KeyError: 'a bug'. This is a fault of mast"),
         (FileNotFoundError(2, "No such file", "/lost"), 2, "/lost: No such file"),
         (MemoryError("17 GB"), 2, "out of memory (17 GB)"),
-        (OSError("odd"), 1, "OSError: odd"),
     ],
 )
 def test_a_fault_is_one_line_unless_it_is_looked_for(
@@ -183,9 +160,6 @@ def test_a_fault_is_one_line_unless_it_is_looked_for(
     monkeypatch.setenv("MAST_DEBUG", "1")
     with pytest.raises(type(error)):
         main(["show", "recipes"])
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1e9")  # which NumPy cannot read
-    assert main(["show", "recipes"]) == 2  # what a user can mend is one line all the same
-    assert "SOURCE_DATE_EPOCH is '1e9'" in capsys.readouterr().err
 
 
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:

@@ -61,18 +61,6 @@ def test_planted_copies_are_found(
             mast.duplicates(ours.path, planted, above=above)
 
 
-def test_a_module_of_ones_own(planted: Path) -> None:
-    module = Pooled()
-    found = mast.duplicates(module, planted, size=32).columns
-    groups = [("03.png", "90.png", "91.png"), ("10.png", "92.jpg"), ("20.png", "93.png")]
-    assert list(found["path"]) == [path for group in groups for path in group]
-    once = module.calls
-    assert mast.duplicates(module, planted, size=32).columns == found
-    assert module.calls == once + 2  # whether its code has changed is tried
-    with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
-        mast.duplicates(module, planted)
-
-
 def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     planted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

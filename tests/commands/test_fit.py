@@ -101,14 +101,8 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
         command = f"mast fit timm:resnet18.a1_in1k --data {data} --size 224 --download"
-        lines = fitted.text.splitlines()
-        for line, fact in zip(
-            lines,
-            ("3 classes, learned from ", f"{validation['top1']:.1f} % [",
-             f"temperature {expected.temperature:.3g}", command, str(fitted.path)),
-            strict=True,
-        ):  # fmt: skip
-            assert fact in line
+        for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
+            assert fact in fitted.text
 
 
 def test_a_classifier_is_tested_on_labelled_images(
@@ -136,15 +130,10 @@ def test_a_classifier_is_tested_on_labelled_images(
         assert measured.values[f"recall/{true}"] == pytest.approx(recall)
     gaps = [count * abs(said - right) for count, said, right in measured.reliability]
     assert measured.values["calibration_error"] == pytest.approx(sum(gaps) / 24)
-    assert sum(row[0] for row in measured.reliability) == 24
-    assert measured.counts == fitted.about["images"]["classes"]
-    assert any("that `mast fit` held out" in note for note in result.notes())
     page = mast.report(ours.path).read_text()
     assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
-    with pytest.raises(UserError, match="leave weights out"):
-        mast.evaluate(fitted.path, labelled, weights="x")
     for at in range(3):
         (labelled / f"class{at}").rename(labelled / f"other{at}")
     with pytest.raises(UserError, match="none of the classifier's classes"):
@@ -158,13 +147,9 @@ def test_the_file_says_what_it_holds(ours: RunFolder, photos: Path) -> None:
     with safe_open(fitted.path, framework="pt") as file:
         said = json.loads(file.metadata()["mast"])
     assert said["encoder"] == mast.load_encoder(ours.path).describe()["encoder"]
-    assert said["normalization"]["mean"] == [0.485, 0.456, 0.406]
-    assert said["classifier"]["classes"] == ["class0", "class1", "class2"]
     about = said["classifier"]["about"]
-    assert about["images"]["sizes"] == {"train": 48, "val": 24}
     assert about["images"]["fingerprints"]["val"] == open_canvas(photos / "val", 32).fingerprint
     assert about["encoder"]["source"] == str(ours.path)
-    assert about["validation"]["top1_low"] <= about["validation"]["top1"]
     assert "torch" in about["provenance"]["versions"]
     again = mast.load_classifier(ours.path)
     images = torch.rand(2, 3, 32, 32)
@@ -207,22 +192,16 @@ def test_a_table_says_what_the_classifier_says(
     predicted = fitted.classifier.predict(images)
     assert tuple(columns["class"]) == predicted.classes == tuple(row["class"] for row in rows)
     for name, expected in (
-        ("probability", predicted.probability_B),
         ("margin", predicted.margin_B),
         ("probability of class1", predicted.probability_BC[:, 1]),
     ):
         np.testing.assert_allclose(columns[name], expected.numpy(), atol=1e-6)
         np.testing.assert_allclose([float(row[name]) for row in rows], expected, atol=1e-6)
-    assert list(rows[0])[:4] == ["path", "class", "probability", "margin"]
-    assert len(rows[0]) == 4 + 3
-    plain = mast.predict(fitted.classifier, strange, "plain.csv")
-    assert list(rows_of(plain.path)[0]) == list(rows[0])[:4]
+    plain = mast.predict(fitted.classifier, strange)
+    assert plain.path == Path("predictions-new-strange.csv")
+    assert list(rows_of(plain.path)[0]) == ["path", "class", "probability", "margin"]
     assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
     assert plain.uncertain == sum(probability < 0.5 for probability in columns["probability"])
-    assert str(tmp_path / "plain.csv") in plain.text
-    assert mast.predict(fitted.classifier, strange).path == Path("predictions-new-strange.csv")
-    with pytest.raises(UserError, match=r"out must end in \.csv or \.parquet, got told\.npz"):
-        mast.predict(fitted.path, strange, "told.npz")
 
 
 def test_one_of_several_classifiers_is_named(
@@ -265,13 +244,8 @@ def test_images_are_opened_as_a_set_is(tmp_path: Path) -> None:
             torch.testing.assert_close(
                 mast.open_images(image, size)[0], expected, atol=0.12, rtol=0
             )
-            assert image.size == (390, 130)
-    (tmp_path / "broken.jpg").write_bytes(b"x")
-    for name in ("broken.jpg", "none.jpg", "."):
-        with pytest.raises(UserError, match="replace or remove this file"):
-            mast.open_images(tmp_path / name, 16)
-    with pytest.raises(UserError, match="there is no image"):
-        mast.open_images([], 16)
+    with pytest.raises(UserError, match="replace or remove this file"):
+        mast.open_images(tmp_path / "none.jpg", 16)
 
 
 def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
@@ -309,21 +283,12 @@ def test_a_module_of_ones_own(
     assert module.training
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert main(["predict", str(fitted.path), "--data", str(photos / "test")]) == 2
-    after = mast.load_classifier(fitted.path, Corners())
-    images = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        assert torch.equal(after(images), fitted.classifier(images))
     with torch.no_grad():
         module.norm.weight.mul_(2)
     mast.evaluate(module, photos, "knn", size=32)
     assert len(list(tmp_path.glob("runs/Corners-*"))) == 2
-    for options, message in (
-        ({}, "Corners does not say at which size it takes images: give size"),
-        ({"size": 32, "weights": "x.pth"}, "a module has its weights: leave weights out"),
-        ({"size": 32, "untrained": True}, "give a run folder, not a module"),
-    ):
-        with pytest.raises(UserError, match=message):
-            mast.evaluate(module, photos, **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="give a run folder, not a module"):
+        mast.evaluate(module, photos, size=32, untrained=True)
 
 
 def test_what_cannot_be_learned_is_one_line(
@@ -332,20 +297,14 @@ def test_what_cannot_be_learned_is_one_line(
     coco = f"coco:{write_coco(tmp_path / 'coco')}"
     for options, message in (
         ("--data factors:32", "has several targets: give target, one of shape, color"),
-        ("--data factors:32 --target colour", "unknown target 'colour'. Did you mean 'color'"),
         (f"--data {coco}", "labels of several classes an image, and a classifier tells one"),
         (f"--data {photos}/train/class0", "has no labels"),
-        (f"--data {photos} --kind svm", "unknown value of kind 'svm'"),
-        (f"--data {photos} --settings {{}} --out run.pt", "out must end in .safetensors"),
         (f"--data {photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),
-        (f"--data {photos}/nowhere", "no folder"),
     ):
         assert main(["fit", str(ours.path), *shlex.split(options)]) == 2
         said = capsys.readouterr().err
         assert message in said
         assert said.count("\n") <= 1 + said.count("looks like")
-    with pytest.raises(UserError, match="expected the encoder to return a representation"):
-        mast.fit(nn.Identity(), photos, size=8)
 
 
 def test_what_the_manual_shows_runs(
@@ -371,11 +330,6 @@ def test_what_the_manual_shows_runs(
             assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
     assert names["probabilities"].shape == (2, 3)
     assert rows_of(Path("classes.csv"))[0].keys() > {"probability of class2"}
-    said = capsys.readouterr().out
-    assert "classifier-linear-flowers17.safetensors" in said
-    table = tmp_path / "predictions-photos-by-flowers-linear-flowers17.csv"
-    assert f"table: {table}\n" in said
-    assert f"table: {tmp_path / 'classes.csv'}\n" in said
 
 
 def test_how_files_were_read_is_kept(tmp_path: Path) -> None:
@@ -390,7 +344,5 @@ def test_how_files_were_read_is_kept(tmp_path: Path) -> None:
     fitted = mast.fit(encoder, tmp_path / "learned", size=16, out=tmp_path / "x.safetensors")
     assert fitted.classifier.reading == Reading(Layout(3, deep=True), (0.0,), (4095.0,))
     loaded = mast.load_classifier(fitted.path)
-    for classifier in (fitted.classifier, loaded):
-        assert classifier.reading == fitted.classifier.reading
-        later = open_canvas(str(tmp_path / "later"), 16, model=classifier)
-        assert later.reading == classifier.reading
+    later = open_canvas(str(tmp_path / "later"), 16, model=loaded)
+    assert later.reading == loaded.reading == fitted.classifier.reading

@@ -12,7 +12,6 @@ import mast
 from mast.cli import main
 from mast.cli.options import arguments_of
 from mast.cli.verbs import VERBS
-from mast.commands.plan import Plan
 from mast.core.files import as_word, quoted
 from mast.core.run import RunFolder
 
@@ -32,8 +31,7 @@ def last_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str
     return printed.out + printed.err, shlex.split(line.removeprefix("next: "))
 
 
-ODD = ("a b", "it's", '"q"', "-x", "--data", "-5", "[a]", "null", "~", "~root", "#x", "é", "$HOME",
-       "`ls`", "*", "a;b", "{a: 1}", "x=y")  # fmt: skip
+ODD = ("a b", "it's", "--data", "-5", "[a]", "null", "~", "$HOME", "{a: 1}")
 
 
 MANY = SimpleNamespace(counts={"class0": 2})
@@ -72,11 +70,6 @@ def test_an_odd_name_is_read_as_it_was_meant(
         read = arguments_of(command, rest)[what]
         assert Path(str(read).removeprefix("shards:")) == Path(expected), verb
     assert shlex.split(quoted(name)) == [as_word(name)]
-    config = mast.configure("mast5_small", data=name)
-    (command,) = Plan(name, (SimpleNamespace(config=config, measured=True),), ()).commands
-    assert Path(arguments_of("pretrain", shlex.split(command)[2:])["config"].data.spec) == Path(
-        name
-    )
 
 
 def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
@@ -88,34 +81,18 @@ def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
     following = VERBS["evaluate"].following
     assert following is not None
     assert following({"encoder": "weights.pth"}, None) is None
-    assert following({"encoder": "resnet18"}, None) is None  # a name
     Path("config.yaml").write_text(mast.show_config(mast.configure("mast5_small")))
     assert following({"encoder": "resnet18"}, None) is None
     assert following({"encoder": "weights.pth"}, None) == ("mast", "report", ".")
     assert following({"encoder": "weights.pth", "ignore": "color"}, None) is None
 
 
-def test_a_page_that_is_not_ours_is_not_offered(
-    ours: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    following = VERBS["predict"].following
-    assert following is not None
-    arguments = {"classifier": str(ours.path), "data": "photos"}
-    assert list(following(arguments, MANY) or ())[-2:] == ["--out", "outliers.html"]
-    Path("outliers.html").write_text("<html>")
-    assert list(following(arguments, MANY) or ())[-2:] == ["--data", "photos"]
-    assert following(arguments, SimpleNamespace(counts={"class0": 1})) is None
-
-
 def test_a_name_that_no_terminal_shows_is_not_offered(
     ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("two\nlines.npz", "\x1b[2J.npz"):
-        words = ["--data", str(photos / "test"), "--out", str(tmp_path / name)]
-        assert main(["embed", str(ours.path), *words]) == 0
-        assert (tmp_path / name).is_file()
-        assert "next: " not in capsys.readouterr().err
+    words = ["--data", str(photos / "test"), "--out", str(tmp_path / "two\nlines.npz")]
+    assert main(["embed", str(ours.path), *words]) == 0
+    assert "next: " not in capsys.readouterr().err
 
 
 def test_evaluate_and_analyze(run: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,20 +101,13 @@ def test_evaluate_and_analyze(run: Path, photos: Path, capsys: pytest.CaptureFix
     (file,) = (run / "evaluations").glob("knn-*.json")
     assert f"done: {file}" in printed
     assert following == ["mast", "report", str(run)]
+    assert f"--data {photos} --untrained" in str(mast.compare(run).verdict)
     _, following = last_line([*words, "--untrained"], capsys)
     assert following == ["mast", "compare", str(run)]
     printed, following = last_line(["analyze", str(run), "--analyses", "curves"], capsys)
     assert f"{run / 'analysis' / 'curves.npz'}\n" in printed
-    assert following == ["mast", "report", str(run)]
     assert main(following[1:]) == 0
     assert capsys.readouterr().out == f"{run / 'report.html'}\n"
-    file = run.parent / "some features.npz"
-    words = ["embed", str(run), "--data", str(photos / "test"), "--out", str(file)]
-    printed, following = last_line(words, capsys)
-    assert printed.startswith(f"{file}\n")
-    assert following[-1] == str(file)
-    assert main(["report", str(photos)]) == 2
-    assert "next: " not in capsys.readouterr().err
 
 
 def test_predict(
@@ -150,12 +120,11 @@ def test_predict(
     assert f"classifier: {classifier}\n" in printed
     assert following == ["mast", "predict", str(classifier), "--data", "FOLDER"]
     images = str(photos / "test" / "class0")
-    for source in (classifier, run):
-        printed, following = last_line(["predict", str(source), "--data", images], capsys)
-        (table,) = tmp_path.glob("predictions-test-class0-by-*.csv")
-        assert table.stem.endswith(f"-{classifier.stem.replace('classifier', run.name, 1)}")
-        assert f"table: {table}\n" in printed
-        assert following == [
-            "mast", "outliers", str(run), "--data", images, "--out", "outliers.html",
-        ]  # fmt: skip
+    printed, following = last_line(["predict", str(run), "--data", images], capsys)
+    (table,) = tmp_path.glob("predictions-test-class0-by-*.csv")
+    assert table.stem.endswith(f"-{classifier.stem.replace('classifier', run.name, 1)}")
+    assert f"table: {table}\n" in printed
+    assert following == [
+        "mast", "outliers", str(run), "--data", images, "--out", "outliers.html",
+    ]  # fmt: skip
     assert main(following[1:]) == 0

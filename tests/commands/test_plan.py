@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 import torch
+from tiny import configure
 
 import mast
 from mast.cli import main
@@ -18,7 +19,7 @@ from mast.core.run import RunFolder
 from mast.data import open_source
 from mast.methods import Mast
 from mast.models import Encoder, EncoderConfig
-from mast.recipes import recipe
+from mast.recipes import RECIPES, recipe
 from mast.runs.cost import GPUS, REACHED, cost, flops_an_image, scaled
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -33,6 +34,12 @@ def computed(name: str, images: int, hours: float | None = None, **changes: obje
     config = change(recipe(name), {"data.spec": f"factors@train:{images}", **changes})
     source = open_source(f"factors@train:{images}")
     return cost(config, source, 3600.0, RTX, hours, no_training)
+
+
+@pytest.fixture
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations that are known, as it takes seconds to count them."""
+    monkeypatch.setattr("mast.runs.cost.flops_an_image", lambda config: 1e11)
 
 
 def test_the_work_of_a_resnet50() -> None:
@@ -89,17 +96,17 @@ def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.Monke
     assert plan.costs[0].config.accumulate == recipe("mast5_small").batch_size // 64
     assert "simclr_small does not fit here: out of memory" in plan.notes
     assert "memory GB" in [column.header for column in plan.table().columns]
-    with pytest.raises(OutOfMemoryError, match="simclr_small does not fit"):
-        mast.plan(photos / "train", "cpu", recipes="simclr_small")
 
 
 @pytest.mark.parametrize(("images", "epochs"), [(1000, 800), (25_000, 200), (100_000, 50)])
+@pytest.mark.usefixtures("light")
 def test_epochs_of_a_recipe(images: int, epochs: int) -> None:
     own = computed("mast5_small", images)
     assert own.config.epochs == recipe("mast5_small").epochs == 100
     assert scaled(own).config.epochs == epochs
 
 
+@pytest.mark.usefixtures("light")
 def test_epochs_that_fit_the_hours() -> None:
     result = computed("mast5_small", 50_000, hours=2.0)
     assert result.seconds <= 7_200
@@ -110,6 +117,7 @@ def test_epochs_that_fit_the_hours() -> None:
         computed("mast5_small", 50_000, hours=1.001)
 
 
+@pytest.mark.usefixtures("light")
 def test_images_that_are_not_kept_are_read_every_epoch() -> None:
     kept, not_kept = (
         computed("mast5_small", 1000, **{"data.cache_limit_gb": limit, "epochs": 20})
@@ -119,9 +127,14 @@ def test_images_that_are_not_kept_are_read_every_epoch() -> None:
     assert not_kept.seconds - kept.seconds == pytest.approx((20 - 1) * 3600)
 
 
-def test_a_plan_is_measured_here(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.runs.cost.MEASURED_IMAGES", 4)
+def test_a_plan_is_measured_here(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    small = configure(photos, tmp_path, "vicreg5_small", epochs=100, batch_size=256)
+    monkeypatch.setitem(RECIPES, "vicreg5_small", lambda: small)
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
+    assert not {"done:", "warning:"} & {*capsys.readouterr().err.split()}  # of the trial run
     measured, longer = plan.costs
     assert measured.measured
     assert measured.images_per_second > 0
@@ -152,17 +165,15 @@ def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
     monkeypatch.setattr("mast.runs.cost._steps", lambda *_: (0.001, None))
     note = mast.plan(photos / "train", "cpu", recipes="vicreg5_small").notes[0]
     assert note.endswith("into an hour (--hours 1): 0, into a night (--hours 8): 0.")
-    monkeypatch.setattr("mast.runs.cost._steps", lambda *_: (500.0, None))
-    assert "on this CPU" not in "".join(mast.plan(photos / "train", "cpu").notes)
 
 
+@pytest.mark.usefixtures("light")
 def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) -> None:
     """Of a run, and of a file that does not say which architecture they are of."""
     plan = mast.plan(photos / "train", "A100", recipes="mast5_small", weights=str(theirs.path))
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
-    assert plan.notes[1].startswith("Speed: computed, not measured: 30% of the A100's peak")
     tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
     torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
     plan = mast.plan(
@@ -174,14 +185,8 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
 
 def test_what_cannot_be_planned(photos: Path) -> None:
     assert [*GPUS, "cpu"] == list(get_args(Where))
-    for arguments, message in (
-        ({"gpu": "H20"}, "Did you mean 'H200'"),
-        ({"hours": 0.0}, "hours must be positive, got 0"),
-        ({"recipes": "mast5_smal"}, "unknown recipe 'mast5_smal'"),
-        ({"weights": "none"}, "neither a file nor a run folder"),
-    ):
-        with pytest.raises(UserError, match=message):
-            mast.plan(photos / "train", **arguments)
+    with pytest.raises(UserError, match="hours must be positive, got 0"):
+        mast.plan(photos / "train", hours=0.0)
 
 
 def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from mast.cli.options import arguments_of
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import METHODS, Mast, Method
+from mast.methods import Mast, Method
 from mast.methods.byol import BYOL
 from mast.recipes import RECIPES
 
@@ -65,7 +65,6 @@ def test_a_teacher_starts_as_the_student_that_starts_from_weights(
     ("recipe", "reason"),
     [
         ("simclr_small", "SimCLR, as its negatives are the other images of the batch; got 2"),
-        ("moco_v2_small", "its queue would take in each part of the batch before the next"),
         ("swav_small", "its batch is assigned to the prototypes as a whole"),
     ],
 )
@@ -87,7 +86,8 @@ def test_labels_are_those_of_the_images(tiny: Configure, photos: Path, tmp_path:
             tiny("supervised_small", data=str(tmp_path / "stray"), objective={"classes": 3})
         )
     changes = {"operators": ["horizontal_flip"], "optimizer": {"lr": 0.05}}
-    learned = mast.pretrain(tiny("supervised_small", epochs=8, objective={"classes": 3}, **changes))
+    changes |= {"epochs": 8, "score_every": 8}
+    learned = mast.pretrain(tiny("supervised_small", objective={"classes": 3}, **changes))
     told = [line["stat/training_accuracy"] for line in learned.read_metrics() if "loss" in line]
     assert told[-1] > 0.9  # a third by chance: the color tells the class
 
@@ -101,7 +101,7 @@ def test_a_name_that_names_weights_is_no_start(tiny: Configure) -> None:
 
 
 def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
-    config = tiny(seed=3)
+    config = tiny(seed=3, epochs=1)
     run = mast.pretrain(config)
     facts = json.loads(run.provenance.read_text())
     assert facts["seed"] == 3
@@ -118,12 +118,6 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     assert (run.tensorboard).is_dir()
 
 
-def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
-    run = mast.pretrain(tiny(epochs=12, optimizer={"name": "adamw", "lr": 0.02}, score_every=12))
-    losses = [line["loss"] for line in run.read_metrics() if "loss" in line]
-    assert losses[-1] < 0.9 * losses[0]
-
-
 def test_a_method_is_told_the_progress_of_the_run(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,16 +130,13 @@ def test_a_method_is_told_the_progress_of_the_run(
 
     monkeypatch.setattr(Mast, "forward", recorded)
     monkeypatch.setattr(Mast, "after_step", lambda _, progress: after.append(progress))
-    mast.pretrain(tiny(epochs=2))
-    assert before == [step / 6 for step in range(6)]
-    assert after == [step / 6 for step in range(1, 7)]
+    mast.pretrain(tiny(epochs=1))
+    assert before == [step / 3 for step in range(3)]
+    assert after == [step / 3 for step in range(1, 4)]
 
 
-@pytest.mark.parametrize(
-    ("precision", "dtype"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")]
-)
 def test_views_are_drawn_in_the_type_that_the_network_takes(
-    precision: str, dtype: str, tiny: Configure, monkeypatch: pytest.MonkeyPatch
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn, taken = [], []
     views, forward = Pipeline.views, Mast.forward
@@ -160,10 +151,10 @@ def test_views_are_drawn_in_the_type_that_the_network_takes(
 
     monkeypatch.setattr(Pipeline, "views", drawing)
     monkeypatch.setattr(Mast, "forward", taking)
-    mast.pretrain(tiny(epochs=1, precision=precision))
+    mast.pretrain(tiny(epochs=1, precision="bf16-mixed"))
     for ours, theirs in zip(drawn, taken, strict=True):
         for image, given in zip(ours.images, theirs.images, strict=True):
-            assert image.dtype == given.dtype == getattr(torch, dtype)
+            assert image.dtype == given.dtype == torch.bfloat16
             assert image.data_ptr() == given.data_ptr(), "a cast would be another copy"
 
 
@@ -271,49 +262,30 @@ def test_changed_images_are_refused(
     [
         ({"batch_size": 7, "accumulate": 2}, "batch_size 7 must be a multiple"),
         ({"batch_size": 64}, "fewer than one batch"),
-        ({"views": "mast7"}, "Did you mean 'mast5'"),
-        ({"epochs": 0}, "epochs must be 1 or more"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
-        ({"objective": {"projector": {"dim": 0}}}, "projector.dim must be 1 or more, got 0"),
-        ({"encoder": {"options": {"in_chans": 1}}}, "in_chans"),
         ({"device": "cpu", "devices": 2000}, "devices is 2000, and there are"),
-        ({"optimizer": {"lr": float("nan")}}, "lr must be finite, got nan"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
         ({"operators": []}, "operators is empty"),
-        ({"operators": ["gaussian_blr"]}, "Did you mean 'gaussian_blur'"),
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
     ],
 )
-def test_what_cannot_run_is_refused(tiny: Configure, changes: dict[str, Any], message: str) -> None:
+def test_what_cannot_run_is_refused(
+    tiny: Configure, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny(**changes))
+    assert not (tmp_path / "run").exists()
 
 
-def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
-    config = tiny(epochs=20, objective={"mode": "paper"}, optimizer={"gate_lr": 0.2})
-    run = mast.pretrain(replace(config, score_every=20))
-    warnings = [line["warning"] for line in run.read_metrics() if "warning" in line]
-    assert any("masks died" in text for text in warnings)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "helps"),
-    [
-        ("mast5_small", "accumulate 2, a smaller batch_size, "),
-        ("simclr_small", "a smaller batch_size, "),
-    ],
-)
 def test_what_runs_out_of_memory_names_what_shrinks_it(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch, recipe: str, helps: str
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def step(*inputs: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nGPU 0 has")
 
-    config = tiny(recipe)
-    monkeypatch.setattr(METHODS[config.method].method, "step", step)
+    monkeypatch.setattr(Mast, "step", step)
     with pytest.raises(UserError) as raised:
-        mast.pretrain(config)
+        mast.pretrain(tiny())
     (line,) = str(raised.value).splitlines()
-    assert line.startswith(f"out of memory (CUDA out of memory). What helps: {helps}")
-    assert line.endswith("precision bf16-mixed")
+    assert line.startswith("out of memory (CUDA out of memory). What helps: accumulate 2, a small")

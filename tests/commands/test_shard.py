@@ -2,14 +2,12 @@
 
 import json
 import shlex
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from tiny import stop_after
 
@@ -17,7 +15,7 @@ import mast
 from mast.cli import main
 from mast.commands import shard as command
 from mast.core.errors import UserError
-from mast.data import DataConfig, Pieces, open_canvas, open_feed, open_source
+from mast.data import Pieces, open_source
 from mast.data.shards import open_index
 
 SIDE = 24
@@ -44,29 +42,12 @@ def test_shards_hold_every_canvas_bit_for_bit(photos: Path, tmp_path: Path) -> N
         assert sample.label == source.targets["class"][int(sample.key)]
 
 
-def test_shards_of_squares_are_not_added_to(photos: Path, tmp_path: Path) -> None:
-    """An earlier version wrote them, with a plan that says nothing of their shape."""
-    root = sharded(photos, tmp_path / "set")
-    plan = json.loads((root / "plan.json").read_text())
-    del plan["layout"]
-    (root / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(UserError, match="which this command did not write"):
-        sharded(photos, tmp_path / "set")
-
-
 def test_a_strip_that_no_jpeg_holds_is_left_out_and_named(tmp_path: Path) -> None:
     for name, size in (("strip", (66_000, 1)), ("photo", (20, 30))):
         Image.new("RGB", size).save(tmp_path / f"{name}.png")
     for form, count in (("jpg", 1), ("bmp", 2)):
         made = command.shard(tmp_path, tmp_path / "out" / form, format=form, max_broken=0.5)
         assert (made.images, made.broken) == (count, 2 - count)
-
-
-def test_jpegs_are_near(photos: Path, tmp_path: Path) -> None:
-    root, source = sharded(photos, tmp_path / "set", quality=100), open_source(photos / "train")
-    (sample, *_) = open_index(f"shards:{root}", tmp_path).shards[0].samples(np.arange(20))
-    expected_HWC = source.canvas(int(sample.key), SIDE)[0].astype(float)
-    assert np.abs(sample.canvas(SIDE)[0] - expected_HWC).mean() < 4
 
 
 def test_the_same_command_goes_on(
@@ -101,7 +82,7 @@ def test_the_same_command_goes_on(
 def test_a_shard_that_is_cut_short_is_written_again(photos: Path, tmp_path: Path) -> None:
     root = sharded(photos, tmp_path / "set")
     before = (root / "000001.tar").read_bytes()
-    for length in (0, 1024, 9000, len(before.rstrip(b"\0")) + 512):  # the last without its end
+    for length in (0, 9000, len(before.rstrip(b"\0")) + 512):  # the last without its end
         (root / "000001.tar").write_bytes(before[:length])
         sharded(photos, root)
         assert (root / "000001.tar").read_bytes() == before
@@ -111,12 +92,8 @@ PLAN = {"source": "x", "size": 24, "format": "jpg", "quality": 92, "images": 20,
 PLAN |= {"layout": "own shape"}
 OTHERS = {
     "a shard": {"000000.tar": "theirs"},
-    "an index": {"index.json": '{"shardlist": []}'},
-    "a file": {"notes.txt": "theirs"},
     "a plan of something else": {"plan.json": '{"monday": "rest"}', "000000.tar": "theirs"},
-    "a plan that is a list": {"plan.json": "[]"},
     "an index beside a plan": {"plan.json": json.dumps(PLAN), "index.json": '{"shardlist": []}'},
-    "no index beside a plan": {"plan.json": json.dumps(PLAN), "index.json": "[]"},
     "a shard beside a plan": {"plan.json": json.dumps(PLAN), "train-000.tar": "theirs"},
 }
 
@@ -133,14 +110,6 @@ def test_a_folder_of_others_is_left_alone(
     with pytest.raises(UserError, match=r"set has .*, which this command did not write"):
         command.shard(tmp_path, tmp_path / "set")
     assert {file.name: file.read_text() for file in (tmp_path / "set").iterdir()} == OTHERS[case]
-
-
-def test_hidden_files_do_not_count(photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / ".DS_Store").write_bytes(b"theirs")
-    for _ in range(2):
-        assert len(open_index(f"shards:{sharded(photos, tmp_path / 'set')}", tmp_path)) == 48
-    assert (tmp_path / "set" / ".DS_Store").read_bytes() == b"theirs"
 
 
 def test_several_kinds_of_labels_are_not_kept(
@@ -161,9 +130,8 @@ def test_broken_images_are_left_out_up_to_a_share(
     assert (result.images, result.shards, result.broken) == (10, 1, 2)
     assert result.text.startswith("10 images in 1 shards; 2 broken ones left out: shards:")
     assert caplog.text.count("left out") == 2
-    for _ in range(2):  # however often it is tried
-        with pytest.raises(UserError, match=r"2 images of .* broken, and max_broken = 0\.1 allows"):
-            command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
+    with pytest.raises(UserError, match=r"2 images of .* broken, and max_broken = 0\.1 allows"):
+        command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +139,7 @@ def test_broken_images_are_left_out_up_to_a_share(
     [
         ({"format": "gif"}, "format"),
         ({"quality": 0}, "quality must be 1 to 100"),
-        ({"max_broken": float("nan")}, "max_broken is nan"),
         ({"images": 0}, "images must be 1 or more"),
-        ({"size": 0}, "size must be 1 or more"),
     ],
 )
 def test_what_cannot_be_written_is_refused(
@@ -201,8 +167,8 @@ def test_a_run_on_shards_continues_bit_for_bit(
 ) -> None:
     root = sharded(photos, tmp_path / "set")
     data = {"spec": f"shards:{root}", "canvas": SIDE, "shuffle": 30}
-    whole, cut = (tiny(epochs=2, data=data, out=tmp_path / name) for name in ("whole", "cut"))
-    stop_after(whole.epochs * 48 // whole.batch_size - 1, cut)
+    whole, cut = (tiny(epochs=1, data=data, out=tmp_path / name) for name in ("whole", "cut"))
+    stop_after(2, cut)
     runs = [mast.pretrain(config) for config in (whole, cut)]
     losses = [[line["loss"] for line in run.read_metrics() if "loss" in line] for run in runs]
     assert losses[0] == losses[1] != []
@@ -307,23 +273,3 @@ def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptu
     source = open_source(f"shards:{made.path}", tmp_path / "root")
     names = {source.identifier(index) for index in range(3)}
     assert names == {"scan.tif#1", "scan.tif#2", "scan.tif#3"}
-
-
-def test_pages_inside_shards_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
-    pages[0].save(tmp_path / "scan.tif", save_all=True, append_images=pages[1:])
-    with tarfile.open(tmp_path / "0.tar", "w") as tar:
-        for key in "ab":
-            tar.add(tmp_path / "scan.tif", f"{key}.tif")
-    name = f"shards:{tmp_path / '0.tar'}"
-    cache = tmp_path / "cache"
-    assert len(open_canvas(DataConfig(name, cache=cache), 8)) == 2
-    assert "2 of 2 images" in caplog.text
-    assert len(open_canvas(DataConfig(name, cache=cache, pages="all"), 8)) == 6
-    caplog.clear()
-    loader = open_feed(
-        DataConfig(name, cache=cache), 8, 2, 0, rank=0, world_size=1, local=1,
-        device=torch.device("cpu"),
-    )  # fmt: skip
-    next(iter(loader.epoch(0)))
-    assert caplog.text.count("several pages") == 1

@@ -157,7 +157,7 @@ def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> Non
     write(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
     shown = compare([tmp_path / "a"])
     assert [row.heading[2:] for row in shown.rows[:2]] == [
-        ("breed", "mean per class"), ("breed", "top1"),
+        ("breed", "mean per class"), ("breed", "top-1"),
     ]  # fmt: skip
     table = main_measures(shown, ["MAST"])
     assert [(row[0].text, row[2].text) for row in table.rows] == [
@@ -178,7 +178,7 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
     both = compare([tmp_path / "a", tmp_path / "b"])
     known = {row.heading[3]: row.chance for row in both.rows}
     assert known == {
-        "top1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
+        "top-1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
     }  # fmt: skip
     assert "chance" in both.table().columns[1].cells
     assert "chance" in [column.name for column in main_measures(both, ["MAST"] * 2).columns]

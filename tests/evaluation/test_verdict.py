@@ -74,7 +74,7 @@ def test_better_than_untrained(run: Path) -> None:
     assert verdict.command is None
     assert verdict.basis == (
         "95 % intervals, paired, over 400 test images: they do not cover other seeds of "
-        "pretraining. The sentence quotes linear, top1; other rows weigh images differently, so "
+        "pretraining. The sentence quotes linear, top-1; other rows weigh images differently, so "
         "they may disagree."
     )
 

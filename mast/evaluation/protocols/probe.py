@@ -135,8 +135,8 @@ class Probe(Evaluator[EvaluationData], ABC):
         outweighed = 0 < whitened.curvature(classes) <= weakest
         if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
             _log.warning(
-                "%s: the weakest of the penalties, %g, may be too strong for features that "
-                "vary so little: give smaller ones, or multiply the features",
+                "%s: the weakest of the penalties, %g, may be too strong for features that vary "
+                "so little: set smaller `penalties` by --settings, or multiply the features",
                 task.target, weakest,
             )  # fmt: skip
         return choice
