@@ -1,7 +1,6 @@
 """Features, how they are computed and by whom."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.compute import SMALL, Compute, one_thread, threads_for
+from mast.evaluation.compute import Compute, one_thread
 from mast.evaluation.features import extract, represent
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
@@ -149,21 +148,6 @@ def test_unfinished_work_is_known_by_what_it_depends_on(
         path.touch()
     bench.finish()
     assert list(left.parent.iterdir()) == [left]
-
-
-@pytest.mark.parametrize(
-    ("multiplications", "device", "expected"), [(1, "cpu", 1), (SMALL, "cpu", 2), (1, "meta", 2)]
-)
-def test_threads_for_a_product(multiplications: int, device: str, expected: int) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with suppress(KeyError), threads_for(int(multiplications), torch.device(device)):
-            assert torch.get_num_threads() == expected
-            raise KeyError
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_one_thread_of_every_library() -> None:

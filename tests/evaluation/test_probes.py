@@ -8,7 +8,6 @@ import torch
 from tiny_evaluation import complete
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
 from mast.evaluation.frozen import Bench, FrozenEncoder
@@ -106,11 +105,6 @@ def test_the_subspace_that_a_task_needs_predicts_its_classes(
     assert values["class/prediction_second"] < 50
     # Another run is right about other images: there is nothing to pair.
     assert "class/each/prediction_first" not in values
-
-
-def test_an_encoder_alone_has_no_embedding(encoder: nn.Module, data: EvaluationData) -> None:
-    with pytest.raises(UserError, match="the ensemble needs a run folder"):
-        list(Ensemble().run(FrozenEncoder(encoder), data))
 
 
 def skies(count: int, seed: int) -> CanvasSet:

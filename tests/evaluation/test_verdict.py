@@ -6,42 +6,21 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_evaluation import measured
 from torch import Tensor
 
 from mast.evaluation.compare import START, compare
 from mast.evaluation.intervals import tango
-from mast.evaluation.result import Result, TargetResult
+from mast.evaluation.result import TargetResult
 from mast.evaluation.verdict import Verdict
 from mast.models import BASELINE, BASELINE_SIZE, size_of
 
 COUNT = 400
-SIZES = {"train": 800, "test": COUNT}
 
 
 def right(count: int, first: int = 0) -> Tensor:
     """Of the test images, so many are right, from one on."""
     return ((torch.arange(COUNT) >= first) & (torch.arange(COUNT) < first + count)).float()
-
-
-def measured(
-    folder: Path, hits: Tensor, protocol: str = "linear", images: str = "flowers17", **changes: Any
-) -> Result:
-    """A result in a folder; the images have the name of their set."""
-    target = TargetResult({"top1": 100 * float(hits.double().mean())}, each={"top1": hits})
-    settings = {"extraction": {"size": 32}, "protocol": {"seed": 0, "resamples": 50}}
-    fields: dict[str, Any] = {"targets": {"class": target}, "sizes": SIZES} | changes
-    result = Result(
-        **{
-            "protocol": protocol,
-            "set_name": f"{images}/test",
-            "settings": settings,
-            "fingerprints": {},
-            "images": images,
-            **fields,
-        }
-    )
-    result.write(folder)
-    return result
 
 
 @pytest.fixture
