@@ -20,7 +20,7 @@ def test_the_temperature_of_two_classes_in_closed_form() -> None:
     assert fit_temperature(scores[:4], labels[:4] * 0) == pytest.approx(3 / math.log(5))
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
+@pytest.mark.parametrize("scale", [1e-4, 300.0])
 def test_the_temperature_is_the_minimum_of_the_likelihood(scale: float) -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(7, (200,), generator=generator)

@@ -1,43 +1,29 @@
 """Runs side by side: paired intervals, and what cannot be compared is said."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from scipy.stats import ttest_rel
+from tiny_evaluation import measured
 from torch import Tensor
 
-from mast.cli import main
 from mast.core.errors import UserError
 from mast.evaluation.accuracy import class_weights
 from mast.evaluation.compare import compare
 from mast.evaluation.intervals import tango
 from mast.evaluation.result import Result, TargetResult
+from mast.evaluation.verdict import Gain
 from mast.page.tables import main_measures
 
 
-def write(run: Path, hits: Tensor, **changes: Any) -> Result:
-    """A result with a top-1 accuracy of what each image contributed."""
-    each = {"top1": hits.float()}
-    values = {"top1": 100 * float(hits.double().mean())}
-    result = Result(
-        **{
-            "protocol": "knn",
-            "set_name": "flowers/test",
-            "targets": {"class": TargetResult(values, {}, each)},
-            "settings": {
-                "extraction": {"size": 32, "device": "cpu"},
-                "protocol": {"seed": 0, "resamples": 50},
-            },
-            "fingerprints": {"test": "a"},
-            "sizes": {"test": len(hits)},
-            "images": "these",
-            **changes,
-        }
-    )
-    result.write(run)
-    return result
+def gain_of_b(folder: Path) -> Gain:
+    """How far the run b is ahead of a by their first measure."""
+    (found,) = compare([folder / "b", folder / "a"]).rows[0].gains
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return Gain(found.value, found.low, found.high)
 
 
 @pytest.fixture
@@ -48,13 +34,9 @@ def hits() -> Tensor:
 def test_the_interval_is_of_the_difference(tmp_path: Path, hits: Tensor) -> None:
     better = hits.clone()
     better[(~hits).nonzero()[:10]] = True  # ten images more, none lost
-    write(tmp_path / "a", hits)
-    write(tmp_path / "b", better)
-    (row,) = compare([tmp_path / "b", tmp_path / "a"]).rows
-    (gain,) = row.gains
-    assert gain is not None
-    assert gain.low is not None
-    assert gain.high is not None
+    measured(tmp_path / "a", hits)
+    measured(tmp_path / "b", better)
+    gain = gain_of_b(tmp_path)
     assert gain.value == pytest.approx(2.0)
     # Each accuracy alone is uncertain by four points; the gain is not.
     low, high = tango(10, 0, 500)
@@ -72,38 +54,17 @@ def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
         for run, credit in (("a", hits), ("b", better)):
             values = {"top1": 100 * float(credit.double().mean())}
             target = TargetResult(values, each={"top1": credit}, files=files)
-            write(tmp_path / name / run, hits, targets={"class": target})
-        (row,) = compare([tmp_path / name / "b", tmp_path / name / "a"]).rows
-        (gain,) = row.gains
-        assert gain is not None
-        assert gain.low is not None
-        assert gain.high is not None
-        clear.append(gain.is_clear)
-    assert clear == [True, False]
-
-
-def test_images_that_are_partly_right_are_resampled_together(tmp_path: Path, hits: Tensor) -> None:
-    share = 0.5 + 0.4 * hits.double()  # of the copies of each image
-    write(tmp_path / "a", share)
-    write(tmp_path / "b", share + 0.05 * (torch.arange(500) % 2))
-    (row,) = compare([tmp_path / "b", tmp_path / "a"]).rows
-    (gain,) = row.gains
-    assert gain is not None
-    assert gain.low is not None
-    assert gain.high is not None
-    spread = 100 * 1.96 * 0.025 / 500**0.5
-    assert gain.low == pytest.approx(2.5 - spread, abs=0.05)
-    assert gain.high == pytest.approx(2.5 + spread, abs=0.05)
+            measured(tmp_path / name / run, hits, targets={"class": target})
+        clear.append(gain_of_b(tmp_path / name).is_better)
+    assert clear == [True, None]
 
 
 def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: Tensor) -> None:
     for run, shift in (("a", 0.0), ("b", 0.1)):
         draws = {"map_area": torch.linspace(0, 0.5, 50) + shift}
         target = TargetResult({"map_area": 25 + 100 * shift}, {}, {}, draws)
-        write(tmp_path / run, hits, protocol="svm", targets={"objects": target})
-    (row,) = compare([tmp_path / "b", tmp_path / "a"]).rows
-    (gain,) = row.gains
-    assert gain is not None
+        measured(tmp_path / run, hits, protocol="svm", targets={"objects": target})
+    gain = gain_of_b(tmp_path)
     assert (gain.low, gain.high) == pytest.approx((10, 10), abs=1e-4)
 
 
@@ -113,48 +74,35 @@ def test_draws_of_images_to_learn_from_are_few(tmp_path: Path, hits: Tensor) -> 
     for run, of_draws in zip(("a", "b"), each, strict=True):
         value = 100 * float(of_draws.double().mean())  # older files name no method of intervals
         targets = {"class": TargetResult({"5_a_class": value}, each={"5_a_class": of_draws})}
-        write(tmp_path / run, hits, protocol="fewshot", targets=targets)
-    (row,) = compare([tmp_path / "b", tmp_path / "a"]).rows
-    (gain,) = row.gains
-    assert gain is not None
+        measured(tmp_path / run, hits, protocol="fewshot", targets=targets)
+    gain = gain_of_b(tmp_path)
     expected = ttest_rel(each[1].double(), each[0].double()).confidence_interval(0.95)
     assert (gain.low, gain.high) == pytest.approx((100 * expected.low, 100 * expected.high))
-
-
-def of_classes(run: Path, hits: Tensor, old: bool) -> None:
-    """A result with a mean over two classes, as an earlier version wrote it or as this one."""
-    labels_N = (torch.arange(len(hits)) < 100).long()
-    weight_N = class_weights(labels_N).float()
-    values = {
-        "top1": 100 * float(hits.double().mean()),
-        "mean_per_class": 100 * float((weight_N * hits).double().mean()),
-    }
-    named = {"mean_per_class": torch.linspace(0.5, 0.6, 50) if old else weight_N}
-    target = TargetResult(values, each={"top1": hits.float()})
-    getattr(target, "draws" if old else "weights").update(named)
-    write(run, hits, targets={"class": target}, metric="mean_per_class", protocol="linear")
 
 
 def test_a_mean_per_class_is_paired_by_the_weights_of_images(tmp_path: Path, hits: Tensor) -> None:
     better = hits.clone()
     better[(~hits).nonzero()[:10]] = True  # of the rare class
+    weight_N = class_weights((torch.arange(500) < 100).long()).float()
     for run, of_run in (("a", hits), ("b", better)):
-        of_classes(tmp_path / run, of_run, old=False)
-    first = compare([tmp_path / "b", tmp_path / "a"]).rows[0]
-    assert first.heading[3] == "mean per class"
-    (gain,) = first.gains
-    assert gain is not None
+        mean = 100 * float((weight_N * of_run).double().mean())
+        each, weights = {"top1": of_run.float()}, {"mean_per_class": weight_N}
+        target = TargetResult({"mean_per_class": mean}, each=each, weights=weights)
+        target.values["top1"] = 100 * float(of_run.double().mean())
+        measured(tmp_path / run, of_run, targets={"class": target}, metric="mean_per_class")
+    gain = gain_of_b(tmp_path)
     assert gain.value == pytest.approx(5)  # a tenth of one of two classes
+    sentence = compare([tmp_path / "b", tmp_path / "a"]).verdict.sentence
+    assert "on flowers17 (mean per class)" in sentence
     # Fewer than 200 images of equal weight would vary as much.
     low, high = tango(10, 0, 200)
     assert (gain.low, gain.high) == pytest.approx((100 * low, 100 * high), abs=0.5)
-    assert gain.is_clear
 
 
 def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:
-    measured = TargetResult({"top1": 80.0, "top5": 90.0, "mean_per_class": 61.0})
-    targets = {"breed": measured, "size": measured}
-    write(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
+    values = TargetResult({"top1": 80.0, "top5": 90.0, "mean_per_class": 61.0})
+    targets = {"breed": values, "size": values}
+    measured(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
     shown = compare([tmp_path / "a"])
     assert [row.heading[2:] for row in shown.rows[:2]] == [
         ("breed", "mean per class"), ("breed", "top-1"),
@@ -169,12 +117,9 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
     old = TargetResult({"top1": 60.0})
     new = TargetResult({"top1": 60.0}, by_chance={"top1": 25.0})
     search = TargetResult({"precision_embedding": 60.0, "mAP_embedding": 40.0, "chance": 6.0})
-    write(tmp_path / "a", hits, targets={"class": old})
-    write(tmp_path / "b", hits, targets={"class": new})
-    write(tmp_path / "b", hits, protocol="retrieval", targets={"class": search})
-    (row,) = compare([tmp_path / "a"]).rows
-    assert row.chance is None
-    assert row.chance_cell == ""
+    measured(tmp_path / "a", hits, targets={"class": old})
+    measured(tmp_path / "b", hits, targets={"class": new})
+    measured(tmp_path / "b", hits, protocol="retrieval", targets={"class": search})
     both = compare([tmp_path / "a", tmp_path / "b"])
     known = {row.heading[3]: row.chance for row in both.rows}
     assert known == {
@@ -188,51 +133,48 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
 
 
 def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
-    write(tmp_path / "a", hits)
-    write(tmp_path / "a", hits, protocol="linear")
+    measured(tmp_path / "a", hits)
+    measured(tmp_path / "a", hits, "knn")
     other = {"extraction": {"size": 64, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}
-    write(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
-    write(tmp_path / "c", hits[:400], images="others")
+    measured(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
+    measured(tmp_path / "c", hits[:400], images="others", set_name="flowers17/test")
     comparison = compare([tmp_path / name for name in "abc"])
-    knn = next(row for row in comparison.rows if row.heading[0] == "knn")
-    assert knn.gains[0] is not None
-    assert knn.gains[1] is None
     linear = next(row for row in comparison.rows if row.heading[0] == "linear")
-    assert linear.values[1:] == (None, None)
+    assert linear.gains[0] is not None
+    assert linear.gains[1] is None
+    knn = next(row for row in comparison.rows if row.heading[0] == "knn")
+    assert knn.values[1:] == (None, None)
     assert comparison.notes == (
-        "knn on flowers-test, a and b: other pixels of test (another size, or changed)",
-        "knn on flowers-test, a and b: other settings: extraction.size 32 and 64",
-        "knn on flowers-test: other images or labels; each has rows of its own",
+        "linear on flowers17-test, a and b: other pixels of test (another size, or changed)",
+        "linear on flowers17-test, a and b: other settings: extraction.size 32 and 64",
+        "linear on flowers17-test: other images or labels; each has rows of its own",
     )
 
 
 def test_test_images_that_were_changed_are_not_paired(tmp_path: Path, hits: Tensor) -> None:
     """Their names, labels and size are the same; their pixels are not."""
-    write(tmp_path / "a", hits)
-    write(tmp_path / "b", ~hits, fingerprints={"test": "b"})
+    measured(tmp_path / "a", hits)
+    measured(tmp_path / "b", ~hits, fingerprints={"test": "b"})
     comparison = compare([tmp_path / "a", tmp_path / "b"])
     (row,) = comparison.rows
     assert row.gains[0] is not None
     assert row.gains[0].low is None
     assert comparison.notes == (
-        "knn on flowers-test, a and b: no interval of the difference, as the test images were "
+        "linear on flowers17-test, a and b: no interval of the difference, as the test images were "
         "changed: evaluate both again",
     )
     assert "as the test images were changed between the two" in comparison.verdict.sentence
 
 
-def test_the_command(tmp_path: Path, hits: Tensor, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path / "x" / "run", hits)
-    write(tmp_path / "y" / "run", ~hits)
-    runs = [str(tmp_path / name / "run") for name in "xy"]
-    assert main(["compare", *runs, "--resamples", "50"]) == 0
-    shown = capsys.readouterr().out
-    assert "x/run" in shown
-    assert f"{100 * float((~hits).double().mean()):.1f}" in shown
+def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) -> None:
+    runs = [tmp_path / name / "run" for name in "xy"]
+    for run in runs:
+        measured(run, hits)
+    assert compare(runs).runs == ("x/run", "y/run")
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
-    write(tmp_path / "a", hits)
+    measured(tmp_path / "a", hits)
     with pytest.raises(UserError, match="name the runs to compare"):
         compare([])
     with pytest.raises(UserError, match="has no evaluations; measure it first"):
@@ -242,25 +184,24 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None:
-    path = tmp_path / "a" / "evaluations" / "knn-flowers-test.json"
-    each = Path("evaluations") / "each" / "knn-flowers-test.safetensors"
-    for other in (~hits, hits.flip(0)):  # of another mean, and of the same
-        for folder, which in (("a", hits), ("b", other)):
-            write(tmp_path / folder, which)
-        (tmp_path / "b" / each).replace(tmp_path / "a" / each)
-        with pytest.raises(UserError, match="does not belong to"):
-            Result.read(path)
+    path = tmp_path / "a" / "evaluations" / "linear-flowers17-test.json"
+    each = Path("evaluations") / "each" / "linear-flowers17-test.safetensors"
+    for folder, which in (("a", hits), ("b", hits.flip(0))):  # of the same mean
+        measured(tmp_path / folder, which)
+    (tmp_path / "b" / each).replace(tmp_path / "a" / each)
+    with pytest.raises(UserError, match="does not belong to"):
+        Result.read(path)
 
 
 def test_sets_whose_names_end_alike_have_files_of_their_own(tmp_path: Path, hits: Tensor) -> None:
     paths = [
-        write(tmp_path, hits, set_name=name, images=images).write(tmp_path)
+        measured(tmp_path, hits, set_name=name, images=images).write(tmp_path)
         for name, images in (
             ("/one/flowers/test", "these"),
             ("/two/flowers/test", "others"),
             ("flowers/test", "these"),  # the same images by another name
         )
     ]
-    assert paths[0].name == "knn-flowers-test.json" == paths[2].name
-    assert paths[1].name.startswith("knn-flowers-test-")
+    assert paths[0].name == "linear-flowers-test.json" == paths[2].name
+    assert paths[1].name.startswith("linear-flowers-test-")
     assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2

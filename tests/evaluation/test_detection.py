@@ -91,7 +91,7 @@ def test_the_truth_scores_all_points_on_coco(tmp_path: Path) -> None:
                           for measure in ("ap", "ap50", "ap75", "ap_small")}  # fmt: skip
 
 
-@pytest.mark.parametrize("counts", ["", "0P1" * 100, "\u20ac"])
+@pytest.mark.parametrize("counts", ["", "\u20ac"])
 def test_run_lengths_that_fill_no_image_are_named(tmp_path: Path, counts: str) -> None:
     masks = [SQUARE, {"counts": counts, "size": [6, 8]}]
     objects = [box(10, 3, [2, 1, 4, 3], segmentation=mask) for mask in masks]
@@ -165,46 +165,49 @@ def test_two_processes_share_the_batches_of_one(object_data: ObjectData) -> None
 # -------------------------------------------------------------------------------------- networks
 
 
+SMALL = {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}
+
+
 @pytest.mark.parametrize(
-    ("library", "model", "kind"),
+    ("config", "kind"),
     [
-        ("torchvision", "resnet18", "c4"),
-        ("timm", "resnet18", "fpn"),
-        ("timm", "resnet50", "c4"),
-        ("torchvision", "resnet50", "masks"),
+        (EncoderConfig("timm:resnet50", SMALL), "c4"),
+        (EncoderConfig("torchvision:resnet18"), "masks"),
     ],
 )
-def test_every_resnet_trains(library: str, model: str, kind: str, object_data: ObjectData) -> None:
-    encoder = Encoder(EncoderConfig(f"{library}:{model}"), 64).eval()
-    images = 1 if model == "resnet50" else 2  # one of a deep network takes long enough
-    changes = {} if kind == "masks" else {"architecture": kind}
-    protocol = quick(
-        "segmentation" if kind == "masks" else "detection", batch_size=images, **changes
-    )
+def test_resnets_train(config: EncoderConfig, kind: str, object_data: ObjectData) -> None:
+    encoder = Encoder(config, 64).eval()
+    protocol = quick("segmentation" if kind == "masks" else "detection")
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    built = build_detector(encoder, 2, protocol._network).state_dict()
     layers = {key: value for key, value in encoder.model.state_dict().items() if "fc." not in key}
-    prefix = {"c4": "backbone."}.get(kind, "backbone.body.")
-    for key, value in layers.items():
-        there = key if kind != "c4" or "layer4" not in key else f"roi_heads.box_head.{key}"
-        there = there if there != key else prefix + key
-        assert torch.equal(built[there], value), key
+    body = "backbone." if kind == "c4" else "backbone.body."
+    names = {
+        key: f"roi_heads.box_head.{key}" if kind == "c4" and "layer4" in key else body + key
+        for key in layers
+    }
+    built = build_detector(encoder, 2, protocol._network).state_dict()
+    assert all(torch.equal(built[names[key]], value) for key, value in layers.items())
     steps: list[StepResult] = []
     trained = protocol.train(FrozenEncoder(encoder), object_data, steps.append)
     assert [step.step for step in steps] == [1, 2]
     terms = {"loss", "proposals", "proposal boxes", "classes", "boxes"}
-    assert steps[0].metrics is not None
-    assert steps[0].metrics.keys() == terms | ({"masks"} if kind == "masks" else set())
+    metrics = dict(steps[0].metrics or {})
+    assert metrics.keys() == terms | ({"masks"} if kind == "masks" else set())
+    weights = dict.fromkeys(("proposals", "proposal boxes"), protocol.rpn_weight)
+    weighted = [weights.get(name, 1) * value for name, value in metrics.items() if name != "loss"]
+    assert metrics["loss"] == pytest.approx(sum(weighted), rel=1e-5)
     assert all(math.isfinite(value) for step in steps for value in (step.metrics or {}).values())
     after = trained.state_dict()
-    assert any(not torch.equal(after[prefix + key], value) for key, value in layers.items()
+    assert any(not torch.equal(after[names[key]], value) for key, value in layers.items()
                if "layer1" in key)  # fmt: skip
     assert all(torch.equal(before[key], value) for key, value in encoder.state_dict().items())
     assert not any(module.training for module in encoder.modules())
 
 
-@pytest.mark.parametrize("kind", ["c4", "fpn"])
-@pytest.mark.parametrize("size", [32, 96])  # the small stem, and the standard one
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [("c4", 32), ("fpn", 96)],  # of the small stem, and of the standard one
+)
 def test_the_body_computes_what_the_encoder_does(kind: str, size: int) -> None:
     encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 16, 16]}), size).eval()
     detector = build_detector(encoder, 2, quick(architecture=kind)._network).eval()
@@ -231,19 +234,6 @@ def test_frozen_batchnorm_keeps_its_state(resnet: Encoder, object_data: ObjectDa
     assert not any("box_head.norm" in key for key in trained)
 
 
-def test_the_loss_of_proposals_is_weighted(resnet: Encoder, object_data: ObjectData) -> None:
-    for weight in (0.0, 0.2, 1.0):
-        steps: list[StepResult] = []
-        quick(rpn_weight=weight, iterations=1).train(
-            FrozenEncoder(resnet), object_data, steps.append
-        )
-        terms = dict(steps[0].metrics or {})
-        total = terms.pop("loss")
-        others = terms["classes"] + terms["boxes"]
-        proposals = terms["proposals"] + terms["proposal boxes"]
-        assert total == pytest.approx(others + weight * proposals, rel=1e-5)
-
-
 def test_the_rate_is_detectron2s() -> None:
     protocol = Detection()
     at = {0: 0.001, 50: 0.5005, 100: 1.0, 17_999: 1.0, 18_000: 0.1, 22_000: 0.01, 23_999: 0.01}
@@ -254,18 +244,9 @@ def test_the_rate_is_detectron2s() -> None:
 def test_an_interrupted_training_ends_as_if_it_was_not(
     resnet: Encoder, object_data: ObjectData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        protocol_module,
-        "Training",
-        functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
-    )
+    at_once = functools.partial(protocol_module.Training, checkpoint_minutes=0.0)
+    monkeypatch.setattr(protocol_module, "Training", at_once)
     protocol = quick(iterations=3)
-    fork = torch.random.fork_rng  # without devices it asks every GPU for its state, and warns
-
-    def forks(devices: list[torch.device]) -> Any:
-        return fork(devices)
-
-    monkeypatch.setattr(torch.random, "fork_rng", forks)
     expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
     def stop(done: StepResult) -> None:
@@ -275,7 +256,6 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     encoder = working_in(tmp_path, resnet)
     with pytest.raises(KeyboardInterrupt):
         protocol.train(encoder, object_data, stop)
-    assert len(list((tmp_path / "unfinished").iterdir())) == 1
     torch.manual_seed(123)  # nothing may depend on what was drawn elsewhere
     steps: list[int] = []
     resumed = protocol.train(encoder, object_data, lambda done: steps.append(done.step))
@@ -285,19 +265,6 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     # The last state stays until the result is written: it costs no training to come back.
     again = protocol.train(working_in(tmp_path, resnet), object_data, pytest.fail)
     assert all(torch.equal(value, expected[key]) for key, value in again.state_dict().items())
-    encoder.bench.finish()
-    assert not list((tmp_path / "unfinished").iterdir())
-
-
-@pytest.mark.parametrize("kind", ["detection", "segmentation"])
-def test_a_training_that_diverges_stops(
-    kind: str, resnet: Encoder, object_data: ObjectData
-) -> None:
-    protocol = quick(kind, lr=1e9, iterations=5)
-    with pytest.raises(
-        UserError, match=r"is not finite\. Lower the learning rate 1000000000.0 of " + kind
-    ):
-        next(protocol.run(FrozenEncoder(resnet), object_data))
 
 
 def test_mixed_precision_leaves_boxes_exact(
@@ -311,9 +278,8 @@ def test_mixed_precision_leaves_boxes_exact(
         return forward(self, batch)  # type: ignore[arg-type]
 
     monkeypatch.setattr(protocol_module.DetectorLoss, "forward", watched)
-    values = dict(
-        quick("segmentation").run(FrozenEncoder(resnet, Compute(dtype=torch.bfloat16)), object_data)
-    )
+    encoder = FrozenEncoder(resnet, Compute(dtype=torch.bfloat16))
+    values = dict(quick("segmentation", iterations=1).run(encoder, object_data))
     assert all(0 <= float(value) <= 100 for value in values.values())
     assert kinds == {torch.float32}
 
@@ -334,12 +300,10 @@ def test_a_missing_extra_is_named(
         next(quick().run(FrozenEncoder(resnet), object_data))
 
 
-@pytest.mark.parametrize("name", ["timm:vit_tiny_patch16_224", "torchvision:mobilenet_v2"])
-def test_other_encoders_are_refused(name: str, object_data: ObjectData) -> None:
-    with pytest.raises(
-        UserError, match=r"a ResNet of torchvision or timm.* got (Vision|MobileNet)"
-    ):
-        next(quick().run(FrozenEncoder(Encoder(EncoderConfig(name), 32)), object_data))
+def test_other_encoders_are_refused(object_data: ObjectData) -> None:
+    encoder = FrozenEncoder(Encoder(EncoderConfig("timm:vit_tiny_patch16_224"), 32))
+    with pytest.raises(UserError, match=r"a ResNet of torchvision or timm.* got Vision"):
+        next(quick().run(encoder, object_data))
 
 
 def test_segmentation_needs_masks(resnet: Encoder, tmp_path: Path) -> None:
@@ -362,9 +326,6 @@ def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) ->
         ({"architecture": "c5"}, "architecture must be 'c4' or 'fpn', got 'c5'"),
         ({"architecture": "fpn", "anchors": (8, 16)}, "5 maps with anchors .* got 2 sides"),
         ({"batchnorm": "off"}, "batchnorm must be 'train' or 'frozen', got 'off'"),
-        ({"iterations": 0}, "iterations must be 1 or more, got 0"),
-        ({"min_sizes": ()}, "min_sizes must have one value or more"),
-        ({"lr": 0.0}, "lr must be above 0, got 0.0"),
     ],
 )
 def test_settings_are_checked(

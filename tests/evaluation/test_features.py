@@ -1,29 +1,25 @@
 """Features, how they are computed and by whom."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from tiny_evaluation import complete, working_in
 from torch import Tensor, nn
 
-from mast.analyses.subspaces import _planes
 from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.compute import SMALL, Compute, one_thread, threads_for
+from mast.evaluation.compute import Compute, one_thread
 from mast.evaluation.features import extract, represent
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 
 
-@pytest.mark.parametrize("batch_size", [7, 9, 256])
-def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet], batch_size: int):
+def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
     canvases = make_set(9)
-    features = extract(encoder, canvases, 16, Compute(batch_size=batch_size))
+    features = extract(encoder, canvases, 16, Compute(batch_size=7))
     encoder.eval()
     expected = encoder(center_views(canvases.batch(range(27)), 16)).detach()
     torch.testing.assert_close(features, expected)
@@ -55,51 +51,47 @@ def test_modes_and_statistics_are_restored(
     assert torch.equal(encoder.norm.running_mean, before)
 
 
-def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) -> None:
-    class Fails(nn.Module):
-        def forward(self, images_BCHW: Tensor) -> Tensor:
-            raise RuntimeError("no")
+class Constant(nn.Module):
+    """Whatever the images, the same output; none: it fails."""
 
-    encoder = Fails().train()
+    def __init__(self, output: Tensor | None) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        if self.output is None:
+            raise RuntimeError("no")
+        return self.output
+
+
+def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) -> None:
+    encoder = Constant(None).train()
     with pytest.raises(RuntimeError, match="no"):
         extract(encoder, make_set(3), 16)
     assert encoder.training
 
 
-@pytest.mark.parametrize("bad", [torch.nan, -torch.inf, 1e25])
+@pytest.mark.parametrize("bad", [torch.nan, 1e25])
 def test_non_finite_features(make_set: Callable[..., CanvasSet], bad: float) -> None:
-    class Diverged(nn.Module):
-        def forward(self, images_BCHW: Tensor) -> Tensor:
-            features_BD = images_BCHW.mean(dim=(2, 3))
-            features_BD[2, 1] = bad
-            return features_BD
-
+    output = torch.ones(9, 3)
+    output[2, 1] = bad
     with pytest.raises(UserError, match=r"infinite or beyond 1e\+15 for 1 of 9 .*2\.png"):
-        extract(Diverged(), make_set(3), 16)
-
-
-def test_maps_are_refused(make_set: Callable[..., CanvasSet]) -> None:
-    with pytest.raises(UserError, match=r"shape \(9, D\), got \(9, 3, 16, 16\)"):
-        extract(nn.Identity(), make_set(3), 16)
+        extract(Constant(output), make_set(3), 16)
 
 
 @pytest.mark.parametrize(
-    ("output", "kind"),
+    ("output", "message"),
     [
-        (torch.ones(9, 4, dtype=torch.complex64), "complex64 of shape \\(9, 4\\)"),
-        (torch.ones(9, 4, dtype=torch.int64), "int64 of shape"),
-        (torch.ones(9, 0), "float32 of shape \\(9, 0\\)"),
+        (torch.ones(9, 3, 4, 4), r"shape \(9, D\), got \(9, 3, 4, 4\)"),
+        (torch.ones(9, 4, dtype=torch.int64), r"\(9, D\), of floats and .*, got int64 of shape"),
+        (torch.ones(9, 0), r"got float32 of shape \(9, 0\)"),
     ],
 )
 def test_what_are_no_numbers_to_compare_is_refused(
-    make_set: Callable[..., CanvasSet], output: Tensor, kind: str
+    make_set: Callable[..., CanvasSet], output: Tensor, message: str
 ) -> None:
-    class Constant(nn.Module):
-        def forward(self, images_BCHW: Tensor) -> Tensor:
-            return output
-
-    with pytest.raises(UserError, match=rf"\(9, D\), of floats and .*, got {kind}"):
-        extract(Constant(), make_set(3), 16)
+    with pytest.raises(UserError, match=message):
+        extract(Constant(output), make_set(3), 16)
 
 
 def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
@@ -117,12 +109,6 @@ def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
     assert seen == [[False, False], before]
     assert [setting.allow_tf32 for setting in settings] == before
     assert before[0], "PyTorch's default for convolutions"
-
-
-def test_features_are_taken_once(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
-    frozen, canvases = FrozenEncoder(encoder), make_set(3)
-    assert frozen.features(canvases, 16) is frozen.features(canvases, 16)
-    assert encoder.calls == 1
 
 
 def test_the_device_is_where_the_module_is(encoder: nn.Module) -> None:
@@ -164,21 +150,6 @@ def test_unfinished_work_is_known_by_what_it_depends_on(
     assert list(left.parent.iterdir()) == [left]
 
 
-@pytest.mark.parametrize(
-    ("multiplications", "device", "expected"), [(1, "cpu", 1), (SMALL, "cpu", 2), (1, "meta", 2)]
-)
-def test_threads_for_a_product(multiplications: int, device: str, expected: int) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with suppress(KeyError), threads_for(int(multiplications), torch.device(device)):
-            assert torch.get_num_threads() == expected
-            raise KeyError
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_one_thread_of_every_library() -> None:
     import sklearn.manifold  # noqa: F401
     from sklearn.utils.parallel import _get_threadpool_controller
@@ -189,17 +160,3 @@ def test_one_thread_of_every_library() -> None:
         inside = [library["num_threads"] for library in _get_threadpool_controller().info()]
         assert set(inside) == {1}
     assert [library["num_threads"] for library in _get_threadpool_controller().info()] == before
-
-
-def test_equal_subspaces_share_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-
-    def plane(unit_ND: torch.Tensor) -> np.ndarray:
-        drawn.append(unit_ND)
-        return np.full((len(unit_ND), 2), float(unit_ND.sum()))
-
-    monkeypatch.setattr("mast.analyses.subspaces._plane", plane)
-    one, other = torch.ones(4, 3), torch.zeros(4, 3)
-    maps = _planes([one, other, one.clone()])
-    assert len(drawn) == 2
-    assert [float(each[0, 0]) for each in maps] == [12, 0, 12]

@@ -39,7 +39,7 @@ def test_by_hand() -> None:
     assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.02) == 0
 
 
-@pytest.mark.parametrize("k", [1, 5, 30])
+@pytest.mark.parametrize("k", [1, 30])
 def test_agrees_with_sklearn(k: int) -> None:
     x = torch.randn(300, 8)
     labels = torch.arange(300) % 4
@@ -56,7 +56,7 @@ def test_agrees_with_sklearn(k: int) -> None:
     assert ours == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-22, 1e-30, 1e14])
+@pytest.mark.parametrize("scale", [1e-30, 1e14])
 def test_the_scale_of_features_does_not_matter(scale: float) -> None:
     bank, queries = torch.randn(40, 6), torch.randn(23, 6)
     bank[3] = queries[5] = 0  # no direction: as near to one as to another
@@ -93,7 +93,7 @@ def test_k_must_fit_the_bank(k: int) -> None:
         knn_accuracy(x, labels, x, labels, k=k)
 
 
-@pytest.mark.parametrize(("images", "expected"), [(1, False), (4, False), (5, True)])
+@pytest.mark.parametrize(("images", "expected"), [(4, False), (5, True)])
 def test_a_run_of_very_few_images_is_watched_without_neighbours(
     encoder: nn.Module, make_set: Callable[..., CanvasSet], images: int, expected: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""Scores while a run trains: effective rank, and kNN."""
+"""The effective rank that is logged while a run trains."""
 
 import math
 
@@ -15,7 +15,6 @@ def with_spectrum(singular: list[float], n: int, d: int) -> torch.Tensor:
     return left @ torch.diag(torch.tensor(singular).double()) @ right.T
 
 
-@pytest.mark.parametrize(("n", "d"), [(50, 8), (8, 50)])
 @pytest.mark.parametrize(
     ("singular", "expected"),
     [
@@ -25,13 +24,10 @@ def with_spectrum(singular: list[float], n: int, d: int) -> torch.Tensor:
         ([0.5, 1e-7], math.exp(2e-7 * (1 + math.log(5e6)))),
     ],
 )
-def test_known_spectra(singular: list[float], expected: float, n: int, d: int) -> None:
-    features = with_spectrum(singular, n, d)
-    assert effective_rank(features) == pytest.approx(expected, rel=1e-6)
-    for scale in (100, 1e30):
-        assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
-    for scale in (1e200, 1e-200):
-        assert effective_rank(scale * features.double()) == pytest.approx(expected, rel=1e-6)
+def test_known_spectra(singular: list[float], expected: float) -> None:
+    for features in (with_spectrum(singular, 50, 8), with_spectrum(singular, 8, 50)):
+        for scale in (1, 1e200, 1e-200):
+            assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
 
 
 def test_collapse() -> None:

@@ -102,11 +102,8 @@ def test_what_a_head_reads_is_a_space(factors: EvaluationData) -> None:
             assert found[target].values[f"{measure_of}told_rotate"] == representation
 
 
-@pytest.mark.parametrize("operators", [None, ["invert"]])
-def test_changed_queries_lose_what_the_change_destroys(
-    factors: EvaluationData, operators: list[str] | None
-) -> None:
-    found = {name: of.values for name, of in measure(factors, operators=operators).items()}
+def test_changed_queries_lose_what_the_change_destroys(factors: EvaluationData) -> None:
+    found = {name: of.values for name, of in measure(factors, operators=None).items()}
     colors, lights = (f"precision_match_{BLOCKS[name]}" for name in ("class", "bright"))
     assert found["class"][colors] == pytest.approx(100)
     assert found["class"][f"{colors}_after_invert"] == pytest.approx(found["class"]["chance"])
@@ -118,10 +115,6 @@ def test_an_encoder_alone_has_its_representation(encoder: nn.Module, data: Evalu
     assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]
     with pytest.raises(UserError, match="only a run knows the operators that it was trained with"):
         Retrieval(operators=None).prepare(FrozenEncoder(encoder))
-    with pytest.raises(UserError, match=r"unknown operator 'inverts'. Did you mean 'invert'"):
-        Retrieval(operators=("inverts",))
-    with pytest.raises(UserError, match="k must be 1 or more"):
-        Retrieval(k=0)
 
 
 def test_queries_alone_in_their_class_are_left_out(
@@ -138,9 +131,7 @@ def test_queries_alone_in_their_class_are_left_out(
         found(0, 1, 2)
 
 
-def test_of_runs_and_of_a_file_that_is_none(
-    ours: RunFolder, theirs: RunFolder, photos: Path
-) -> None:
+def test_of_runs(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
     settings = {"retrieval": {"operators": None, "k": 2}}
     # Two blocks, and heads of three operators, of which those of color are also read together.
     for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):
@@ -156,8 +147,3 @@ def test_of_runs_and_of_a_file_that_is_none(
     assert gain is not None
     assert gain.low is not None
     assert rows["precision match color jitter+grayscale"].values[1] is None
-    page = mast.report(ours.path).read_text()
-    assert "Choosing invariances" in page
-    assert '<th scope="row">match color jitter+grayscale</th>' in page
-    (result,) = mast.evaluate(ours.encoder, str(photos), "retrieval")
-    assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]

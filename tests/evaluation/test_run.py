@@ -31,42 +31,21 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        (
-            "semi",
-            {"shares": ["a"]},
-            "setting of semi: expected shares to be a list, each a number, got",
-        ),
-        (
-            "semi",
-            {"shares": 0.1},
-            "setting of semi: expected shares to be a list, each a number, got 0.1",
-        ),
-        ("semi", {"seed": -1}, "setting of semi: seed must be 0 or more, got -1"),
+        ("semi", {"shares": 0.1}, "expected shares to be a list, each a number, got 0.1"),
+        ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
-        ("linear", {"penalties": [-1.0]}, "penalties must be 1e-09 or more"),
-        ("linear", {"resamples": 0}, "resamples must be 1 or more"),
-        ("linear", {"penalties": [math.inf]}, "penalties must be finite"),
-        ("knn", {"temperatures": [math.nan]}, "temperatures must be finite"),
-        ("robust", {"magnitudes": [math.nan]}, "magnitudes must be finite"),
-        ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
         ("retained", {"share": 0.0}, "share must be above 0"),
-        ("finetune", {"changes": {"mixup": math.inf}}, "mixup must be finite"),
-        ("detection", {"clip": math.nan}, "clip must be finite"),
-        ("detection", {"milestones": [0.5, 2.0]}, "milestones must be 1 or less"),
-        ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
-        ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
-        ("svm", {"folds": 0}, "folds must be 2 or more"),
-        ("finetune", {"changes": [1]}, "setting of finetune: expected changes"),
-        (
-            "finetune",
-            {"changes": {"loss": "hinge"}},
-            "setting of recipe sgd: unknown value of loss",
-        ),
+        ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
+        ("retrieval", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
+        ("linear", {"resamples": 10**9}, "resamples must be 100000 or less"),
+        ("finetune", {"recipe": "a4"}, "unknown value of recipe 'a4'|unknown recipe"),
+        ("finetune", {"changes": {"loss": "hinge"}}, "recipe sgd: unknown value of loss"),
+        ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),
+        ("finetune", {"changes": {"views": "mast6"}}, "unknown views of a recipe 'mast6'"),
         ("detection", {"iterations": 1.5}, "setting of detection: .*iterations"),
-        ("detection", {"optimizer": "adam"}, "setting of detection: .*optimizer"),
     ],
 )
-def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
+def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_evaluator(name, EvaluationSettings(protocols={name: changes}))
 
@@ -84,33 +63,11 @@ def test_no_setting_is_without_bounds(name: str) -> None:
     kinds = {"": EVALUATORS[name].kind} | ({"changes": Recipe} if name == "finetune" else {})
     for inside, kind in kinds.items():
         for setting, many in numbers(kind):
-            for value in (float("nan"), float("inf"), -1e300, 1e300, 1e-320, 10**30):
+            for value in (math.nan, -1e300, 1e300, 1e-320, 10**30):
                 changes = {setting: [value] if many else value}
                 changes = {inside: changes} if inside else changes
                 with pytest.raises(UserError, match=setting):
                     make_evaluator(name, EvaluationSettings(protocols={name: changes}))
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "value"),
-    [
-        ("linear", "penalties", [1e-30]),
-        ("linear", "resamples", 10**9),
-        ("linear", "max_iterations", 10**9),
-        ("linear_sgd", "epochs", 10**9),
-        ("linear_sgd", "momentum", 1.5),
-        ("semi", "epochs", 10**9),
-        ("finetune", "changes", {"epochs": 10**9}),
-        ("fewshot", "episodes", 10**9),
-        ("fewshot", "queries", 10**9),
-        ("svm", "max_iterations", 10**9),
-        ("detection", "iterations", 10**9),
-        ("detection", "clip", -1.0),
-    ],
-)
-def test_what_would_never_end_is_refused(name: str, setting: str, value: object) -> None:
-    with pytest.raises(UserError, match=setting if setting != "changes" else "epochs"):
-        make_evaluator(name, EvaluationSettings(protocols={name: {setting: value}}))
 
 
 def test_training_images_that_are_tested_are_named(
@@ -156,18 +113,7 @@ def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationDat
     assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
 
 
-def test_neighbours_are_clipped_to_the_training_set(
-    encoder: nn.Module, data: EvaluationData
-) -> None:
-    labels = data.train.targets["class"]
-    few = data.train.subset([int((labels == label).argmax()) for label in range(3)])
-    few = replace(few, targets={"class": few.targets["class"]})
-    settings = EvaluationSettings(protocols={"knn": {"neighbours": (200,)}})
-    (result,) = evaluate_encoder(encoder, replace(data, train=few), ["knn"], settings)
-    assert result.targets["class"].chosen["k"] == 3  # clipped to the images there were
-
-
-@pytest.mark.parametrize(("neighbours", "expected"), [(1, False), (4, False), (5, True)])
+@pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])
 def test_fewer_than_five_neighbours_have_no_top5(
     encoder: nn.Module, make_set: Callable[..., CanvasSet], neighbours: int, expected: bool
 ) -> None:
@@ -175,3 +121,4 @@ def test_fewer_than_five_neighbours_have_no_top5(
     settings = EvaluationSettings(protocols={"knn": {"neighbours": (neighbours,)}})
     (result,) = evaluate_encoder(encoder, EvaluationData(*sets, 16), "knn", settings)
     assert ("top5" in result.targets["class"].values) is expected
+    assert result.targets["class"].chosen["k"] == min(neighbours, 60)  # clipped to what there is

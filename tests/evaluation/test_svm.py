@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
@@ -22,10 +22,9 @@ from mast.evaluation.protocols.svm import average_precision
 COSTS = (0.01, 0.1, 1)
 
 
-def measure(encoder: nn.Module, data: EvaluationData, **settings: object) -> dict[str, object]:
-    return dict(
-        Svm(**{"costs": COSTS, "resamples": 50, **settings}).run(FrozenEncoder(encoder), data)
-    )
+def measure(encoder: nn.Module, data: EvaluationData, **changes: object) -> dict[str, object]:
+    svm = Svm(**{"costs": COSTS, "resamples": 50, **changes})  # type: ignore[arg-type]
+    return dict(svm.run(FrozenEncoder(encoder), data))
 
 
 def test_equals_the_pipeline_of_sklearn(encoder: nn.Module, data: EvaluationData) -> None:
@@ -92,32 +91,28 @@ def test_fits_that_do_not_converge_are_counted(
     assert "4 of 4 SVMs of shows did not converge in 1 iterations" in caplog.text
 
 
-def test_both_definitions_by_hand() -> None:
-    # Found at ranks 1, 3 and 6 of six: precisions 1, 2/3 and 1/2 at recalls 1/3, 2/3 and 1.
-    score = torch.tensor([0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
-    present = torch.tensor([1, 0, 1, 0, 0, 1]).bool()
-    precision = average_precision(score, present)
-    assert float(precision.area) == pytest.approx((1 + 2 / 3 + 1 / 2) / 3)
-    # Recalls 0 to .3 reach 1, .4 to .6 reach 2/3, .7 to 1 reach 1/2.
-    assert float(precision.eleven_point) == pytest.approx((4 * 1 + 3 * 2 / 3 + 4 / 2) / 11)
+@pytest.mark.parametrize(
+    ("score", "present", "area", "eleven_point"),
+    [
+        # Found at ranks 1, 3 and 6 of six: precisions 1, 2/3 and 1/2 at recalls 1/3, 2/3 and 1;
+        # recalls 0 to .3 reach 1, .4 to .6 reach 2/3, .7 to 1 reach 1/2.
+        ([9, 8, 7, 6, 5, 4], [1, 0, 1, 0, 0, 1], (1 + 2 / 3 + 1 / 2) / 3, (4 + 2 + 2) / 11),
+        # Precisions 1/2, 2/3 and 3/4: the last is best.
+        ([5, 4, 3, 2, 1], [0, 1, 1, 1, 0], 3 / 4, 3 / 4),
+        # Equal scores enter together: two of four at recall 2/3, then three of five.
+        ([1, 1, 1, 1, 0], [0, 0, 1, 1, 1], 3 / 5, 3 / 5),
+        ([1, 1, 1, 1, 0], [1, 1, 0, 0, 1], 3 / 5, 3 / 5),
+    ],
+)
+def test_average_precision_by_hand(
+    score: list[float], present: list[int], area: float, eleven_point: float
+) -> None:
+    found = average_precision(torch.tensor(score).float(), torch.tensor(present).bool())
+    assert float(found.area) == pytest.approx(area)
+    assert float(found.eleven_point) == pytest.approx(eleven_point)
 
 
-def test_a_later_higher_precision_counts_for_what_came_before() -> None:
-    score = torch.tensor([5.0, 4, 3, 2, 1])
-    present = torch.tensor([0, 1, 1, 1, 0]).bool()  # precisions 1/2, 2/3, 3/4: the last is best
-    precision = average_precision(score, present)
-    assert float(precision.area) == pytest.approx(3 / 4)
-    assert float(precision.eleven_point) == pytest.approx(3 / 4)
-
-
-def test_equal_scores_enter_together_whatever_their_order() -> None:
-    score = torch.tensor([1.0, 1, 1, 1, 0])
-    for present in ([1, 1, 0, 0, 1], [0, 0, 1, 1, 1]):
-        precision = average_precision(score, torch.tensor(present).bool())
-        # Two of four at recall 2/3, then three of five.
-        assert float(precision.area) == pytest.approx(3 / 5)
-
-
+@settings(max_examples=30, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 3)), min_size=1),
 )

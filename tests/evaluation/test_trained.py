@@ -58,24 +58,6 @@ def test_one_image_a_class_is_enough_where_nothing_is_tuned(
         list(FineTune(encoder_lrs=(0.1, 0.2)).run(FrozenEncoder(encoder), few))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FineTune(changes={"epochs": 0}), "epochs must be 1 or more, got 0"),
-        (lambda: FineTune(changes={"optimizer": "adam"}), "setting of recipe sgd: .*adam"),
-        (lambda: FineTune(recipe="a4"), "unknown recipe of finetune 'a4'"),
-        (
-            lambda: FineTune(changes={"epoch": 1}),
-            "unknown setting of recipe sgd .* mean 'epochs'",
-        ),
-        (lambda: FineTune(changes={"views": "mast6"}), "unknown views of a recipe 'mast6'"),
-    ],
-)
-def test_settings_that_do_not_fit(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make()
-
-
 def test_shares_are_of_each_class_and_one_holds_the_other() -> None:
     labels = torch.arange(400) % 4
     few, more = draw_share(labels, 0.02, 0), draw_share(labels, 0.1, 0)
@@ -113,16 +95,3 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     assert len(file.read_text().split()) == drawn["class 20%/counts/labelled"] == 12
     given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
     assert given["class 20%/top1"] == drawn["class 20%/top1"]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
-        (lambda: Semi(shares=(0.0, 0.1)), "shares must be above 0, got 0.0"),
-        (lambda: Semi(shares=(0.5, 1.1)), "shares must be 1 or less, got 1.1"),
-    ],
-)
-def test_settings_that_do_not_fit_of_semi(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make()

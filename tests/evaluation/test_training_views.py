@@ -70,16 +70,7 @@ def test_views_are_drawn_in_the_type_that_is_asked_for(pool: tuple[CanvasSet, ..
         assert torch.equal(rounded.images_BCHW, exact.images_BCHW.bfloat16())
 
 
-NETWORKS: dict[str, tuple[dict[str, Any], torch.dtype]] = {
-    "linear_sgd": ({"epochs": 1}, torch.bfloat16),
-    "semi": ({"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [1.0]}, torch.bfloat16),
-    "finetune": ({"changes": {"epochs": 1, "cutmix": 1.0}}, torch.bfloat16),
-    # Mixed pixels are rounded once, by Fabric.
-    "finetune, mixup": ({"changes": {"epochs": 1, "mixup": 1.0}}, torch.float32),
-}
-
-
-@pytest.mark.parametrize("compose", [None, 0, 2, 99])
+@pytest.mark.parametrize("compose", [None, 2])
 def test_processes_share_a_batch(pool: tuple[CanvasSet, ...], compose: int | None) -> None:
     settings = {"preset": PRESETS["mast15"], "compose": compose}
     whole = batches(pool, fabric(), **settings)

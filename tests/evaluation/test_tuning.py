@@ -2,9 +2,7 @@
 
 import os
 import signal
-import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from tiny_evaluation import working_in
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.core.loop import Training
 from mast.core.stopping import Interrupted
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
@@ -85,35 +82,6 @@ def test_the_encoder_learns_and_the_one_that_was_given_stays(
     assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
 
 
-def test_a_killed_training_goes_on_where_it_was(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = scores(FrozenEncoder(encoder), data)
-    real, calls = TrainingViews.epoch, 0
-
-    def killed(self: TrainingViews, *where: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            raise KeyboardInterrupt
-        return real(self, *where)
-
-    monkeypatch.setattr(TrainingViews, "epoch", killed)
-    module = sys.modules["mast.evaluation.tuning"]
-    monkeypatch.setattr(module, "Training", partial(Training, checkpoint_minutes=0.0))
-    with pytest.raises(KeyboardInterrupt):
-        scores(working_in(tmp_path, encoder), data)
-    assert len(list((tmp_path / "unfinished").iterdir())) == 2  # the last and the one before
-    frozen = working_in(tmp_path, encoder)
-    assert torch.equal(scores(frozen, data), whole)
-    assert calls == 4  # the third epoch alone was trained again
-    # The last state stays until the result is written: it costs no training to come back.
-    assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
-    assert calls == 4
-    frozen.bench.finish()
-    assert list((tmp_path / "unfinished").iterdir()) == []
-
-
 def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +99,14 @@ def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
     with pytest.raises(Interrupted, match="stopped after step 4 of 9, which is saved") as stopped:
         scores(working_in(tmp_path, encoder), data)
     assert stopped.value.code == 143
+    frozen = working_in(tmp_path, encoder)
+    assert torch.equal(scores(frozen, data), whole)
+    # The last state stays until the result is written: it costs no training to come back.
+    done = calls
     assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
+    assert calls == done
+    frozen.bench.finish()
+    assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: EvaluationData) -> None:

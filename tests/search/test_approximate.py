@@ -1,6 +1,5 @@
 """The approximate search: what it finds, how much that is, and what is kept of it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,39 +109,20 @@ def test_an_index_is_built_once_for_features_and_a_choice(
     assert torch.equal(again.nearest(query_MD, 10)[1], first[1])
     assert again.recall(10) > 0.93
     open_index(BANK, features, {"matched": ["rotate"]})
-    open_index(BANK, features, {"ignored": ["rotate"]})
     open_index(BANK, tmp_path / "others.safetensors", {})
     open_index(BANK[:3000], features, {})  # of another number of images
-    assert built == [4000, 4000, 4000, 4000, 3000]
-    open_index(BANK, None, {})
-    assert len(list(tmp_path.iterdir())) == 4
+    assert built == [4000, 4000, 4000, 3000]
+    open_index(BANK[:100], None, {})
+    assert len(list(tmp_path.iterdir())) == 3
     assert "built again" not in caplog.text
 
 
-def flipped(content: bytearray) -> None:
-    content[-100] ^= 1
-
-
-def cut_short(content: bytearray) -> None:
-    del content[-1:]
-
-
-def emptied(content: bytearray) -> None:
-    content.clear()
-
-
-@pytest.mark.parametrize("damage", [flipped, cut_short, emptied])
 def test_a_damaged_index_is_built_again(
-    damage: Callable[[bytearray], None],
-    tmp_path: Path,
-    built: list[int],
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, built: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     open_index(BANK, tmp_path / "features.safetensors", {})
     (file,) = tmp_path.iterdir()
-    content = bytearray(file.read_bytes())
-    damage(content)
-    file.write_bytes(content)
+    file.write_bytes(file.read_bytes()[:-1])
     open_index(BANK, tmp_path / "features.safetensors", {})
     assert f"{file} is damaged" in caplog.text
     assert "the index is built again" in caplog.text
