@@ -725,7 +725,6 @@ FAMILIES: dict[str, Family] = {
     "VisionTransformer": _tokens,
     "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
     "RegNet": _in_turn("stem", "trunk_output"),
-    "MNASNet": _in_turn("layers"),
     "DenseNet": lambda model, x: _pooled(model.features(x).relu()),
     "SwinTransformer": _in_turn("features", "norm", "permute"),
 }
@@ -741,7 +740,8 @@ def _torchvision_family(model: nn.Module) -> Family:
         return FAMILIES[family]
     if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
         return _in_turn("features")
-    raise UserError(f"torchvision's {family} has no single feature map; use timm's version of it")
+    # GoogLeNet and Inception have no single map; MNASNet loads no weights without its own metadata.
+    raise UserError(f"torchvision's {family} cannot be an encoder: use timm's version of it")
 
 
 def _pooled(map_BCHW: Tensor) -> Encoding:

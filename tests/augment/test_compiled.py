@@ -95,15 +95,16 @@ def test_every_pointwise_operator_has_its_kernel():
     assert sorted([*named, "resize_boxes", "warp_affine"]) == sorted(kernels.__all__)
 
 
-@pytest.mark.parametrize(("side", "size"), [(2, 16), (32, 32), (40, 64), (128, 16), (256, 224)])
+@pytest.mark.parametrize(("side", "size"), [(2, 16), (40, 64), (256, 112)])
 def test_views_equal_the_reference(side, size):
     names = [name for name in PRESETS["mast19"].operators if name not in STEPPED]
     preset = Preset(tuple(names))
     reference = Pipeline(preset, size, compiled=False)
     compiled = Pipeline(preset, size, compiled=True)
-    chosen = torch.rand(40, len(names), generator=torch.Generator().manual_seed(1)) < 0.6
-    records = reference.draw(40, torch.Generator().manual_seed(0), chosen)
-    canvas, aspect = canvases(40, side), torch.linspace(0.5, 2.0, 40)
+    count = 20
+    chosen = torch.rand(count, len(names), generator=torch.Generator().manual_seed(1)) < 0.6
+    records = reference.draw(count, torch.Generator().manual_seed(0), chosen)
+    canvas, aspect = canvases(count, side), torch.linspace(0.5, 2.0, count)
     expected = reference.views(Canvases.of(canvas, aspect), records).images
     actual = compiled.views(Canvases.of(canvas, aspect), records).images
     for first, second in zip(expected, actual, strict=True):
@@ -119,15 +120,12 @@ def test_threads_and_parts_change_nothing():
     canvas, aspect = canvases(30, 40), torch.ones(30)
     records = pipeline.draw(30, torch.Generator().manual_seed(0))
     whole = pipeline.views(Canvases.of(canvas, aspect), records).images
-    threads = torch.get_num_threads()
-    assert threads == 1
     torch.set_num_threads(3)
     try:
         parted = pipeline.views(Canvases.of(canvas, aspect), records).images
     finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(whole[0], parted[0])
-    assert torch.equal(whole[1], parted[1])
+        torch.set_num_threads(1)
+    assert all(map(torch.equal, whole, parted))
 
 
 @pytest.mark.slow
@@ -135,8 +133,7 @@ def test_uninitialised_memory_never_shows():
     # The C library fills what it hands out with one byte, and no output may depend on it.
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]; import test_compiled; "
-        "test_compiled.test_views_equal_the_reference(40, 64); "
-        "test_compiled.test_views_equal_the_reference(200, 48)"
+        "test_compiled.test_views_equal_the_reference(40, 64)"
     )
     environment = {**os.environ, "MALLOC_PERTURB_": "90"}
     subprocess.run(
@@ -166,14 +163,12 @@ print(*(hashlib.sha256(view.numpy().tobytes()).hexdigest() for view in views))
     assert first == second
 
 
-def test_an_empty_batch_has_empty_views():
-    pipeline = Pipeline(PRESETS["mast5"], 24)
-    for compiled in (False, True):
-        pipeline.compiled = compiled
-        records = pipeline.draw(0, torch.Generator())
-        nothing = Canvases.of(torch.empty(0, 8, 8, 3, dtype=torch.uint8))
-        views = pipeline.views(nothing, records)
-        assert views.images[1].shape == (0, 3, 24, 24)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_empty_batch_has_empty_views(compiled):
+    pipeline = Pipeline(PRESETS["mast5"], 24, compiled)
+    nothing = Canvases.of(torch.empty(0, 8, 8, 3, dtype=torch.uint8))
+    views = pipeline.views(nothing, pipeline.draw(0, torch.Generator()))
+    assert views.images[1].shape == (0, 3, 24, 24)
 
 
 def test_autograd_notices_a_buffer_that_it_still_needs():
@@ -181,10 +176,9 @@ def test_autograd_notices_a_buffer_that_it_still_needs():
     canvas, aspect, records = canvases(2, 30), torch.ones(2), pipeline.draw(2, torch.Generator())
     buffer = pipeline.buffer(2, torch.device("cpu"))
     weight = torch.ones((), requires_grad=True)
-    loss = (
-        pipeline.views(Canvases.of(canvas, aspect), records, out=buffer).images[0] * weight
-    ).sum()
-    pipeline.views(Canvases.of(canvas, aspect), records, out=buffer)
+    batch = Canvases.of(canvas, aspect)
+    loss = (pipeline.views(batch, records, out=buffer).images[0] * weight).sum()
+    pipeline.views(batch, records, out=buffer)
     with pytest.raises(RuntimeError, match="inplace operation"):
         loss.backward()
 
@@ -194,20 +188,16 @@ def test_a_buffer_changes_nothing():
     canvas, aspect = canvases(5, 30), torch.ones(5)
     records = pipeline.draw(5, torch.Generator().manual_seed(0))
     buffer = pipeline.buffer(5, torch.device("cpu")).fill_(torch.nan)
-    new, reused = (
-        pipeline.views(Canvases.of(canvas, aspect), records),
-        pipeline.views(Canvases.of(canvas, aspect), records, out=buffer),
-    )
+    batch = Canvases.of(canvas, aspect)
+    new, reused = pipeline.views(batch, records), pipeline.views(batch, records, out=buffer)
     assert reused.images[1].untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
     for first, second in zip(new.images, reused.images, strict=True):
         assert torch.equal(first, second)
     with pytest.raises(ValueError, match=rf"of shape \({8 * 3 * 24 * 24},\)"):
-        pipeline.views(
-            Canvases.of(canvas[:4], aspect[:4]), tuple(record[:4] for record in records), out=buffer
-        )
+        pipeline.views(batch[:4], tuple(record[:4] for record in records), out=buffer)
     scattered = pipeline.buffer(10, torch.device("cpu"))[::2]
     with pytest.raises(ValueError, match="contiguous"):
-        pipeline.views(Canvases.of(canvas, aspect), records, out=scattered)
+        pipeline.views(batch, records, out=scattered)
 
 
 def test_kernels_compile_where_nothing_can_be_written(monkeypatch):

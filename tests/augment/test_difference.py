@@ -126,12 +126,8 @@ def test_a_mirrored_image_cut_as_its_mirror_image_is_told_alike() -> None:
 
 def test_a_crop_that_was_not_drawn_is_the_centre() -> None:
     whole = {"area": torch.ones(1, 10), "ratio": torch.ones(1, 10)}
-    place = {
-        "left": torch.full((1,), 0.3),
-        "top": torch.full((1,), 0.9),
-        "narrowest": torch.tensor([3 / 4]),
-        "widest": torch.tensor([4 / 3]),
-    }
+    numbers = {"left": 0.3, "top": 0.9, "narrowest": 3 / 4, "widest": 4 / 3}
+    place = {key: torch.tensor([value]) for key, value in numbers.items()}
     effect_1T = OPERATORS["random_resized_crop"].effect(whole | place, torch.ones(1))
     torch.testing.assert_close(effect_1T, torch.zeros(1, 3))
     quarter = whole | {"area": torch.full((1, 10), 0.25)} | place

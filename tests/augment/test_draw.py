@@ -103,10 +103,9 @@ def test_count_follows_the_formula():
     assert compose_count(1.0, 5, stage1=1.0) == 1
     early = [compose_count(p, 5, 0.1, 0.3) for p in (0.05, 0.15, 0.2, 0.3, 0.9)]
     assert early == [1, 2, 3, 5, 5]
-    assert compose_count(0.5, 15, stage1=0.0) == 8
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 40), counts, st.data())
 def test_subsets_have_exactly_their_size(n, count, data):
     compose = data.draw(st.integers(0, count))
@@ -120,15 +119,6 @@ def test_subsets_are_uniform():
     assert (chosen.mean(dim=0) - 1 / 3).abs().max() < 0.015
     pairs = chosen.T @ chosen / len(chosen)
     assert (pairs[~torch.eye(6, dtype=torch.bool)] - 1 / 15).abs().max() < 0.01
-
-
-def test_chosen_follows_the_configuration():
-    generator = torch.Generator()
-    assert draw_chosen(ScheduleConfig(staged=False), 5, 0.2, 4, generator) is None
-    early = draw_chosen(ScheduleConfig(), 5, 0.2, 4, generator)
-    assert early is not None
-    assert early.sum(dim=1).tolist() == [1] * 4
-    assert draw_chosen(ScheduleConfig(), 5, 1.0, 4, generator) is None
 
 
 def test_a_share_of_whole_compositions_loses_operators():
@@ -155,12 +145,7 @@ def test_a_share_of_whole_compositions_loses_operators():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ((1.1, 5), "progress"),
-        ((0.5, 0), "operator"),
-        ((0.5, 5, 2.0), "stage1"),
-        ((0.5, 5, 0.5, 0.4), "full"),
-    ],
+    [((1.1, 5), "progress"), ((0.5, 0), "operator"), ((0.5, 5, 0.5, 0.4), "full")],
 )
 def test_counts_out_of_range_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):

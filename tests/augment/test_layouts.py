@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -37,6 +37,7 @@ def views(canvases: Canvases, preset: str = "mast19", compiled: bool = True) -> 
     return pipeline.views(canvases, records).images
 
 
+@settings(max_examples=30)
 @given(st.integers(1, MOST_CHANNELS), st.booleans(), st.integers(0, 2**31))
 def test_what_is_split_is_joined(channels: int, deep: bool, seed: int) -> None:
     layout = Layout(channels, deep)
@@ -70,16 +71,15 @@ def test_each_channel_is_drawn_as_if_it_were_alone(deep: bool) -> None:
         torch.testing.assert_close(whole[0][:, [channel]], views(alone, "mae")[0])
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("layout", [Layout(1), Layout(2, True), Layout(5), Layout(13, True)])
-def test_all_operators_act_on_any_channels(layout: Layout, compiled: bool) -> None:
+@pytest.mark.parametrize("layout", [Layout(1), Layout(2, True), Layout(13, True)])
+def test_all_operators_act_on_any_channels(layout: Layout) -> None:
     images = noise(layout.channels)
-    drawn = views(packed(images, layout), compiled=compiled)
+    drawn = views(packed(images, layout))
     for view_BCHW in drawn:
         assert view_BCHW.shape == (len(SHAPES), layout.channels, SIZE, SIZE)
         assert view_BCHW.isfinite().all()
         assert 0 <= view_BCHW.min() <= view_BCHW.max() <= 1
-    other = views(packed(images, layout), compiled=not compiled)
+    other = views(packed(images, layout), compiled=False)
     for one, two in zip(drawn, other, strict=True):
         # posterize and equalize jump at thresholds, to either side of which a value may round
         assert ((one - two).abs() < 1e-3).float().mean() > 0.98

@@ -35,10 +35,7 @@ class Row:
 
 
 def crop(image, area, ratio, left, top, **fallback):
-    width, height = (
-        round(SIDE * (area[0] * ratio[0]) ** 0.5),
-        round(SIDE * (area[0] / ratio[0]) ** 0.5),
-    )
+    width, height = (round(SIDE * (area[0] * of) ** 0.5) for of in (ratio[0], 1 / ratio[0]))
     x, y = round(left * (SIDE - width)), round(top * (SIDE - height))
     return reference.resized_crop(image, y, x, height, width, [SIDE, SIDE], antialias=True)
 
@@ -125,6 +122,7 @@ def bands(image, brightness, contrast, gain):
     return (contrast * image + (1 - contrast) * mean).clamp(0, 1)
 
 
+SHEARS, SHIFTS = {"shear": [-0.3, -0.1, 0.1, 0.3]}, {"shift": [-0.25, -0.125, 0.125, 0.4375]}
 ROWS = [
     Row(
         "random_resized_crop",
@@ -162,32 +160,10 @@ ROWS = [
         lambda x, sigma: reference.gaussian_blur(x, [5, 5], [sigma, sigma]),
         1e-5,
     ),
-    Row(
-        "shear_x",
-        {"shear": [-0.3, -0.1, 0.1, 0.3]},
-        lambda x, shear: affine(x, (shear, 0.0), center=[0, 0]),
-        1e-4,
-        border=1,
-    ),
-    Row(
-        "shear_y",
-        {"shear": [-0.3, -0.1, 0.1, 0.3]},
-        lambda x, shear: affine(x, (0.0, shear), center=[0, 0]),
-        1e-4,
-        border=1,
-    ),
-    Row(
-        "translate_x",
-        {"shift": [-0.25, -0.125, 0.125, 0.4375]},
-        lambda x, shift: affine(x, translate=(shift * SIDE, 0)),
-        1e-4,
-    ),
-    Row(
-        "translate_y",
-        {"shift": [-0.25, -0.125, 0.125, 0.4375]},
-        lambda x, shift: affine(x, translate=(0, shift * SIDE)),
-        1e-4,
-    ),
+    Row("shear_x", SHEARS, lambda x, shear: affine(x, (shear, 0.0), center=[0, 0]), 1e-4, border=1),
+    Row("shear_y", SHEARS, lambda x, shear: affine(x, (0.0, shear), center=[0, 0]), 1e-4, border=1),
+    Row("translate_x", SHIFTS, lambda x, shift: affine(x, translate=(shift * SIDE, 0)), 1e-4),
+    Row("translate_y", SHIFTS, lambda x, shift: affine(x, translate=(0, shift * SIDE)), 1e-4),
     Row("rotate", {"angle": [-30.0, -7.5, 11.0, 30.0]}, rotate, 1e-4, border=1),
     Row("invert", {}, reference.invert, 1e-6),
     Row(
@@ -196,12 +172,7 @@ ROWS = [
         lambda x, factor: reference.adjust_sharpness(x, sharpness_factor=factor),
         1e-5,
     ),
-    Row(
-        "gaussian_noise",
-        {"std": [0.0, 0.02, 0.05, 0.1], "seed": [1, 2, 3, 4]},
-        noise,
-        1e-6,
-    ),
+    Row("gaussian_noise", {"std": [0.0, 0.02, 0.05, 0.1], "seed": [1, 2, 3, 4]}, noise, 1e-6),
     Row("sobel", {"blend": [0.1, 0.4, 0.7, 1.0]}, sobel, 1e-5),
     Row(
         "cutout",
@@ -213,25 +184,10 @@ ROWS = [
         cutout,
         1e-6,
     ),
-    Row(
-        "solarize",
-        {"threshold": [0.1, 0.4, 0.6, 0.9]},
-        reference.solarize,
-        1e-6,
-    ),
+    Row("solarize", {"threshold": [0.1, 0.4, 0.6, 0.9]}, reference.solarize, 1e-6),
     Row("equalize", {}, in_levels(reference.equalize), 1e-6),
-    Row(
-        "posterize",
-        {"bits": [4, 5, 7, 8]},
-        in_levels(reference.posterize),
-        1e-6,
-    ),
-    Row(
-        "motion_blur",
-        {"taps": [3, 3, 3, 3], "angle": [0.0, 100.0, 215.0, 359.0]},
-        motion_blur,
-        1e-5,
-    ),
+    Row("posterize", {"bits": [4, 5, 7, 8]}, in_levels(reference.posterize), 1e-6),
+    Row("motion_blur", {"taps": [3] * 4, "angle": [0.0, 100.0, 215.0, 359.0]}, motion_blur, 1e-5),
 ]
 rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
@@ -310,24 +266,20 @@ def test_keeps_shape_range_dtype_and_its_input(row, images, dtype):
 
 
 @rows
-@pytest.mark.parametrize("side", [32, 224])
-def test_samples_are_finite_in_range_and_reproducible(row, side):
-    operator = OPERATORS[row.name](side)
+def test_samples_are_finite_in_range_and_reproducible(row):
+    operator = OPERATORS[row.name](96)
     drawn = operator.sample(64, torch.Generator().manual_seed(3))
     again = operator.sample(64, torch.Generator().manual_seed(3))
     assert drawn.keys() == again.keys() == (row.parameters.keys() if row.parameters else set())
     for key, values in drawn.items():
         assert len(values) == 64
         assert torch.equal(values, again[key])
-    views = operator.apply(
-        torch.rand(64, 3, side, side)[: 64 * 32 // side],
-        {key: values[: 64 * 32 // side] for key, values in drawn.items()},
-    )
+    views = operator.apply(torch.rand(64, 3, 96, 96), drawn)
     assert views.isfinite().all()
     assert 0 <= views.min() <= views.max() <= 1
     assert operator.caption({key: values[:1] for key, values in drawn.items()})
     with pytest.raises(ValueError, match=rf"{row.name}.*\[0, 1\].*1\.5"):
-        OPERATORS[row.name](side, probability=1.5)
+        OPERATORS[row.name](96, probability=1.5)
 
 
 def test_magnitudes_scale_with_the_side():
@@ -380,7 +332,7 @@ def test_what_is_listed_is_what_is_drawn():
     assert compared >= 14
 
 
-@pytest.mark.parametrize("order", [0, 7, 10, 13, 20, 23])
+@pytest.mark.parametrize("order", [0, 10, 13, 23])
 def test_hue_and_order_on_every_color(order):
     levels = torch.linspace(0, 1, 9)
     cube = torch.stack(torch.meshgrid(levels, levels, levels, indexing="ij")).view(1, 3, 27, 27)

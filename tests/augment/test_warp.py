@@ -52,7 +52,7 @@ def crop_parameters(area, ratio, left, top):
 SHAPES = ((660, 300), (1032, 6), (24, 1), (480, 640), (300, 201), (50, 300), (33, 31), (1, 1))
 
 
-@pytest.mark.parametrize(("size", "fraction"), [(64, 1.0), (224, 0.875), (16, 0.3)])
+@pytest.mark.parametrize(("size", "fraction"), [(64, 0.875), (16, 0.3)])
 def test_center_views_are_torchvisions_bit_for_bit(size, fraction):
     random = np.random.default_rng(0)
     images = [random.integers(0, 256, (*shape, 3), np.uint8) for shape in SHAPES]
@@ -68,12 +68,11 @@ def test_center_views_are_torchvisions_bit_for_bit(size, fraction):
     )
     expected = torch.stack([prepare(Image.fromarray(image)) for image in images])
     assert torch.equal(center_views(canvases, size, fraction), expected)
-    threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
         parted = center_views(canvases, size, fraction, dtype=torch.bfloat16)
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
     assert torch.equal(parted, expected.bfloat16())
 
 
@@ -126,8 +125,7 @@ def checkerboard(pixels: int, cell: int) -> torch.Tensor:
     return (line ^ line[:, None]).float().expand(1, 3, -1, -1)
 
 
-@pytest.mark.parametrize("cell", [1, 2])
-@pytest.mark.parametrize("angle", [-13.0, 30.0])
+@pytest.mark.parametrize(("cell", "angle"), [(1, -13.0), (2, 30.0)])
 def test_turning_a_fine_pattern_does_not_alias(cell, angle):
     pattern = checkerboard(256, cell)
     views = view(canvas_of(pattern), torch.ones(1), 64, rotate={"angle": torch.tensor([angle])})[0]
@@ -161,7 +159,7 @@ def test_turned_crops_are_near_the_antialiased_ones():
 
 @pytest.mark.parametrize("bicubic", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(("pixels", "size"), [(40, 64), (32, 32), (256, 48), (2, 8)])
+@pytest.mark.parametrize(("pixels", "size"), [(40, 64), (256, 48), (2, 8)])
 def test_crops_are_those_of_torchvision(pixels, size, compiled, bicubic):
     generator, n = torch.Generator().manual_seed(pixels), 6
     canvas = torch.randint(0, 256, (n, pixels, pixels, 3), dtype=torch.uint8, generator=generator)

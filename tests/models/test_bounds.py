@@ -17,16 +17,16 @@ from mast.core.tensors import write_tensors
 from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign
 
 
-def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any], size: Any = SIZE) -> str:
+def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any]) -> str:
     """What is said of a file whose header was changed."""
     encoder = Encoder(config, SIZE)
-    described = encoder.describe() | {"size": size}
-    options = changes.pop("options", {})
-    described |= {
-        key: changes.pop(key) for key in ("normalization", "stem_padding") & changes.keys()
-    }
-    described["encoder"] |= changes
-    described["encoder"]["options"] = described["encoder"]["options"] | options
+    described = encoder.describe()
+    of_encoder = described["encoder"]
+    for key, value in changes.items():
+        if key in ("normalization", "stem_padding", "size"):
+            described[key] = value
+        else:
+            of_encoder[key] = of_encoder["options"] | value if key == "options" else value
     write_tensors(folder / "encoder.safetensors", encoder.model.state_dict(), described)
     with pytest.raises(UserError, match=r"encoder\.safetensors") as caught:
         load_encoder(folder / "encoder.safetensors")
@@ -38,9 +38,7 @@ def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any], size: 
     ("config", "changes"),
     [
         (ENCODER, {"options": {"layers": [4 * 10**7, 1, 1, 1]}}),
-        (ENCODER, {"options": {"channels": [16384] * 4}}),
         (VIT, {"options": {"embed_dim": 16383}}),  # 12 GB of weights a block
-        (VIT, {"name": "timm:vit_giant_patch14_dinov2", "options": {"depth": 40}}),
         (EncoderConfig("torchvision:mobilenet_v2"), {"options": {"width_mult": 1000}}),
     ],
     ids=lambda value: str(value)[-60:],
@@ -51,27 +49,20 @@ def test_an_architecture_needs_no_more_than_the_file_holds(
     refused(tmp_path, config, changes)
 
 
-@pytest.mark.parametrize("size", [2049, 0, 1.5, "32", None, 10**400])
-def test_a_size_is_that_of_an_image(tmp_path: Path, size: Any) -> None:
-    refused(tmp_path, ENCODER, {}, size)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
-        {"stem_padding": 10**9}, {"stem_padding": "x"}, {"stem_padding": None},
-        {"normalization": {"mean": [0, 0, 0], "std": [1, 1, float("inf")]}},
-        {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
+        {"size": 2049}, {"size": "32"}, {"size": 10**400}, {"stem_padding": 10**9},
+        {"stem_padding": None}, {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
         {"normalization": {"mean": ["x" * 10**5] * 3, "std": [1, 1, 1]}},
-        {"normalization": [1]}, {"stem": "large"}, {"stem_stride": [2]},
-        {"mean": [float("nan")] * 3}, {"stem_stride": 3}, {"stdd": 1},
+        {"normalization": [1]}, {"stem": "large"}, {"stem_stride": 3}, {"stdd": 1},
         {"options": {"stem_type": "&a [*a, *a]"}}, {"name": ["timm:resnet18"]},
-        {"name": "timm:resnet18.\n\x1b[2J"}, {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5},
+        {"name": "timm:resnet18.\n\x1b[2J"}, {"name": "x" * 10**5},
     ],
     ids=lambda changes: str(changes)[:40],
 )  # fmt: skip
 def test_every_other_field_is_looked_at(tmp_path: Path, changes: dict[str, Any]) -> None:
-    assert "\n" not in refused(tmp_path, ENCODER, dict(changes))
+    assert "\n" not in refused(tmp_path, ENCODER, changes)
 
 
 def test_a_configuration_is_bounded_likewise(
@@ -110,8 +101,7 @@ def test_the_header_of_an_export_is_bounded(tmp_path: Path) -> None:
              "mean": "[0, 0, 0]", "std": "[1, 1, 1]"}  # fmt: skip
     for changes in (
         {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "null"},
-        {"mean": "[NaN, 0, 0]"}, {"stem": '{"stride": [2], "size": 32}'},
-        {"stem": '{"stride": 2, "size": 1e999}'}, {"architecture": "timm:resnet18.x"},
+        {"mean": "[NaN, 0, 0]"}, {"stem": '{"stride": 2, "size": 1e999}'},
     ):  # fmt: skip
         write_tensors(tmp_path / "model.safetensors", state, header=usual | changes)
         with pytest.raises(UserError, match=r"model\.safetensors"):

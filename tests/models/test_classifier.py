@@ -77,16 +77,13 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     assert torch.equal(mast.load_classifier(file, module())(IMAGES), before(IMAGES))
 
 
-@pytest.mark.parametrize("wrong", ["shape", "key", "head"])
+@pytest.mark.parametrize("wrong", ["shape", "key"])
 def test_a_refused_module_is_unchanged(tmp_path: Path, wrong: str) -> None:
     def module(last: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4), nn.Linear(4, last))
 
-    ours = classifier(module(3 if wrong == "shape" else 4), 4)
-    if wrong == "head":
-        ours.head = nn.Linear(4, 2)
     file = tmp_path / "classifier-a.safetensors"
-    save_classifier(ours, file)
+    save_classifier(classifier(module(3 if wrong == "shape" else 4), 4), file)
     mine = module(4)
     if wrong == "key":
         mine.append(nn.Linear(4, 4))
@@ -118,8 +115,6 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     file = tmp_path / "classifier-a.safetensors"
     with pytest.raises(UserError, match="is a classifier, for `mast predict`"):
         mast.load_encoder(file)
-    with pytest.raises(UserError, match="is a classifier, for `mast predict`"):
-        mast.embed(file, "factors@test", tmp_path / "x.npz")
     content = bytearray(file.read_bytes())
     for at in (-10, 200):
         damaged = bytearray(content)
@@ -131,7 +126,7 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("classes", "temperature"),
-    [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, 0.0), (CLASSES, float("nan"))],
+    [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, float("nan"))],
 )
 def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
     with pytest.raises(ValueError, match=r"expected|two classes are called 'a'"):
@@ -142,8 +137,7 @@ def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> Non
     "changes",
     [
         {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": "abc"},
-        {"classes": ["a"] * 10**6}, {"size": 10**9}, {"size": "32"}, {"temperature": 1e-300},
-        {"temperature": None}, {"about": 3},
+        {"size": 10**9}, {"temperature": 1e-300}, {"about": 3},
     ],
     ids=lambda changes: "-".join([*changes, str(changes)[-12:]]),
 )  # fmt: skip

@@ -11,11 +11,8 @@ from mast.core.errors import UserError
 from mast.models import Depths, Encoder, EncoderConfig
 
 ENCODERS = {  # with how many depths
-    "timm:resnet18": 4,  # at 64 pixels, with its small stem
-    "resnet18": 4,
     "mobilenet_v3_small": 5,
     "timm:vit_tiny_patch16_224": 5,
-    "timm:mixer_s32_224": 5,
     "timm:swin_tiny_patch4_window7_224": 3,
     "swin_t": 1,  # torchvision's maps have their channels last
 }
@@ -24,8 +21,7 @@ SWIN = {"embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2]}
 
 @pytest.mark.parametrize(("name", "depths"), ENCODERS.items())
 def test_depths_of_known_architectures(name: str, depths: int) -> None:
-    size = 224 if "swin" in name or "mixer" in name else 64
-    options = SWIN if name.startswith("timm:swin") else {}
+    size, options = (224, SWIN) if name.startswith("timm:swin") else (64, {})
     encoder = Encoder(EncoderConfig(name, options), size).eval()
     read = Depths(encoder, size).eval()
     images_BCHW = torch.rand(2, 3, size, size)

@@ -1,13 +1,11 @@
 """Options of an encoder, from headers, configurations and command lines: architecture alone."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from tiny import ENCODER, SIZE, configure
 
@@ -19,16 +17,6 @@ from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign
 from mast.models.encoders import OPTIONS
 
 MOBILE = "torchvision:mobilenet_v3_small"
-
-
-class Attack:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.folder),)
 
 
 def written(folder: Path, config: EncoderConfig, options: dict[str, Any]) -> Path:
@@ -53,14 +41,6 @@ def test_a_header_is_never_executed_by_an_export(
     assert not Path("executed").exists()
 
 
-def test_a_header_names_no_file_that_is_unpickled(tmp_path: Path) -> None:
-    torch.save(Attack(tmp_path / "executed"), tmp_path / "weights.pth")
-    file = written(tmp_path, ENCODER, {"checkpoint_path": str(tmp_path / "weights.pth")})
-    with pytest.raises(UserError, match=r"encoder\.safetensors.*checkpoint_path"):
-        load_encoder(file)
-    assert not (tmp_path / "executed").exists()
-
-
 def from_header(options: dict[str, Any], folder: Path) -> None:
     load_encoder(written(folder, ENCODER, options))
 
@@ -83,29 +63,23 @@ def from_yaml(options: dict[str, Any], folder: Path) -> None:
     read(folder / "config.yaml")
 
 
-def from_python(options: dict[str, Any], folder: Path) -> None:
-    mast.configure("vicreg5_small", encoder={"name": "timm:resnet18", "options": options})
-
-
-SOURCES = (from_header, from_export, from_yaml, from_python)
+SOURCES = (from_header, from_export, from_yaml)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_options_are_looked_at_wherever_they_come_from(
     source: Callable[[dict[str, Any], Path], None], tmp_path: Path
 ) -> None:
-    for options in ({"checkpoint_path": "x.pth"}, {"layers": "../x"}):
-        with pytest.raises(UserError, match=rf"encoder\.options.*{next(iter(options))}"):
-            source(options, tmp_path)
+    with pytest.raises(UserError, match=r"encoder\.options.*checkpoint_path"):
+        source({"checkpoint_path": "x.pth"}, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("checkpoint_path", "x.pth"), ("pretrained", True), ("pretrained_cfg", {"file": "x.pth"}),
-        ("num_classes", 5), ("layers", {"a": 1}), ("layers", float("nan")), ("stem_type", "../x"),
-        ("layers", [1] * 65), ("layers", [[[[1]]]]), ("layers", 10**9), ("stem_type", "x" * 65),
-        ("drop_rate", -0.5), ("attn_drop_rate", "x"), ("drop_path_rate", [1]),
+        ("checkpoint_path", "x.pth"), ("pretrained", True), ("stem_type", "../x"),
+        ("layers", {"a": 1}), ("layers", float("nan")), ("layers", [1] * 65),
+        ("layers", [[[[1]]]]), ("layers", 10**9), ("stem_type", "x" * 65), ("drop_rate", -0.5),
     ],
 )  # fmt: skip
 def test_what_is_no_architecture_is_refused(name: str, value: Any) -> None:
@@ -126,25 +100,17 @@ def test_no_option_is_one_of_the_factory(library: str) -> None:
     assert all(name.isidentifier() for name in OPTIONS[library])
 
 
-VIT = ("timm:test_vit", 32)
-RESNET = ("timm:resnet18", 32)
+VIT, RESNET = "timm:test_vit", "timm:resnet18"
 CASES = [
-    (RESNET, {"layers": []}), (RESNET, {"layers": "x"}), (RESNET, {"channels": [-1] * 4}),
-    (RESNET, {"cardinality": 3}), (RESNET, {"act_layer": "x"}), (RESNET, {"global_pool": "x"}),
-    (VIT, {"patch_size": 0}), (VIT, {"patch_size": 64}), (VIT, {"embed_dim": 7}),
-    (VIT, {"depth": 1.5}), (VIT, {"num_heads": 0}), (VIT, {"img_size": []}),
-    (VIT, {"reg_tokens": -1}), (VIT, {"global_pool": ""}), (VIT, {"pos_embed": 5}),
-    (("timm:test_convnext", 32), {"dims": [8]}),
-    (("timm:test_convnext", 32), {"depths": [1, 1, 1, "x"]}),
-    (("torchvision:resnet18", 32), {"groups": 0}),
-    (("torchvision:resnet18", 32), {"replace_stride_with_dilation": [True]}),
-    ((MOBILE, 32), {"dropout": 2}),
+    (RESNET, {"layers": []}), (RESNET, {"channels": [-1] * 4}), (RESNET, {"global_pool": "x"}),
+    (VIT, {"patch_size": 0}), (VIT, {"patch_size": 64}), (VIT, {"depth": 1.5}),
+    (VIT, {"global_pool": ""}), ("timm:test_convnext", {"dims": [8]}),
+    ("torchvision:resnet18", {"groups": 0}), (MOBILE, {"dropout": 2}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "options"), CASES, ids=str)
-def test_what_cannot_be_built_is_one_line(model: tuple[str, int], options: dict[str, Any]) -> None:
-    name, size = model
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_what_cannot_be_built_is_one_line(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"encoder\.options") as caught:
-        Encoder(EncoderConfig(name, options), size)
+        Encoder(EncoderConfig(name, options), SIZE)
     assert "\n" not in str(caught.value)

@@ -30,8 +30,7 @@ def test_gem_by_hand():
     assert GeM(3.0)(features_BLC).item() == pytest.approx(((1 + 8 + 27) / 3) ** (1 / 3))
 
 
-@pytest.mark.parametrize("power", [1.0, 3.0, 10.0])
-@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e5])
+@pytest.mark.parametrize(("power", "scale"), [(1.0, 0.0), (10.0, 1e-6), (10.0, 1e5)])
 def test_gem_is_finite_for_dead_and_for_large_channels(power: float, scale: float) -> None:
     """1e-6 to the tenth is 0 in float32, and 1e5 to the tenth is infinite."""
     generator = torch.Generator().manual_seed(0)
@@ -50,26 +49,22 @@ def test_gem_is_finite_for_dead_and_for_large_channels(power: float, scale: floa
 # ------------------------------------------------------------------------------ projectors
 
 
+@pytest.mark.parametrize("uncertain", [True, False])
 @pytest.mark.parametrize("pool", ["after", "before", "average"])
-def test_pools(pool):
-    head = projector(pool=pool)
-    gaussian = head(encoding())
-    assert gaussian.mean_BD.shape == gaussian.covariance_BD.shape == (B, D)
-    powers = {name for name, _ in head.named_parameters() if name.endswith("power")}
-    expected = {"pools.mean.power", "pools.covariance.power"} if pool != "average" else set()
-    assert powers == expected
-    (gaussian.mean_BD.square().sum() + gaussian.covariance_BD.square().sum()).backward()
-    assert all(parameter.grad is not None for parameter in head.parameters())
-
-
-@pytest.mark.parametrize("pool", ["after", "before", "average"])
-def test_without_uncertainty_there_is_no_covariance(pool):
-    head = GaussianProjector(C, GaussianProjectorConfig(8, D, pool=pool), uncertain=False)
-    gaussian = head(encoding())
-    assert gaussian.covariance_BD is None
-    assert not any("covariance" in name for name, _ in head.named_parameters())
-    assert list(head.powers()) == ([] if pool == "average" else ["mean"])
-    gaussian.mean_BD.sum().backward()
+def test_pools(pool, uncertain):
+    config = GaussianProjectorConfig(8, D, pool=pool)
+    with torch.autocast("cpu", torch.bfloat16):
+        head = GaussianProjector(C, config, uncertain=uncertain)
+        gaussian = head(encoding())
+    assert (gaussian.covariance_BD is not None) == uncertain
+    heads = ["mean", "covariance"][: 1 + uncertain]
+    assert list(head.powers()) == ([] if pool == "average" else heads)
+    assert any("covariance" in name for name, _ in head.named_parameters()) == uncertain
+    given = [embedding_BD for embedding_BD in gaussian if embedding_BD is not None]
+    for embedding_BD in given:
+        assert embedding_BD.shape == (B, D)
+        assert embedding_BD.dtype == torch.float32
+    sum(embedding_BD.square().sum() for embedding_BD in given).backward()
     assert all(parameter.grad is not None for parameter in head.parameters())
 
 
@@ -100,8 +95,7 @@ def test_covariance_stays_positive(positivity, floor):
     assert (raw_BD > 30.0).all()  # linear above: no ceiling
 
 
-@pytest.mark.parametrize("positivity", ["relu", "paper"])
-@pytest.mark.parametrize("pool", ["after", "before", "average"])
+@pytest.mark.parametrize(("pool", "positivity"), [("before", "relu"), ("average", "paper")])
 def test_covariance_starts_near_one(pool, positivity):
     torch.manual_seed(0)
     config = GaussianProjectorConfig(hidden=256, dim=64, pool=pool, positivity=positivity)
@@ -111,8 +105,7 @@ def test_covariance_starts_near_one(pool, positivity):
     assert (covariance_BD < 0.15).float().mean() < 0.05  # few on the floor
 
 
-@pytest.mark.parametrize("last_norm", ["none", "affine", "plain"])
-@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize(("layers", "last_norm"), [(2, "none"), (3, "affine"), (2, "plain")])
 def test_an_mlp_has_the_layers_that_are_asked_for(layers, last_norm):
     options = {"inner_norm": False, "bias": True, "last_norm": last_norm}
     head = MLP(C, MLPConfig(hidden=H, dim=D), layers=layers, **options)
@@ -123,15 +116,6 @@ def test_an_mlp_has_the_layers_that_are_asked_for(layers, last_norm):
     output_BD = head(encoding().representation_BC)
     centred = output_BD.mean(dim=0).abs().max() < 1e-5
     assert bool(centred) == (last_norm != "none")
-
-
-@pytest.mark.parametrize("pool", ["after", "before", "average"])
-def test_autocast_gives_float32(pool):
-    with torch.autocast("cpu", torch.bfloat16):
-        gaussian = projector(pool=pool)(encoding())
-        embedding_BD = MLP(C, MLPConfig(hidden=H, dim=D))(encoding().representation_BC)
-    assert gaussian.mean_BD.dtype == gaussian.covariance_BD.dtype == embedding_BD.dtype
-    assert embedding_BD.dtype == torch.float32
 
 
 def test_a_power_that_left_its_range_is_brought_back():

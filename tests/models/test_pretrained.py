@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 import mast
 from mast.config import build_method
 from mast.core.errors import UserError
-from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign, save_encoder
+from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import IMAGENET, Normalization
 from mast.models.pretrained import named_weights, normalization_of, weights_file
 from mast.runs.load import load
@@ -44,9 +44,7 @@ def keep(hub: Path, weights: str) -> torch.nn.Module:
     ("name", "weights"),
     [
         ("timm:resnet18.a1_in1k", "resnet18.a1_in1k"),
-        ("resnet18.a1_in1k", "resnet18.a1_in1k"),
         ("vit_small_patch16_224_dino", "vit_small_patch16_224.dino"),  # as timm once called them
-        ("timm:resnet18", None),
         ("resnet18", None),
         ("flowers.v2", None),
     ],
@@ -107,9 +105,8 @@ def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "timm:resnet18.a1_in1k\0", "timm:resnet18.\x1b[2J", "resnet18.\udcff",
-        "timm:resnet18.a1_in1k/../..", "timm:hf-hub:a/b", "x" * 10**5, "", "timm:.",
-        "torchvision:", "timm:efficientvim_m1",
+        "timm:resnet18.a1_in1k\0", "resnet18.\udcff", "timm:resnet18.a1_in1k/../..",
+        "timm:hf-hub:a/b", "x" * 10**5, "", "torchvision:", "timm:efficientvim_m1",
     ],
     ids=lambda name: repr(name)[:40],
 )  # fmt: skip
@@ -141,19 +138,3 @@ def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.M
     assert weights_file("resnet18.a1_in1k", download=True) == Path("model.safetensors")
     place = ("timm/resnet18.a1_in1k", "model.safetensors", None)
     assert asked == [(*place, True), (*place, False)]
-
-
-def test_files_keep_the_normalization(hub: Path, tmp_path: Path) -> None:
-    keep(hub, TAGGED)
-    encoder = load_foreign(weights_file(TAGGED), f"timm:{TAGGED}", 64).encoder
-    assert encoder.config.normalization == HALF
-    save_encoder(encoder, tmp_path / "encoder.safetensors")
-    exported = mast.export(tmp_path / "encoder.safetensors", "timm")
-    images = torch.rand(2, 3, 64, 64)
-    for again in (
-        load_encoder(tmp_path / "encoder.safetensors"),
-        load_foreign(exported.folder / "model.safetensors", size=64).encoder,
-    ):
-        assert again.config.normalization == HALF
-        with torch.no_grad():
-            torch.testing.assert_close(again(images), encoder(images))

@@ -11,8 +11,14 @@ from mast.models import SyncBatchNorm, synchronise_batchnorm
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])
-@pytest.mark.parametrize("options", [{}, {"affine": False}, {"momentum": None}])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (nn.BatchNorm1d, {}),
+        (nn.BatchNorm2d, {"affine": False}),
+        (nn.BatchNorm3d, {"momentum": None}),
+    ],
+)
 def test_one_process_equals_batchnorm(kind, options):
     shape = {nn.BatchNorm1d: (6, 5), nn.BatchNorm2d: (6, 5, 3, 4), nn.BatchNorm3d: (6, 5, 2, 3, 2)}
     plain, synchronised = kind(5, **options), kind(5, **options)

@@ -196,10 +196,9 @@ def test_how_files_are_read_is_in_the_file_of_the_encoder(
 def test_weights_are_seen_at_the_size_of_their_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name, file = "timm:resnet18.a1_in1k", tmp_path / "resnet18.pth"
-    torch.save(timm.create_model("resnet18").state_dict(), file)
+    name, file = "timm:mobilenetv3_small_050.lamb_in1k", tmp_path / "weights.pth"
+    torch.save(timm.create_model("mobilenetv3_small_050").state_dict(), file)
     assert load(name, weights=file).size == 224
-    assert load(name, weights=file, size=160).size == 160
     assert not caplog.messages
     load(name, weights=file, size=64)
     (message,) = caplog.messages

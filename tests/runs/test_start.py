@@ -45,11 +45,7 @@ def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
     recorded = configuration_of(run)
     assert recorded.encoder.weights == str(theirs.path)
     assert recorded.encoder.stem_stride == 2
-
-
-def test_other_weights_are_not_those_it_started_from(tiny: Configure, theirs: RunFolder) -> None:
-    run = mast.pretrain(tiny(epochs=1, encoder={"weights": str(theirs.path)}))
-    encoder = load_encoder(theirs.path)
+    encoder = load_encoder(theirs.path)  # other weights are not those it started from
     with torch.no_grad():
         next(encoder.parameters()).add_(0.1)
     save_encoder(encoder, theirs.encoder)
@@ -121,16 +117,15 @@ def test_views_of_another_size(
     assert torch.equal(load_encoder(copy)(IMAGES), encoder(IMAGES))
 
 
-@pytest.mark.parametrize("order", ["", "order:"])
 def test_the_configuration_counts_where_a_file_says_nothing(
-    tiny: Configure, tmp_path: Path, order: str
+    tiny: Configure, tmp_path: Path
 ) -> None:
     """A state dict has no normalisation; a name with a tag, beside a file, has one."""
     vit = {"depth": 1, "embed_dim": 24, "patch_size": 8}
     for name, options in (("timm:resnet18", ENCODER.options), ("timm:vit_tiny_patch16_224", vit)):
         source = Encoder(EncoderConfig(name, options), 32).eval()
         torch.save(source.model.state_dict(), tmp_path / "weights.pth")
-        asked = {"options": options, "weights": f"{order}{tmp_path / 'weights.pth'}"}
+        asked = {"options": options, "weights": f"order:{tmp_path / 'weights.pth'}"}
         config, encoder = started(tiny(encoder={"name": name, **asked, **DARK}))
         assert encoder.config.normalization == (DARK["mean"], DARK["std"])
         assert config.encoder.name == name
@@ -141,10 +136,11 @@ def test_the_configuration_counts_where_a_file_says_nothing(
     tagged = {"name": f"{name}.augreg_in21k", **asked}
     with pytest.raises(UserError, match=r"encoder.mean is .* trained with \[0.5, 0.5, 0.5\]"):
         with_architecture(tiny(encoder={**tagged, **DARK}))
-    run = mast.pretrain(tiny(epochs=1, encoder={**tagged, "freeze": True}))
-    facts = json.loads(run.provenance.read_text())["started_from"]
-    assert facts["normalization"] == {"mean": [0.5] * 3, "std": [0.5] * 3}
-    assert configuration_of(run).encoder.name == name
+    config = with_architecture(tiny(encoder=tagged))
+    description = start(build_method(config), config)
+    assert description is not None
+    assert description["normalization"] == {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+    assert config.encoder.name == name
 
 
 # ----------------------------------------------------------------- images of other channels
@@ -245,12 +241,9 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder, decay: float) 
     ("encoder", "message"),
     [
         ({"freeze": True}, "encoder.freeze keeps weights as they are: give encoder.weights, too"),
-        ({"weights": ""}, "encoder.weights is empty"),
         ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
-        ({"std": [0.0, 1.0, 1.0]}, "encoder.std positive and finite"),
-        ({"mean": [0.5]}, "for the same 1 to 16 channels, got"),
         ({"weights": "RUN", "name": "resnet50"}, "'resnet50', .* are those of 'timm:resnet18'"),
         ({"weights": "RUN", "stem": "standard"}, "is standard, .* trained with small: leave"),
         ({"weights": "RUN", "stem_stride": 1}, "stem_stride is 1, .* trained with 2: leave"),
@@ -270,9 +263,8 @@ def test_what_is_no_start(
 def test_a_recipe_gives_way_to_the_weights(tiny: Configure, theirs: RunFolder) -> None:
     config = mast.configure("mast5_small", encoder={"weights": str(theirs.path)}, size=32)
     assert config.encoder.name == "resnet18"
-    assert with_architecture(config).encoder.name == "timm:resnet18"
-    run = mast.pretrain(tiny(epochs=1, encoder={**vars(config.encoder)}))
-    assert configuration_of(run).encoder.options == ENCODER.options
+    encoder = with_architecture(config).encoder
+    assert (encoder.name, encoder.options) == ("timm:resnet18", ENCODER.options)
     more = {"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}}
     options = with_architecture(tiny(encoder=more)).encoder.options
     assert options == {**ENCODER.options, "drop_path_rate": 0.5}
@@ -286,7 +278,7 @@ def test_rates_that_cannot_be(tiny: Configure, theirs: RunFolder) -> None:
         ):
             mast.pretrain(tiny(encoder=frozen, optimizer=rates))
     config = tiny(encoder={"name": "torchvision:resnet18", "options": {}})
-    for name, value in (("encoder_rate", 0.0), ("layer_decay", 0.0), ("layer_decay", 1.5)):
+    for name, value in (("encoder_rate", 0.0), ("layer_decay", 1.5)):
         with pytest.raises(UserError, match=f"optimizer.{name} must be"):
             change(config, {f"optimizer.{name}": value})
     with pytest.raises(UserError, match="layer_decay needs an encoder of timm"):
