@@ -37,7 +37,6 @@ def fabric_in(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], **as
     "environment",
     [
         {"SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
-        {"SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "1"},
         {"SLURM_NTASKS": "nonsense"},
         SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS_PER_NODE": "1"},
         {"MASTER_PORT": "nonsense", "MASTER_ADDR": "nowhere.invalid"},
@@ -65,7 +64,6 @@ def test_what_srun_started_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
         ({"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"}, "WORLD_SIZE"),
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE"),
-        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE"),
         ({"RANK": "-1"}, "RANK"),
         (TORCHRUN | {"RANK": "2"}, "RANK"),
         ({"LOCAL_RANK": ""}, "LOCAL_RANK"),

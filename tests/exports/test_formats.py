@@ -20,8 +20,8 @@ from exported import (
     normalised,
     outputs,
     pictures_of,
-    scrambled,
 )
+from tiny import scrambled
 from torch import nn
 
 import mast
