@@ -9,6 +9,7 @@ docs/index.md, docs/reference.md and docs/tables/*.csv are written whole; in the
 stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from written.clean import label_errors, search
@@ -59,15 +60,16 @@ PARTS = {
 }  # fmt: skip
 
 
-def documents() -> dict[Path, str]:
-    """Every document with the results that the files hold, and the tables whole."""
+def documents(names: Iterable[str] = PARTS) -> dict[Path, str]:
+    """Documents with the results that the files hold, and the tables whole."""
     written = {
-        ROOT / name: between(ROOT / name, {mark: part() for mark, part in parts.items()})
-        for name, parts in PARTS.items()
+        ROOT / name: between(ROOT / name, {mark: part() for mark, part in PARTS[name].items()})
+        for name in names
     }
-    first = home(written[ROOT / "README.md"])
-    pages = {ROOT / "docs" / "index.md": first, ROOT / "docs" / "reference.md": reference()}
-    return written | pages | WHOLE
+    if (readme := ROOT / "README.md") in written:
+        written[ROOT / "docs" / "index.md"] = home(written[readme])
+        written[ROOT / "docs" / "reference.md"] = reference()
+    return written | WHOLE
 
 
 def helps() -> dict[Path, str]:

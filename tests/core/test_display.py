@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 from rich.console import Console
 
+from mast.core import display
 from mast.core.display import APART_S, EVERY_S, LINE_S, MINUTE_S, Board, Work
 
 
@@ -129,28 +130,31 @@ def test_bars_say_the_same(board: Board, clock: Clock) -> None:
 PROGRAM = """
 import sys, time
 from mast.core import display
-display.LINE_S, display.APART_S, display.EVERY_S, display.REFRESH_S = 0.2, 0.2, 0.4, 0.02
+display.LINE_S, display.APART_S, display.EVERY_S, display.REFRESH_S = 0.1, 0.1, 0.2, 0.02
 display.BAR_S = 0.1
 display.say("begun")
 with display.doing("evaluate"):
     for _ in display.track(range(10), "features", 10, "images"):
-        time.sleep(0.05)
+        time.sleep(0.03)
     with display.doing("a single step"):
-        time.sleep(1.5)
+        time.sleep(0.6)
 print("result")
 """
 
 
-def run(**environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=os.environ | environment,
-        capture_output=True, check=True, text=True,
-    )  # fmt: skip
+def test_other_processes_than_the_first_show_nothing(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "_board", board)
+    for rank, shown in (("1", False), ("0", True)):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        with display.doing("evaluate"):
+            assert bool(board._works) is shown
 
 
-def test_a_pipe_receives_plain_lines_of_the_first_process() -> None:
-    assert run(LOCAL_RANK="1").stderr == "begun\n"
-    ended = run()
+def test_a_pipe_receives_plain_lines() -> None:
+    call = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(call, capture_output=True, check=True, text=True)
     assert ended.stdout == "result\n"
     assert not set(ended.stderr) & {"\r", "\x1b"}
     begun, *said = ended.stderr.splitlines()

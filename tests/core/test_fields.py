@@ -35,11 +35,9 @@ class Outer:
 @pytest.mark.parametrize(
     ("values", "name", "expected"),
     [
-        ({"name": "adamw"}, "name", "adamw"),
         ({"count": "3"}, "count", 3),
         ({"count": "none"}, "count", None),
         ({"data": {"cache": "none"}}, "data", Inner(cache=Path("none"))),
-        ({"data": {"cache": "null"}}, "data", Inner(cache=None)),
         ({"data": Inner(limit=2.0)}, "data", Inner(limit=2.0)),
         ({"compile": "true"}, "compile", True),
         ({"operators": ["a", "b"]}, "operators", ("a", "b")),
@@ -47,7 +45,6 @@ class Outer:
         ({"stride": "2"}, "stride", 2),
         ({"options": "{layers: [1]}"}, "options", {"layers": [1]}),
         ({"data.limit": 2}, "data", Inner(limit=2.0)),
-        ({"data": {"cache": "a/b"}}, "data", Inner(cache=Path("a/b"))),
         ({"data": {"cache": "\udcff"}}, "data", Inner(cache=Path("\udcff"))),
     ],
 )
@@ -65,14 +62,12 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"nam": "lars"}, "unknown option 'nam'. Did you mean 'name'"),
         ({"name": "adam"}, "unknown value of name 'adam'. Did you mean 'adamw'"),
         ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
-        ({"data.limit": "x"}, "expected data.limit to be a number, got 'x'"),
         ({"data.limit": None}, "expected data.limit to be a number, got nothing"),
         ({3: "x"}, "expected names of fields, got 3"),
         (
             {"data": "folder"},
             "data holds several fields, got 'folder'; give them by name, such as data.spec",
         ),
-        ({"count": 1.5}, "expected count to be a whole number or none, got 1.5"),
         ({"stride": 3}, "expected stride to be 1 or 2 or none, got 3"),
         ({"count": -1}, "count must be 0 or more"),
     ],

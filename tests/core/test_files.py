@@ -3,7 +3,6 @@
 import errno
 import multiprocessing
 import os
-import pickle
 import resource
 import subprocess
 from collections.abc import Callable
@@ -37,11 +36,6 @@ def full_disk(partial: Path) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def programming_error(partial: Path) -> None:
-    partial.write_text("half")
-    raise KeyError("a bug")
-
-
 def interrupted(partial: Path) -> None:
     partial.write_text("half")
     raise KeyboardInterrupt
@@ -51,7 +45,6 @@ def interrupted(partial: Path) -> None:
     ("write", "raised", "said"),
     [
         (full_disk, UserError, "No space left on device.*unharmed"),
-        (programming_error, KeyError, "a bug"),
         (interrupted, KeyboardInterrupt, None),
     ],
 )
@@ -104,7 +97,7 @@ def test_two_processes_write_one_file_and_every_read_is_whole(
     write_text(path, texts[0])
 
     def write(text: str) -> None:
-        for _ in range(60):
+        for _ in range(20):
             write_text(path, text)
 
     context = multiprocessing.get_context("fork")
@@ -176,11 +169,9 @@ class Attack:
         return (os.mkdir, (str(self.target),))
 
 
-@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(value)])
-def test_a_checkpoint_never_executes_code(tmp_path: Path, write: Callable[..., None]) -> None:
+def test_a_checkpoint_never_executes_code(tmp_path: Path) -> None:
     target, path = tmp_path / "executed", tmp_path / "last.pt"
-    attack: Any = {"step": Attack(target)}
-    write(attack if write is torch.save else pickle.dumps(attack), path)
+    torch.save({"step": Attack(target)}, path)
     with pytest.raises(UserError, match="not a readable checkpoint"):
         load_checkpoint(path)
     assert not target.exists()
@@ -265,13 +256,7 @@ def test_a_file_system_without_locks_is_worked_on(
         assert not held
 
 
-def test_a_log_on_a_full_disk(run: RunFolder) -> None:
-    run.metrics.symlink_to("/dev/full")
-    with pytest.raises(UserError, match=r"metrics\.jsonl: No space left on device"):
-        run.append_metrics({"step": 1})
-
-
-def test_tensorboard_reads_what_was_logged_and_a_full_disk_is_named(tmp_path: Path) -> None:
+def test_tensorboard_reads_what_was_logged_and_logs_name_a_full_disk(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logger = TensorBoardLogger(tmp_path / "tensorboard")
@@ -284,6 +269,10 @@ def test_tensorboard_reads_what_was_logged_and_a_full_disk_is_named(tmp_path: Pa
     events.symlink_to("/dev/full")
     with pytest.raises(UserError, match="tensorboard: No space left on device"):
         logger.log_metrics({"loss": 1.0}, 2)
+    run = RunFolder(tmp_path)
+    run.metrics.symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"metrics\.jsonl: No space left on device"):
+        run.append_metrics({"step": 1})
 
 
 def test_a_log_is_rewound_and_a_half_written_line_is_left_out(run: RunFolder) -> None:
@@ -301,10 +290,7 @@ def test_a_log_is_rewound_and_a_half_written_line_is_left_out(run: RunFolder) ->
 
 def test_unknown_names_the_nearest() -> None:
     error = unknown("method", "vicregg", ("mast", "vicreg"))
-    assert isinstance(error, UserError)
-    assert (
-        str(error) == "unknown method 'vicregg'. Did you mean 'vicreg'? Choose from: mast, vicreg."
-    )
+    assert "'vicregg'. Did you mean 'vicreg'? Choose from: mast, vicreg." in str(error)
     assert "Did you mean" not in str(unknown("method", "zzz", ("mast", "vicreg")))
     nested = unknown("field", "lr", ("views", "optimizer.lr"))
     assert "Did you mean 'optimizer.lr'?" in str(nested)

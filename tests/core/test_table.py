@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from rich.box import SIMPLE
 from rich.console import Console
 
 from mast.core.errors import UserError
@@ -24,8 +23,8 @@ def shown(table: FittedTable, width: int) -> list[str]:
     return captured.get().splitlines()
 
 
-def fruit(**options: object) -> FittedTable:
-    table = FittedTable(1, title="fruit", caption="by weight", **options)
+def fruit() -> FittedTable:
+    table = FittedTable(1, title="fruit", caption="by weight")
     table.add_column("name")
     for number in ("first", "second", "third"):
         table.add_column(number, justify="right")
@@ -35,23 +34,13 @@ def fruit(**options: object) -> FittedTable:
     return table
 
 
-def test_text_folds_between_words_before_anything_moves() -> None:
-    lines = shown(fruit(), 75)
-    assert sum("apple" in line for line in lines) == 1
-    (first,) = [at for at, line in enumerate(lines) if "apple" in line]
-    assert "red or" in lines[first]
-    assert "green" in lines[first + 1]
-
-
-@pytest.mark.parametrize(("width", "parts"), [(60, 2), (30, 4)])
-@pytest.mark.parametrize("options", [{}, {"box": SIMPLE, "padding": 0}])
-def test_columns_that_do_not_fit_follow_below(
-    width: int, parts: int, options: dict[str, object]
+@pytest.mark.parametrize(("width", "parts"), [(75, 1), (60, 2), (30, 4)])
+def test_text_folds_between_words_and_columns_that_do_not_fit_follow_below(
+    width: int, parts: int
 ) -> None:
-    lines = shown(fruit(**options), width)
+    lines = shown(fruit(), width)
     assert max(map(len, lines)) <= width
-    if not options:
-        assert sum("apple" in line for line in lines) == parts
+    assert sum("apple" in line for line in lines) == parts
     assert sum("fruit" in line for line in lines) == 1
     assert "by weight" in lines[-1]
     text = "\n".join(lines)
@@ -139,12 +128,8 @@ def test_both_kinds_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for endings, message in (
-        ((".csv",), r"out must end in \.csv, got t\.txt"),
-        ((".csv", ".parquet", ".html"), r"out must end in \.csv, \.parquet or \.html, got t\.txt"),
-    ):
-        with pytest.raises(UserError, match=message):
-            out_file("t.txt", dict.fromkeys(endings, Path.is_file))
+    with pytest.raises(UserError, match=r"out must end in \.csv or \.html, got t\.txt"):
+        out_file("t.txt", {".csv": Path.is_file, ".html": Path.is_file})
     monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
         out_file("t.parquet", {".parquet": Path.is_file})
@@ -155,9 +140,8 @@ def test_what_cannot_be_written_is_refused_in_one_line(
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "link.csv").symlink_to("folder.csv")
-    for name in ("folder.csv", "link.csv"):
-        with pytest.raises(UserError, match=f"out must be a file, and .*{name} is a folder"):
-            out_file(tmp_path / name, CSV)
+    with pytest.raises(UserError, match=r"out must be a file, and .*link\.csv is a folder"):
+        out_file(tmp_path / "link.csv", CSV)
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(UserError, match=r"pipe\.csv is not a regular file"):
         out_file(tmp_path / "pipe.csv", CSV)

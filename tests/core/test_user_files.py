@@ -9,7 +9,7 @@ import yaml
 from mast.config import load_yaml, record
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_json, read_text
+from mast.core.files import as_unicode, read_json
 from mast.recipes import RECIPES
 
 
@@ -33,37 +33,22 @@ def test_a_bomb_of_aliases_is_refused_before_it_is_expanded(tmp_path: Path) -> N
         load_yaml(file)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("epochs: 3\nsize: 32\nepochs: 4\n", "line 3: epochs is given twice, first in line 1"),
-        ("optimizer:\n  lr: 1\n  'lr': 2\n", "line 3: lr is given twice, first in line 2"),
-    ],
-)
-def test_a_field_that_is_given_twice_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_field_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text(text)
-    with pytest.raises(UserError, match=rf"mine\.yaml, {message}"):
+    file.write_text("optimizer:\n  lr: 1\n  'lr': 2\n")
+    with pytest.raises(UserError, match=r"mine\.yaml, line 3: lr is given twice, first in line 2"):
         load_yaml(file)
-    file.write_text("optimizer: {lr: 1}\nobjective: {lr: 1}\n")
+    file.write_text("\ufeffoptimizer: {lr: 1}\nobjective: {lr: 1}\n")  # with a byte order mark
     assert load_yaml(file) == {"optimizer": {"lr": 1}, "objective": {"lr": 1}}
-
-
-@pytest.mark.parametrize("text", ["- epochs\n", "null\n", ""])
-def test_a_configuration_without_fields_is_named(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(text)
-    with pytest.raises(UserError, match=r"mine\.yaml holds no fields"):
-        load_yaml(file)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"out: \xff\n", "is not UTF-8 text: invalid start byte at byte 5"),
-        (b"[" * 10_000, "is nested too deeply|is not YAML"),
+        (b"[" * 2_000, "is nested too deeply|is not YAML"),
+        (b"- epochs\n", "holds no fields"),
         (b"a: !!python/object/apply:os.getcwd []\n", "is not YAML"),
-        (b"a: \0\n", "is not YAML"),
     ],
 )
 def test_a_configuration_that_is_none_is_named(
@@ -73,11 +58,6 @@ def test_a_configuration_that_is_none_is_named(
     file.write_bytes(content)
     with pytest.raises(UserError, match=rf"mine\.yaml ({message})"):
         load_yaml(file)
-
-
-def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfa1\n")
-    assert read_text(tmp_path / "list.txt") == "a1\n"
 
 
 def test_names_that_are_not_unicode_can_be_written(tmp_path: Path) -> None:
@@ -97,7 +77,6 @@ def test_what_a_run_writes_has_no_aliases() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "{",
         "[" * 100_000,
         '{"a": 1e400}',
         '{"a": NaN}',

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from exported import INSTALLED, NARROW, scrambled
+from exported import INSTALLED, NARROW
+from tiny import scrambled
 from torch import Tensor, nn
 
 import mast

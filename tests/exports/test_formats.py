@@ -21,8 +21,8 @@ from exported import (
     normalised,
     outputs,
     pictures_of,
-    scrambled,
 )
+from tiny import scrambled
 from torch import nn
 
 import mast

@@ -44,6 +44,20 @@ def figure() -> str:
         return as_svg(drawn, "curves")
 
 
+@pytest.fixture(scope="module")
+def looked_into(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with one analysis, which has images."""
+    run = make_run(tmp_path_factory.mktemp("run") / "run")
+    look_into(run, ("neighbours",))
+    return run
+
+
+@pytest.fixture
+def run(looked_into: RunFolder, tmp_path: Path) -> RunFolder:
+    """A copy of it, to write into."""
+    return RunFolder(shutil.copytree(looked_into.path, tmp_path / "run"))
+
+
 def test_what_matplotlib_draws_is_shown(figure: str) -> None:
     shown = element(figure, "curves", HOSTILE)
     assert shown is not None
@@ -116,24 +130,13 @@ def test_what_is_no_figure_is_none(text: str) -> None:
     assert element(text, "curves", "x") is None
 
 
-def test_a_right_signature_makes_no_figure_trusted(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    look_into(run, ("curves",))
-    file = run.analysis / "curves.svg"
+def test_a_right_signature_makes_no_figure_trusted(run: RunFolder) -> None:
+    file = run.analysis / "neighbours.svg"
     refresh = '<meta http-equiv="refresh" content="0;url=http://x.example"/>'
     file.write_text(signed(read_markup(file).replace("</svg>", f"{refresh}</svg>")))
     page = mast.report(run.path).read_text()
     assert "x.example" not in page
-    assert "How the run went" in page
     assert f"{file} is not what" in page
-
-
-@pytest.fixture(scope="module")
-def looked_into(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run with one analysis, which has images."""
-    run = make_run(tmp_path_factory.mktemp("run") / "run")
-    look_into(run, ("neighbours",))
-    return run
 
 
 def declared(descr: str, shape: str) -> bytes:
@@ -144,11 +147,8 @@ def declared(descr: str, shape: str) -> bytes:
 
 ARRAYS: dict[str, Any] = {
     "missing": None,
-    "of another kind": np.array(["x"] * 24),
     "of another shape": np.zeros((2, 3, 4)),
-    "empty": np.zeros(0),
     "of objects": np.array([print], object),
-    "NaN": np.full((24, 16, 16, 3), np.nan),
     "larger than any memory": declared("<f8", "(1000000000000,)"),
     "of nothing": declared("<U0", "(1000000000000,)"),
     "no array": b"text",
@@ -156,14 +156,10 @@ ARRAYS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
-def test_a_page_is_written_without_an_analysis_of_other_arrays(
-    looked_into: RunFolder, tmp_path: Path, kind: str
-) -> None:
-    run = RunFolder(shutil.copytree(looked_into.path, tmp_path / "run"))
+def test_a_page_is_written_without_an_analysis_of_other_arrays(run: RunFolder, kind: str) -> None:
     file = run.analysis / "neighbours.npz"
     with np.load(file) as archive:
         whole = dict(archive)
-    assert "data:image/jpeg" in mast.report(run.path).read_text()
     others, content = {name: whole[name] for name in whole if name != "pictures"}, ARRAYS[kind]
     if isinstance(content, np.ndarray):
         others["pictures"] = content
@@ -177,7 +173,7 @@ def test_a_page_is_written_without_an_analysis_of_other_arrays(
 
 
 def test_arrays_that_would_fill_the_memory_are_not_unpacked(
-    looked_into: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "bomb.npz"
     np.savez_compressed(file, x=np.zeros(10_000_000, np.uint8))
@@ -188,8 +184,7 @@ def test_arrays_that_would_fill_the_memory_are_not_unpacked(
         read_arrays(file)
 
 
-def test_a_figure_of_other_arrays_is_one_line(looked_into: RunFolder, tmp_path: Path) -> None:
-    run = RunFolder(shutil.copytree(looked_into.path, tmp_path / "run"))
+def test_a_figure_of_other_arrays_is_one_line(run: RunFolder) -> None:
     np.savez(run.analysis / "neighbours.npz", points=np.zeros(3))
     with pytest.raises(UserError, match=r"neighbours\.npz is damaged, or of another version"):
         mast.draw(run.path, "neighbours")
@@ -206,18 +201,16 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("line", LINES)
 def test_lines_of_the_log_that_mean_nothing_are_left_out(
-    line: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = make_run(tmp_path / "run")
     before = run.read_metrics()
-    run.append_metrics(line)
-    run.append_metrics(line)
+    for line in LINES:
+        run.append_metrics(line)
     assert run.read_metrics() == before
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{run.metrics}: 2 damaged lines are left out"
-    ]
+    (said,) = caplog.messages
+    assert said == f"{run.metrics}: {len(LINES)} damaged lines are left out"
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # no font has such characters
@@ -236,9 +229,7 @@ def test_a_page_of_any_log_is_written(tmp_path: Path) -> None:
     assert 'class="plot"' in page
 
 
-def test_what_other_files_say_is_text(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    look_into(run, ("neighbours",))
+def test_what_other_files_say_is_text(run: RunFolder) -> None:
     facts = {
         "data": {"images": 48, "spec": HOSTILE, "fingerprint": HOSTILE},
         "versions": {HOSTILE: HOSTILE},

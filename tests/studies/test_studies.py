@@ -183,19 +183,6 @@ def test_seeds_that_lack_a_run() -> None:
     assert arrays["finished"] == arrays["planned"] == 18
 
 
-def test_tasks_of_several_protocols_stay_apart() -> None:
-    study = LeaveOneOut()
-    both = scores(50.0, 60.0) + scores(40.0, protocol="knn")
-    trials = tuple(Trial(name, 0, both) for name in study.plan(RUN))
-    arrays = study.compute(replace(RUN, trials=trials))
-    assert arrays["tasks"].tolist() == [
-        "task0 (linear)",
-        "task1 (linear)",
-        "task0 (knn)",
-    ]
-    assert arrays["base"] == pytest.approx([50.0, 60.0, 40.0])
-
-
 def test_epochs_beside_vicreg() -> None:
     def score(name: str, seed: int) -> float:
         return 40.0 + 5 * name.startswith("vicreg") * (name.endswith("-25")) + (name == "base")
