@@ -10,12 +10,14 @@ import argparse
 from pathlib import Path
 
 from experiments.advice_check import AdviceCheck
+from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.detectors import Detectors
 from experiments.does_it_help import DoesItHelp
 from experiments.fair import FAIR
 from experiments.findings import Findings
 from experiments.flowers import Flowers
 from experiments.forgetting import Forgetting
+from experiments.objectives import register
 from experiments.pooling import POOLING
 from experiments.protocols import Protocols
 from experiments.small import Small
@@ -33,6 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(),  # MAST beside VICReg at equal budgets
     "forgetting": Forgetting(),  # do exempt blocks keep what operators destroy?
     "small": Small(),  # most methods at one small budget
+    "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
     "pooling": POOLING,  # where MAST's projector pools
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
@@ -62,6 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dry", action="store_true", help="only say what would be run")
     parser.add_argument("--gpu", choices=GPUS, help="of which --dry says the hours of a table")
     options = parser.parse_args(arguments)
+    register()
     try:
         carry_out(EXPERIMENTS[options.name], options)
     except UserError as error:

@@ -12,14 +12,16 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from experiments.does_it_help import COLUMNS, TASKS, DoesItHelp
-from experiments.small_sets import probe
+from experiments.small_sets import Probed, probe
 from experiments.variants import ALL_BUT_ONE, LR
 from mast.analyses import Grid
 from mast.core.run import plain
 from mast.data import open_canvas
+from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
+from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
@@ -36,6 +38,7 @@ from mast.studies.seeds import cell, difference
 from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
 from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
+DEPTHS = "depths/"
 GENERATED = "factors"  # images whose position and orientation are known
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
@@ -69,6 +72,8 @@ class Tasks(NamedTuple):
         photos: Folders of photos, a class a subfolder, beside the sets of `does_it_help`: half of
             each is learned from, a fifth validates, the rest is tested.
         size: Of their views.
+        depths: Whether linear probes see all depths of the encoder as well; keys begin with
+            `DEPTHS`.
     """
 
     protocols: Mapping[str, Mapping[str, Sequence[str]]] = PROTOCOLS
@@ -76,6 +81,7 @@ class Tasks(NamedTuple):
     groups: Mapping[str, tuple[str, ...]] = {COLUMNS[task]: (task,) for task in TASKS}
     photos: tuple[str, ...] = ()
     size: int = 64
+    depths: bool = False
 
     def mean(self, result: Measured) -> float:
         """Of the groups, in percent."""
@@ -104,6 +110,23 @@ class Tasks(NamedTuple):
             )
             sets[GENERATED] = [EvaluationData(learned, None, tested, SIZE)]
         return sets
+
+    def probe(
+        self,
+        encoder: FrozenEncoder,
+        sets: Mapping[str, Sequence[EvaluationData]],
+        score: str,
+        settings: EvaluationSettings,
+    ) -> Probed:
+        """The scores of an encoder."""
+        found = probe(encoder, sets, self.protocols[score], settings)
+        if self.depths:
+            every = FrozenEncoder(Depths(encoder.module, SIZE), encoder.bench.compute)
+            linear = dict.fromkeys(self.protocols[score], ("linear",))
+            deep = probe(every, sets, linear, settings)
+            for own, others in ((found.scores, deep.scores), (found.each, deep.each)):
+                own |= {f"{DEPTHS}{key}": value for key, value in others.items()}
+        return found
 
 
 TASKS_OF_SMALL = Tasks()
@@ -204,6 +227,8 @@ class Small(TableExperiment):
         title: See `TableExperiment`.
         baseline: A key of `rows`.
         about: What a reader has to know of these rows.
+        tested: Whether the best rate is tested; otherwise all seeds are scored on validation
+            images, at every rate.
     """
 
     seeded: ClassVar[bool] = True
@@ -219,12 +244,20 @@ class Small(TableExperiment):
     title: str = "The methods at one small budget"
     baseline: str = "vicreg"
     about: tuple[str, ...] = ABOUT
+    tested: bool = True
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         trials = {
-            name: [self._run(workplace, name, rate, 0, "validation") for rate in row.rates]
+            name: [
+                self._run(workplace, name, rate, seed, "validation")
+                for seed in ([0] if self.tested else seeds)
+                for rate in row.rates
+            ]
             for name, row in self.rows.items()
         }
+        if not self.tested:
+            runs = (trial for row in trials.values() for trial in row)
+            return sorted(runs, key=lambda run: run.seed)
         tests = [
             self._test(workplace, name, trials[name], seed) for seed in seeds for name in self.rows
         ]
@@ -291,12 +324,8 @@ class Small(TableExperiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         assert run.config is not None
         score = run.name.partition("/")[0]
-        probed = probe(
-            workplace.frozen(run),
-            self.tasks.sets(workplace, score, self.count),
-            self.tasks.protocols[score],
-            self.settings,
-        )
+        sets = self.tasks.sets(workplace, score, self.count)
+        probed = self.tasks.probe(workplace.frozen(run), sets, score, self.settings)
         metrics = last_metrics(run.folder) if run.trained else {}
         images_seen = metrics.get("step", 0) * self.batch_size
         return {
@@ -322,6 +351,12 @@ class Small(TableExperiment):
             if result["row"] in by_row:
                 by_row[result["row"]].setdefault(name.partition("/")[0], []).append(result)
         tests = {name: results["test"] for name, results in by_row.items() if "test" in results}
+        if not self.tested:
+            tests = {
+                name: self._at_best(results["validation"])
+                for name, results in by_row.items()
+                if "validation" in results
+            }
         tested = {
             name: trained
             for name, results in tests.items()
@@ -339,6 +374,23 @@ class Small(TableExperiment):
                  if "validation" in results}  # fmt: skip
         grids["rates, by the mean of four tasks on validation images"] = self._trials(tried)
         return {**grids, "budgets": self._budgets(tested)}
+
+    def _at_best(self, results: Sequence[Measured]) -> list[Measured]:
+        """The results, one a seed, of the rate that is best over seeds."""
+        by_rate: dict[float, list[Measured]] = {}
+        for result in results:
+            by_rate.setdefault(result["rate"], []).append(result)
+        whole = {
+            rate: each
+            for rate, each in by_rate.items()
+            if all(result["scores"] for result in each)
+            and len(each) == max(map(len, by_rate.values()))
+        }
+        if not whole:
+            return []
+        return whole[
+            max(whole, key=lambda rate: statistics.fmean(map(self.tasks.mean, whole[rate])))
+        ]
 
     def _scores(
         self,

@@ -1,0 +1,58 @@
+"""Candidates for the objective on validation images, at two rates; `fair` tests what is left.
+
+A row is dropped that is half a point behind VICReg + AugSelf on the mean, with the representation
+that suits it: the last map or all depths.
+"""
+
+from experiments.fair import ONE, TASKS, predicting
+from experiments.objectives import CANDIDATES
+from experiments.small import DEPTHS, Row, Small
+from experiments.variants import LR
+
+RATES = (LR, 3 * LR)
+
+
+def candidate(name: str, title: str = "", **objective: object) -> Row:
+    """A candidate at two rates, which predicts the same properties if its kind does."""
+    row = predicting(title or CANDIDATES[name].title, f"{name}_small", **objective)
+    return row._replace(rates=RATES)
+
+
+ROWS: dict[str, Row] = {
+    "vicreg": Row("VICReg", "vicreg5_small", rates=RATES),
+    "vicreg_augself": predicting("VICReg + AugSelf", "vicreg5_augself_small")._replace(rates=RATES),
+    "mast": predicting("MAST, color exempt", "mast5_small")._replace(rates=RATES),
+    "heads_by_depth": candidate("by_depth", "L, heads alone", block=0),
+    "by_depth": candidate("by_depth", "L, heads and block"),
+    "masked_contrast": candidate("masked_contrast", "N"),
+    "simclr_augself": predicting("SimCLR + AugSelf", "simclr_small")._replace(rates=RATES),
+    "conditioned": candidate("conditioned", "C"),
+    "cassle": Row("CASSLE over VICReg", "cassle_small", rates=RATES),
+    "equivariant": candidate("equivariant", "Q"),
+    "routed": candidate("routed", "R"),
+    "budgeted": predicting("MAST, learned block", "mast5_small", masks="budgeted")._replace(
+        rates=RATES
+    ),
+    "before": predicting(
+        "VICReg + AugSelf, pooled before the layers", "mast5_small", exempt=(),
+        projector={"pool": "before"},
+    )._replace(rates=RATES),
+    "mast_before": predicting(
+        "MAST, pooled before the layers", "mast5_small", projector={"pool": "before"}
+    )._replace(rates=RATES),
+}  # fmt: skip
+COLUMNS = {key: title for key, title in TASKS.columns.items() if key.endswith("class/linear")}
+COLUMNS |= {"cifar10/colour/linear": "color"}
+CANDIDATES_ON_VALIDATION = Small(
+    rows=ROWS,
+    tasks=TASKS._replace(
+        protocols={"validation": ONE},
+        columns=COLUMNS | {f"{DEPTHS}{key}": f"{title}, depths" for key, title in COLUMNS.items()},
+        depths=True,
+    ),
+    results="candidates",
+    title="Candidates for the objective, on validation images",
+    baseline="vicreg_augself",
+    about=("All but VICReg and CASSLE predict color and position.",),
+    tested=False,
+)
