@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from experiments.advice_check import AdviceCheck
+from experiments.beyond import Beyond
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.detectors import Detectors
 from experiments.does_it_help import DoesItHelp
@@ -35,6 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(),  # MAST beside VICReg at equal budgets
     "forgetting": Forgetting(),  # do exempt blocks keep what operators destroy?
     "small": Small(),  # most methods at one small budget
+    "beyond": Beyond(),  # does pretraining help beyond weights that can be downloaded?
     "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
     "pooling": POOLING,  # where MAST's projector pools

