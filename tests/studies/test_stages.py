@@ -10,7 +10,7 @@ from tiny import ENCODER
 
 import mast
 from experiments.beyond import WAYS, Beyond
-from experiments.small import ROWS, Small, Tasks
+from experiments.small import DEPTHS, ROWS, Small, Tasks
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.experiment import Workplace, perform
 
@@ -43,8 +43,9 @@ def place(photos: Path, pretrain: Any = mast.pretrain) -> Workplace:
 
 def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path) -> None:
     linear = dict.fromkeys(("cifar10", "flowers17", "textures", "photos"), ("linear",))
-    tasks = Tasks({"validation": linear}, photos=("photos",), size=32, depths=True)
-    rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2]) for name in ("vicreg", "simsiam")}
+    columns = {"photos/class/linear": "photos", f"{DEPTHS}photos/class/linear": "photos, depths"}
+    tasks = Tasks({"validation": linear}, columns, photos=("photos",), size=32, depths=True)
+    rows = {"vicreg": ROWS["vicreg"]._replace(rates=ROWS["vicreg"].rates[:2])}
     experiment = Small(
         rows, 24, 1, 8, asdict(ENCODER), SETTINGS, tasks, results="candidates", tested=False
     )
