@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import logging
 import os
-import re
 import stat
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -311,6 +310,4 @@ def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str
     names = tuple(sorted({*first} - {""}))
     number = {name: target for target, name in enumerate(names)} | {"": UNLABELLED}
     target_N = np.array([number[name] for name in first], np.int64)
-    # A byte that is no text becomes \xff, so a name that spells this becomes something else.
-    shown = (as_unicode(re.sub(r"\\(?=x[0-9a-f]{2})", r"\\x5c", name)) for name in names)
-    return {"class": target_N}, {"class": tuple(shown)}
+    return {"class": target_N}, {"class": tuple(map(as_unicode, names))}

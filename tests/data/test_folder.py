@@ -169,21 +169,6 @@ def test_file_names_that_are_not_unicode(tmp_path):
     assert not canvases.skipped
 
 
-def test_names_of_classes_that_look_alike_stay_apart(tmp_path):
-    if sys.platform != "linux":
-        pytest.skip("the file system takes Unicode alone")
-    # A byte, what it is shown as, and one letter in two normal forms.
-    names = sorted([b"\xff", rb"\xff", "\u00e9".encode(), "e\u0301".encode()], key=os.fsdecode)
-    for name in names:
-        os.makedirs(os.fsencode(tmp_path) + b"/" + name)
-        Image.new("RGB", (4, 4)).save(os.fsencode(tmp_path) + b"/" + name + b"/a.png")
-    source = open_source(tmp_path)
-    assert source.targets["class"].tolist() == [0, 1, 2, 3]
-    shown = dict(zip(names, source.classes["class"], strict=True))
-    assert len(set(shown.values())) == 4
-    assert shown[b"\xff"] == "\\xff"  # in a set that has one of them, too
-
-
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "b/" * 3000, "c\0d"])
 def test_a_name_that_no_folder_can_have_is_not_there(name):
     with pytest.raises(UserError, match="no folder"):

@@ -17,13 +17,11 @@ from mast.data import open_source
 from mast.data.shards import open_index
 from mast.data.shards import shard as module
 
+pytestmark = pytest.mark.slow  # importing the store and its client
+
 
 class Unreliable:
-    """An object store behind a bad network.
-
-    Args:
-        store: The store.
-    """
+    """An object store behind a bad network."""
 
     def __init__(self, store):
         self.store = store

@@ -10,13 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import fsspec
-import numpy as np
 import pytest
 import torch
 from sharded import write_shards
 
 from mast.core.errors import UserError
-from mast.core.threads import Prefetcher
 from mast.data import describe
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
@@ -167,13 +165,3 @@ def test_a_signal_ends_the_wait_for_a_shard(falls_silent):
         with asked_to_stop():
             list(batches)
         del batches
-
-
-def test_a_signal_ends_the_wait_between_tries(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "WAITS_S", (60.0,))
-    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
-    samples = Prefetcher(Shard(str(tmp_path / "a.tar"), 3, 0).samples(np.arange(3)))
-    with soon():
-        with asked_to_stop():
-            next(samples)
-        samples.close()

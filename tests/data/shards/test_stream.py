@@ -3,7 +3,6 @@
 import io
 import json
 import random
-import threading
 from itertools import chain
 
 import pyarrow
@@ -179,12 +178,3 @@ def test_a_lost_connection_loses_nothing(shards, monkeypatch, caplog):
     assert seen([*loader_of(shards).epoch(0)]) == whole
     assert len(caplog.records) > 10
     assert "the store hung up; tried again in 0 s" in caplog.text
-
-
-def test_a_shard_that_stays_away_is_named(shards, monkeypatch):
-    loader = loader_of(shards)
-    monkeypatch.setattr(module, "WAITS_S", (0.0, 0.01))
-    (shards / "train-003.tar").unlink()
-    with pytest.raises(UserError, match=r"train-003\.tar cannot be read, tried 3 times.*No such"):
-        [*loader.epoch(0)]
-    assert not [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
