@@ -346,30 +346,14 @@ def test_pairs_choose_and_their_weights_are_kept(
     assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
     said = capsys.readouterr()
     assert "orientation 0," in said.out + said.err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"same": [("00.png", "03.png")]}, "give same and different"),
-        ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
-        ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
-        ({"space": "deep.json"}, "no weights in deep.json"),
-    ],
-)
-def test_pairs_that_choose_nothing_are_one_line(
-    options: dict[str, object],
-    said: str,
-    small: Adaptation,
-    colors: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert small.path is not None
-    monkeypatch.chdir(tmp_path)
-    Path("deep.json").write_text("[" * 100_000)
-    with pytest.raises(UserError, match=said):
-        mast.neighbours(small.path, colors, "00.png", k=3, device="cpu", **options)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    for options, message in (
+        ({"same": of_hue}, "give same and different"),
+        ({"same": ["00.png"], "different": of_pattern}, "takes pairs of two images"),
+        ({"space": tmp_path / "deep.json"}, r"no weights in .*deep.json"),
+    ):
+        with pytest.raises(UserError, match=message):
+            mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
 
 
 def test_a_finished_run_is_adapted_on_its_own_images(

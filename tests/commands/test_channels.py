@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tiny import SIZE, configure
 
@@ -76,3 +77,13 @@ def test_it_is_searched_learned_from_and_evaluated(made: Any) -> None:
     assert linear.targets["class"].values["top1"] > 60  # of 33 by chance
     assert "band_jitter" in robust.targets["class"].values
     assert "grayscale" not in robust.targets["class"].values
+
+
+def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
+    kind, root = made
+    folder = mast.export(root / "run", "pt2", root / "exported").folder
+    assert "def prepare(values)" in (folder / "README.md").read_text()
+    module = torch.export.load(folder / "encoder.pt2").module()
+    images_BCHW = torch.rand(2, CHANNELS[kind], SIZE, SIZE)
+    encoder = mast.load_encoder(root / "run")
+    torch.testing.assert_close(module(images_BCHW), encoder(images_BCHW), rtol=1e-3, atol=1e-4)

@@ -97,7 +97,9 @@ def test_every_command_has_help_of_every_parameter(
 
 
 def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, registry in (("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS)):
+    for name, registry in (
+        ("--help", VERBS), ("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS),
+    ):  # fmt: skip
         main([name, "--help"])
         shown = capsys.readouterr().out
         assert all(f"\n  {key} " in shown for key in registry)

@@ -116,6 +116,7 @@ def test_a_plan_is_measured_here(
     monkeypatch.setitem(RECIPES, "vicreg5_small", lambda: small)
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
     assert not {"done:", "warning:"} & {*capsys.readouterr().err.split()}  # of the trial run
+    assert plan.commands[0] in repr(plan)
     measured, longer = plan.costs
     assert measured.measured
     assert measured.images_per_second > 0

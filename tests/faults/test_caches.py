@@ -15,6 +15,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
+from mast.evaluation.accuracy import correct_within
 from mast.evaluation.feature_store import FeatureStore
 
 FEATURES = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
@@ -201,3 +202,9 @@ def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFix
     manifest.write_bytes(manifest.read_bytes().replace(b'\\"side\\": 88', b'\\"side\\": 89'))
     assert "manifest damaged" in shown()
     assert "set" in shown("--cache", str(folder / "none"))
+
+
+def test_a_score_that_is_not_finite_is_no_hit() -> None:
+    scores_NC = torch.tensor([[0.1, 0.9], [float("nan"), 0.5]])
+    with pytest.raises(UserError, match="class scores of 1 of 2 images are not finite"):
+        correct_within(scores_NC, torch.tensor([1, 0]), k=1)
