@@ -81,7 +81,7 @@ class _Options:
         self.sets_threads = verb.computes and "threads" not in self.hints
         if self.sets_threads:
             self._add(
-                "threads", int | None, None, "CPU threads; PyTorch's choice if not given", verb
+                "threads", int | None, None, "CPU threads; PyTorch's choice by default.", verb
             )
 
     def _add(

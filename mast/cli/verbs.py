@@ -153,7 +153,7 @@ VERBS: dict[str, Verb] = {
         following=_measure,
     ),
     "plan": Verb(
-        "say what pretraining, or `mast adapt`, takes: recipe, epochs, memory, disk and hours",
+        "estimate what pretraining, or `mast adapt`, takes: epochs, memory, disk and hours",
         f"{_COMMANDS}.plan:plan", (), _shown,
     ),
     "evaluate": Verb(
@@ -162,16 +162,16 @@ VERBS: dict[str, Verb] = {
         ("protocols", "mast.evaluation.protocols:EVALUATORS"), following=_write_page,
     ),
     "compare": Verb(
-        "put what was measured of several runs side by side, with paired intervals",
+        "compare the evaluations of several runs, with paired intervals",
         f"{_COMMANDS}.compare:compare", ("runs",), _shown, computes=False,
     ),
     "analyze": Verb(
-        "look into a run: training curves, masks, what each subspace forgets",
+        "analyze a run: training curves, masks, what each subspace forgets",
         f"{_COMMANDS}.analyze:analyze", ("run",), _insights, ("analyses", "mast.studies:QUESTIONS"),
         following=_write_page,
     ),
     "advise": Verb(
-        "say which augmentations a labelled task can afford, by any encoder",
+        "estimate which augmentations a labelled task can afford, with any encoder",
         f"{_COMMANDS}.advise:advise", ("encoder",), _shown,
     ),
     "study": Verb(
@@ -183,7 +183,7 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.reproduce:reproduce", ("table",), _finished,
     ),
     "adapt": Verb(
-        "look how operators move an encoder's features, to choose what it ignores or matches",
+        "measure how operators move an encoder's features, to choose what it ignores or matches",
         "mast.runs.adapt:adapt", ("encoder",), _shown, following=_search,
     ),
     "neighbours": Verb(
@@ -191,7 +191,7 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _shown,
     ),
     "duplicates": Verb(
-        "find the images of a folder that are there more than once, exactly or nearly",
+        "find copies and near-copies in a folder of images",
         f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _shown,
     ),
     "outliers": Verb(
@@ -207,7 +207,7 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.fit:fit", ("encoder",), _shown, following=_classify,
     ),
     "predict": Verb(
-        "tell the classes of a folder of images, as a table",
+        "predict the classes of a folder of images, as a table",
         f"{_COMMANDS}.predict:predict", ("classifier",), _shown, following=_rank,
     ),
     "embed": Verb(
@@ -220,7 +220,7 @@ VERBS: dict[str, Verb] = {
         computes=False,
     ),
     "export": Verb(
-        "write an encoder or a classifier for other libraries, ONNX or PyTorch alone",
+        "export an encoder or a classifier for other libraries, ONNX or plain PyTorch",
         f"{_COMMANDS}.export:export", ("model",), _shown, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
@@ -246,7 +246,7 @@ TOPICS: dict[str, Verb] = {
         f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
     ),
     "cache": Verb(
-        "the sets whose resized images are kept, and whether they are whole",
+        "the cached sets of resized images, and whether they are intact",
         f"{_COMMANDS}.show:show_cache", (), _print_rich, computes=False,
     ),
 }  # fmt: skip

@@ -38,8 +38,8 @@ class AdviceResult(Shown):
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float, ...], ...]
 
-    def table(self) -> FittedTable:
-        """A table for a rich console."""
+    def shown(self) -> tuple[FittedTable, str]:
+        """The table and the text."""
         table = FittedTable(2, title="Which augmentations each task can afford (95 % intervals)")
         for column in self.columns:
             table.add_column(column, no_wrap=column == "operator")
@@ -50,11 +50,7 @@ class AdviceResult(Shown):
                 table.add_section()
             shown = [cell.replace("+nan", "–") for cell in cells[1:]]
             table.add_row("" if again else cells[0], *shown)
-        return table
-
-    def shown(self) -> tuple[FittedTable, str]:
-        """The table and the text."""
-        return self.table(), self.text
+        return table, self.text
 
 
 @command

@@ -1,4 +1,4 @@
-"""Looking into a run: its analyses as arrays and figures in the run folder."""
+"""Analyse a run: arrays and figures in the run folder."""
 
 import re
 from collections.abc import Iterator, Sequence

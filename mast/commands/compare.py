@@ -1,4 +1,4 @@
-"""Put what was measured of several runs side by side."""
+"""Compare the evaluations of several runs."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Find the images of a folder that are there more than once."""
+"""Find copies and near-copies in a folder of images."""
 
 import csv
 import io
@@ -128,9 +128,8 @@ def duplicates(
         columns["probability"] = [probability for _, probability in known]
     counts = Counter(copy.kind for copy in found)
     summary = (
-        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} are "
-        f"there more than once, with {counts['exact']:,} exact copies and {counts['near']:,} "
-        "near-copies."
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} have "
+        f"copies, {counts['exact']:,} exact and {counts['near']:,} near."
     )
     write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases, changed))
     if listed is not None:

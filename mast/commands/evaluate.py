@@ -92,7 +92,6 @@ def evaluate(
             the encoder's features; exact copies are always counted.
         ignore: Operators, or properties such as color, to which features become invariant; "all"
             for all. Needs a run or a folder of `mast adapt`, whose `spaces/` gets the results.
-        match: Operators or properties to compare images by alone.
 
     Returns:
         One result a protocol; in the first process, none in the others.

@@ -122,7 +122,6 @@ def fit(
         ignore: For a linear head on a run or a folder of `mast adapt`: operators, or properties
             such as color, to which features become invariant; "all" for all. The file stores the
             choice, so `mast predict` needs no option.
-        match: Operators or properties to compare images by alone.
         seed: Random seed.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.

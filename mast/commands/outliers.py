@@ -92,8 +92,6 @@ def outliers(
     Args:
         data: The images. Labels, such as one subfolder a class, are checked; images without one are
             ranked too.
-        out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
-            that name), or a page of the first thumbnails that ends in .html; nowhere if not given.
         by: The score. "neighbours": distance from the other images, in the representation and, for
             a run, in the embedding too. "prediction": the covariance predicted by a run that was
             trained with `objective.uncertainty`.
@@ -103,7 +101,6 @@ def outliers(
         target: The labels to check if the set has several kinds; the first by default.
         ignore: Operators, or properties such as color, in which images may differ and to which the
             probes are invariant; "all" for all. Needs a run or a folder of `mast adapt`.
-        match: Operators or properties to compare images by alone.
         seed: Seed of the folds that check labels, and of random weights.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The classes of a folder of images, as a table."""
+"""Predict the classes of a folder of images, as a table."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -35,10 +35,6 @@ class Reproduced(Shown):
     notes: tuple[str, ...]  # what a reader of the numbers has to know
     files: tuple[Path, ...] = ()  # where the table was written
 
-    def tables(self) -> list[FittedTable]:
-        """For a rich console."""
-        return [fitted(grid, heading) for heading, grid in self.grids.items()]
-
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line a run."""
@@ -54,8 +50,9 @@ class Reproduced(Shown):
 
     def shown(self) -> tuple[str | Text | FittedTable, ...]:
         """The tables, the notes, how much is done, and where it was written."""
+        tables = (fitted(grid, heading) for heading, grid in self.grids.items())
         files = map(one_line, map(str, self.files))
-        return literal(self.title, "bold"), *self.tables(), *self.notes, self.state, *files
+        return literal(self.title, "bold"), *tables, *self.notes, self.state, *files
 
 
 @command

@@ -203,7 +203,8 @@ def _check_ours(folder: Path) -> None:
         plan = read_json(folder / PLAN)
         if isinstance(plan, dict) and plan.keys() == {field.name for field in fields(ShardPlan)}:
             others = {name for name in names if name.endswith(ENDINGS) and not OURS.fullmatch(name)}
-            if INDEX in names and _version_of(read_json(folder / INDEX)) != _version(plan):
+            index = read_json(folder / INDEX) if INDEX in names else {"version": _version(plan)}
+            if not isinstance(index, dict) or index.get("version") != _version(plan):
                 others.add(INDEX)
     if others:
         raise UserError(
@@ -214,10 +215,6 @@ def _check_ours(folder: Path) -> None:
 def _version(plan: dict[str, Any]) -> str:
     """What an index says that its shards were made of."""
     return hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
-
-
-def _version_of(index: Any) -> Any:
-    return index.get("version") if isinstance(index, dict) else None
 
 
 def _agree(folder: Path, plan: ShardPlan) -> None:

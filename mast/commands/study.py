@@ -46,13 +46,9 @@ class StudyResult(Shown):
         """What went wrong, a line a run."""
         return failures(self.runs)
 
-    def table(self) -> FittedTable:
-        """The plan and its state, for a rich console."""
-        return table(self.title, self.runs)
-
     def shown(self) -> Iterator[str | Text | FittedTable]:
-        """The table and the answer."""
-        yield self.table()
+        """The plan and its state, and the answer."""
+        yield table(self.title, self.runs)
         if self.insight is not None:
             yield from self.insight.shown()
 

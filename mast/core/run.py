@@ -127,8 +127,8 @@ class RunFolder:
         """Let go of the folder; of one that was made for a run that never began, nothing stays."""
         self.holder.unlink(missing_ok=True)
         if made and [*self.path.iterdir()] == [self.lock]:
-            self.lock.unlink()
             with suppress(OSError):
+                self.lock.unlink()
                 for folder in made:
                     folder.rmdir()
 

@@ -61,7 +61,7 @@ class NamedSets:
             given.
         download: Whether such a set may be downloaded, and the weights that an encoder's name
             names.
-        max_broken: Share of a part's images that may be broken; those that are get listed and left
+        max_broken: Share of a part's images that may be broken; broken ones are listed and left
             out.
     """
 

@@ -17,7 +17,6 @@ from mast.cli import main
 from mast.commands.advise import AdviceResult
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.evaluation.result import Result
 
 INSIGHT = Path(__file__).parents[2] / "docs" / "insight.md"
 
@@ -67,14 +66,10 @@ def test_the_command_of_the_document(here: Path, capsys: pytest.CaptureFixture[s
     keep(here / "hub", "test_resnet.r160_in1k")
     assert main(["advise", "timm:test_resnet.r160_in1k", *words, "--size", "32"]) == 0
     printed = capsys.readouterr().out
-    for word in ("random resized crop", "grayscale", "can afford"):
-        assert word in " ".join(printed.split())
-    assert "kept by" not in printed
+    assert "random resized crop" in " ".join(printed.split())
     (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("timm-test_resnet.r160_in1k-model-")
     assert sorted(path.stem for path in (folder / "analysis").glob("*.npz")) == ["advice"]
-    (file,) = (folder / "evaluations").glob("*.json")
-    assert Result.read(file).protocol == "retained"
     assert {path.name for path in here.iterdir()} == {"flowers17", "hub", "runs"}
 
 

@@ -10,7 +10,6 @@ import torch
 
 import mast
 from mast.analyses import ANALYSES
-from mast.augment import PRESETS
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
@@ -34,9 +33,6 @@ def test_analyze_a_labelled_set(
     with np.load(ours.analysis / "uncertainty.npz") as arrays:
         assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
         assert arrays["pictures"].shape == (12, 64, 64, 3)
-    assert len(mast.draw(ours.path, "curves").axes) > 3
-    with pytest.raises(UserError, match=r"leave_one_out\.npz does not exist; make it first"):
-        mast.draw(ours.path, "leave_one_out")
     measured = sorted(ours.evaluations.glob("*.json"))
     assert [path.stem.partition("-")[0] for path in measured] == ["embedding", "linear", "retained"]
     before = {path: path.stat().st_mtime_ns for path in measured}
@@ -59,10 +55,9 @@ def test_analyze_images_alone_and_a_run_without_masks(
         "predicted_operators",
         "subspaces",
     ]
-    with np.load(theirs.analysis / "predicted_operators.npz") as arrays:
-        assert arrays["spaces"].tolist() == ["representation", "whole embedding"]
-        assert arrays["operators"].tolist() == list(PRESETS["mast5"].operators)
-        assert np.isfinite(arrays["explained"]).any()
+    assert len(mast.draw(theirs.path, "curves").axes) > 3
+    with pytest.raises(UserError, match=r"leave_one_out\.npz does not exist; make it first"):
+        mast.draw(theirs.path, "leave_one_out")
     with pytest.raises(UserError, match="told is called predicted_operators now"):
         mast.analyze(theirs.path, analyses=["told"])
     with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'") as error:
@@ -119,10 +114,9 @@ def test_a_run_that_diverged_is_looked_into(
             value.fill_(float("nan"))
     torch.save(state, ours.last)
     ours.embedding.unlink()  # the checkpoint is read where this file is missing
-    wanted = ["curves", "masks", "subspaces", "invariance", "uncertainty"]
+    wanted = ["masks", "subspaces", "uncertainty"]
     insights = {one.name: one for one in mast.analyze(ours.path, str(photos), wanted, images=12)}
-    assert insights["curves"].file is not None
     assert insights["masks"].text == "The masks are not finite: the run diverged."
-    for name in ("subspaces", "invariance", "uncertainty"):
+    for name in ("subspaces", "uncertainty"):
         assert "NaN, infinite or beyond" in insights[name].text
     assert "not measured: " in capsys.readouterr().err

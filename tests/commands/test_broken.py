@@ -29,6 +29,7 @@ def test_a_broken_image_is_a_row_with_its_reason(data: Path, tmp_path: Path) -> 
     told = mast.predict(classifier, data, tmp_path / "told.csv")
     ranked = mast.outliers(encoder, data, tmp_path / "ranked.csv", size=32, labels=False)
     assert (sum(told.counts.values()), told.broken) == (WHOLE, 1)
+    assert "1 more is broken" in told.text
     assert ranked.columns["path"][-1] == "class0/empty.jpg"
     for table in (told.path, tmp_path / "ranked.csv"):
         with table.open(newline="") as file:

@@ -10,8 +10,6 @@ from PIL import Image
 from tiny import SIZE, configure
 
 import mast
-from mast.commands.shard import shard
-from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 
 pytestmark = pytest.mark.slow
@@ -66,15 +64,7 @@ def test_a_run_keeps_how_its_files_were_read(made: Any) -> None:
     assert encoder(images_1CHW).isfinite().all()
 
 
-def test_it_is_evaluated_on_classes_that_its_channels_show(made: Any) -> None:
-    _, root = made
-    linear, robust = mast.evaluate(root / "run", root, ("linear", "robust"))
-    assert linear.targets["class"].values["top1"] > 60  # of 33 by chance
-    assert "band_jitter" in robust.targets["class"].values
-    assert "grayscale" not in robust.targets["class"].values
-
-
-def test_it_finds_and_predicts(made: Any) -> None:
+def test_it_is_searched_learned_from_and_evaluated(made: Any) -> None:
     kind, root = made
     [query, *_] = sorted((root / "test").rglob("*.*"))
     found = mast.neighbours(root / "run", root / "train", query, k=3, ignore="color").columns
@@ -83,8 +73,10 @@ def test_it_finds_and_predicts(made: Any) -> None:
     assert not any(map(len, copies.values()))
     classifier = mast.fit(root / "run", root / "train")
     assert mast.load_classifier(classifier.path).reading == READINGS[kind]
-    embedded = mast.embed(root / "run", root / "test", out=root / "features.npz")
-    assert embedded.is_file()
+    linear, robust = mast.evaluate(root / "run", root, ("linear", "robust"))
+    assert linear.targets["class"].values["top1"] > 60  # of 33 by chance
+    assert "band_jitter" in robust.targets["class"].values
+    assert "grayscale" not in robust.targets["class"].values
 
 
 def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
@@ -95,14 +87,3 @@ def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
     images_BCHW = torch.rand(2, CHANNELS[kind], SIZE, SIZE)
     encoder = mast.load_encoder(root / "run")
     torch.testing.assert_close(module(images_BCHW), encoder(images_BCHW), rtol=1e-3, atol=1e-4)
-
-
-def test_what_needs_colors_is_refused_by_name(made: Any) -> None:
-    kind, root = made
-    data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
-    config = configure(root, root / "other", "mast5_small", data=data)
-    assert mast.show_views(config, root / "views.png", images=2).is_file()
-    with pytest.raises(UserError, match="grayscale needs red, green and blue"):
-        configure(root, root / "new", data=data, operators=("horizontal_flip", "grayscale"))
-    with pytest.raises(UserError, match="more than 8 bits"):
-        shard(root / "train", root / "shards")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ import yaml
 
 import mast
 from mast.cli import main
+from mast.cli.options import arguments_of
 from mast.cli.verbs import TOPICS, VERBS
-from mast.core.run import RunFolder
-from mast.data import cache
+from mast.config import record
 from mast.evaluation.protocols import EVALUATORS
 from mast.recipes import RECIPES
 from mast.studies import QUESTIONS, STUDIES
@@ -24,14 +25,12 @@ from mast.studies import QUESTIONS, STUDIES
 Configure = Callable[..., mast.PretrainConfig]
 
 
-def test_pretrain_by_command_equals_the_function(
-    tiny: Configure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    by_function = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "a")))
-    words = ["pretrain", "--recipe", "mast5_small", "--config", str(by_function.config)]
-    assert main([*words, "--out", str(tmp_path / "b")]) == 0
-    ours = (tmp_path / "a" / "encoder.safetensors").read_bytes()
-    assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
+def test_a_file_and_options_make_the_same_configuration(tiny: Configure, tmp_path: Path) -> None:
+    file, config = tmp_path / "config.yaml", tiny(epochs=1)
+    file.write_text(mast.show_config(config))
+    words = ["--recipe", "mast5_small", "--config", str(file), "--epochs", "3"]
+    made = arguments_of("pretrain", words)["config"]
+    assert record(made) == record(replace(config, epochs=3))
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "show config"])
@@ -98,7 +97,9 @@ def test_every_command_has_help_of_every_parameter(
 
 
 def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, registry in (("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS)):
+    for name, registry in (
+        ("--help", VERBS), ("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS),
+    ):  # fmt: skip
         main([name, "--help"])
         shown = capsys.readouterr().out
         assert all(f"\n  {key} " in shown for key in registry)
@@ -126,9 +127,8 @@ def test_help_shows_what_is_common(capsys: pytest.CaptureFixture[str]) -> None:
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
     words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
-    main([*words, "--objective.no_standardize", "--operators", "grayscale", "--operators",
-          "gaussian_blur", "--optimizer.clip", "none", "--objective.sparsity_weight",
-          "-1e-3"])  # fmt: skip
+    main([*words, "--objective.no_standardize", "--operators", '["grayscale", "gaussian_blur"]',
+          "--optimizer.clip", "none", "--objective.sparsity_weight", "-1e-3"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["standardize"] is False
@@ -170,34 +170,6 @@ def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
-    assert main([command, "--help", "all"]) == 0
-    return options_in(capsys.readouterr().out)
-
-
-def options_in(text: str) -> set[str]:
-    return set(re.findall(r"--[a-z][a-z_.]+", text))
-
-
-def test_errors_name_the_command_that_has_an_option(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache, "_build", full)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    texts = []
-    for data in (photos / "test", "torchvision:CIFAR10@train"):
-        assert main(["embed", str(ours.path), "--data", str(data)]) == 2
-        texts.append(capsys.readouterr().err)
-    assert "name another folder as XDG_CACHE_HOME; mast pretrain has --data.cache" in texts[0]
-    for text in texts:
-        owners = {"embed", *re.findall(r"mast (pretrain|evaluate)", text)}
-        assert options_in(text) <= set().union(*(options_of(owner, capsys) for owner in owners))
 
 
 def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

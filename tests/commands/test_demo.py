@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 
 import mast
-from mast.core.errors import UserError
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +43,3 @@ def test_demo_searches_photos_by_copies_of_them(photos: Path, tmp_path: Path) ->
     for way in ("by the output", "ignoring color", "matching color", "rotated and recolored"):
         assert way in page
     assert "--match color" in str(result.shown()[-1])
-
-
-def test_photos_and_an_encoder_belong_together(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="belong together"):
-        mast.demo(tmp_path, data="photos")

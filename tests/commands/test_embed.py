@@ -56,7 +56,6 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     assert mast.duplicates(file, photos / "test").columns == (
         mast.duplicates(run, photos / "test").columns
     )
-    assert len(mast.outliers(file, photos / "test").columns["path"]) == 24
     fitted = mast.fit(file, photos / "train", settings={"penalties": [0.1]})
     own = mast.load_classifier(fitted.path, mast.load_encoder(run))
     assert mast.evaluate(own, photos)[0].targets["class"].values["top1"] > 0
@@ -69,14 +68,6 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
         mast.predict(fitted.path, photos / "test")
     with pytest.raises(UserError, match="model is not known here"):
         mast.export(fitted.path)
-    np.savez(
-        "other.npz", features=np.eye(24), paths=sorted(map(str, (photos / "test").rglob("*.*")))
-    )
-    with pytest.raises(UserError, match="expected features of 16 dimensions"):
-        mast.predict(fitted.path, photos / "test", features="other.npz")
-    whole = mast.fit(run, photos / "train", settings={"penalties": [0.1]}, out="own.safetensors")
-    with pytest.raises(UserError, match="encodes images itself: leave features"):
-        mast.predict(whole.path, photos / "test", features=file)
     with pytest.raises(UserError, match="must encode images again"):
         mast.evaluate(file, photos, "robust")
 
@@ -112,14 +103,6 @@ def test_features_of_a_file_are_found_by_path(
     np.savez("own.npz", features=np.eye(2), paths=[f"a/{file.name}" for file in files[:2]])
     with pytest.raises(UserError, match="one row for two images"):
         mast.embed("own.npz", tmp_path / "both", tmp_path / "again.npz", size=32)
-
-
-def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
-    data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
-    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
-        assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
-        classes = arrays["classes_objects"].tolist()
-    assert classes == list(open_canvas(DataConfig(data), 32).classes["objects"])
 
 
 def test_the_manual_hands_paths_classes_and_features_to_fiftyone(
@@ -158,19 +141,10 @@ def test_embed_says_what_made_the_features(
     data = str(photos / "test")
     (result,) = mast.evaluate(run, str(photos), "knn")
     npz = mast.embed(run, data, tmp_path / "features.npz")
-    parquet = mast.embed(run / "encoder.safetensors", data, tmp_path / "features.parquet", size=40)
     with np.load(npz) as arrays:
         assert arrays["encoder"].item() == result.encoder["fingerprint"]
         assert arrays["size"] == 32
         assert arrays["data"].item() == data
-    metadata = pyarrow.parquet.read_table(parquet).schema.metadata
-    facts = {name.decode(): json.loads(value) for name, value in metadata.items()}
-    assert facts == {
-        "classes_class": ["class0", "class1", "class2"],
-        "data": data,
-        "encoder": result.encoder["fingerprint"],
-        "size": 40,
-    }
     monkeypatch.chdir(tmp_path)
     for encoder, name in (
         (run, run.name),
@@ -178,3 +152,11 @@ def test_embed_says_what_made_the_features(
         ("timm:test_resnet", "timm-test_resnet"),
     ):
         assert mast.embed(encoder, data) == Path(f"photos0-test-{name}.npz")
+
+
+def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
+    data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
+    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
+        assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+        classes = arrays["classes_objects"].tolist()
+    assert classes == list(open_canvas(DataConfig(data), 32).classes["objects"])

@@ -1,8 +1,6 @@
 """`mast fit` and `mast predict`: from labels to a table, by command and as functions."""
 
-import copy
 import csv
-import json
 import re
 import shlex
 import shutil
@@ -14,39 +12,20 @@ import pyarrow.parquet
 import pytest
 import torch
 from layouts import write_coco
-from PIL import Image
-from safetensors import safe_open
-from tiny import ENCODER
-from torch import nn
 
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.data import open_canvas
 from mast.evaluation.calibration import calibrate
-from mast.evaluation.features import extract
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Linear
 from mast.evaluation.result import readable
-from mast.models import Encoder
 
 USE = Path(__file__).parents[2] / "docs" / "use.md"
 QUICK = {"penalties": [1.0, 0.01]}
-
-
-class Corners(nn.Module):
-    """A module of one's own, with statistics that must not change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm2d(3)
-
-    def forward(self, images_BCHW: torch.Tensor) -> torch.Tensor:
-        return nn.functional.adaptive_avg_pool2d(self.norm(images_BCHW), 2).flatten(1)
 
 
 def rows_of(table: Path) -> list[dict[str, str]]:
@@ -140,23 +119,6 @@ def test_a_classifier_is_tested_on_labelled_images(
         mast.evaluate(fitted.path, labelled)
 
 
-def test_the_file_says_what_it_holds(ours: RunFolder, photos: Path) -> None:
-    fitted = mast.fit(ours.path, photos, settings=QUICK)
-    assert fitted.path.parent == ours.path
-    assert re.fullmatch(r"classifier-linear-[\w-]+\.safetensors", fitted.path.name)
-    with safe_open(fitted.path, framework="pt") as file:
-        said = json.loads(file.metadata()["mast"])
-    assert said["encoder"] == mast.load_encoder(ours.path).describe()["encoder"]
-    about = said["classifier"]["about"]
-    assert about["images"]["fingerprints"]["val"] == open_canvas(photos / "val", 32).fingerprint
-    assert about["encoder"]["source"] == str(ours.path)
-    assert "torch" in about["provenance"]["versions"]
-    again = mast.load_classifier(ours.path)
-    images = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        assert torch.equal(again(images), fitted.classifier(images))
-
-
 def test_no_classifier_of_another_set_is_replaced(
     ours: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
@@ -220,34 +182,6 @@ def test_one_of_several_classifiers_is_named(
     assert len(list(tmp_path.glob("predictions-*.csv"))) == 2  # neither replaces the other's
 
 
-def test_images_are_opened_as_a_set_is(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    for name, exif in (("a.png", {}), ("b.jpg", {}), ("c.jpg", {"exif": Image.Exif()})):
-        image = Image.fromarray(generator.integers(0, 256, (130, 390, 3), np.uint8))
-        if exif:
-            exif["exif"][0x0112] = 6
-        image.save(tmp_path / name, **exif)
-    seen: list[torch.Tensor] = []
-
-    class Seen(nn.Module):
-        def forward(self, images_BCHW: torch.Tensor) -> torch.Tensor:
-            seen.append(images_BCHW)
-            return images_BCHW.flatten(1)
-
-    files = sorted(tmp_path.iterdir())
-    for size in (16, 128):
-        extract(Seen(), open_canvas(tmp_path, size), size)
-        opened = mast.open_images(files, size)
-        assert torch.equal(opened, seen.pop())
-        for file, expected in zip(files, opened, strict=True):
-            image = Image.open(file)
-            torch.testing.assert_close(
-                mast.open_images(image, size)[0], expected, atol=0.12, rtol=0
-            )
-    with pytest.raises(UserError, match="replace or remove this file"):
-        mast.open_images(tmp_path / "none.jpg", 16)
-
-
 def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
     changes = {"epochs": 2, "batch_size": 16, "encoder_lr": 0.1}
     fitted = mast.fit(
@@ -262,33 +196,6 @@ def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: P
     with torch.no_grad():
         assert not torch.equal(fitted.classifier.encoder(images), encoder(images))
         assert torch.equal(mast.load_classifier(fitted.path)(images), fitted.classifier(images))
-
-
-def test_a_module_of_ones_own(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    module = Corners().train()
-    before = copy.deepcopy(module.state_dict())
-    (result,) = mast.evaluate(module, photos, "linear", size=32)
-    (file,) = tmp_path.glob("runs/Corners-*/evaluations/linear-*.json")
-    assert result.encoder["module"].endswith(".Corners")
-    fitted = mast.fit(module, photos, size=32)
-    assert fitted.path.parent == file.parents[1].relative_to(tmp_path)
-    table = mast.embed(module, photos / "test", "features.npz", size=32)
-    with np.load(table) as arrays, torch.no_grad():
-        features = torch.from_numpy(arrays["features"])
-        right = fitted.classifier.head(features).argmax(dim=1).numpy() == arrays["target_class"]
-    assert 100 * right.mean() == pytest.approx(result.targets["class"].values["top1"])
-    assert module.training
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    assert main(["predict", str(fitted.path), "--data", str(photos / "test")]) == 2
-    with torch.no_grad():
-        module.norm.weight.mul_(2)
-    mast.evaluate(module, photos, "knn", size=32)
-    assert len(list(tmp_path.glob("runs/Corners-*"))) == 2
-    with pytest.raises(UserError, match="give a run folder, not a module"):
-        mast.evaluate(module, photos, size=32, untrained=True)
 
 
 def test_what_cannot_be_learned_is_one_line(
@@ -330,19 +237,3 @@ def test_what_the_manual_shows_runs(
             assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
     assert names["probabilities"].shape == (2, 3)
     assert rows_of(Path("classes.csv"))[0].keys() > {"probability of class2"}
-
-
-def test_how_files_were_read_is_kept(tmp_path: Path) -> None:
-    """An encoder that knows 8 bits alone learns from 12, and later images are read as these."""
-    draw = np.random.default_rng(0)
-    for at in range(12):
-        values = draw.integers(0, 4000 if at < 10 else 300, (16, 16, 3)).astype(np.uint16)
-        file = tmp_path / ("learned" if at < 10 else "later") / f"class{at % 2}" / f"{at}.npy"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.save(file, values)
-    encoder = Encoder(ENCODER, 16)
-    fitted = mast.fit(encoder, tmp_path / "learned", size=16, out=tmp_path / "x.safetensors")
-    assert fitted.classifier.reading == Reading(Layout(3, deep=True), (0.0,), (4095.0,))
-    loaded = mast.load_classifier(fitted.path)
-    later = open_canvas(str(tmp_path / "later"), 16, model=loaded)
-    assert later.reading == loaded.reading == fitted.classifier.reading

@@ -108,23 +108,3 @@ def test_evaluate_and_analyze(run: Path, photos: Path, capsys: pytest.CaptureFix
     assert f"{run / 'analysis' / 'curves.npz'}\n" in printed
     assert main(following[1:]) == 0
     assert capsys.readouterr().out == f"{run / 'report.html'}\n"
-
-
-def test_predict(
-    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    printed, following = last_line(["fit", str(run), "--data", str(photos)], capsys)
-    (classifier,) = run.glob("classifier-*.safetensors")
-    assert f"classifier: {classifier}\n" in printed
-    assert following == ["mast", "predict", str(classifier), "--data", "FOLDER"]
-    images = str(photos / "test" / "class0")
-    printed, following = last_line(["predict", str(run), "--data", images], capsys)
-    (table,) = tmp_path.glob("predictions-test-class0-by-*.csv")
-    assert table.stem.endswith(f"-{classifier.stem.replace('classifier', run.name, 1)}")
-    assert f"table: {table}\n" in printed
-    assert following == [
-        "mast", "outliers", str(run), "--data", images, "--out", "outliers.html",
-    ]  # fmt: skip
-    assert main(following[1:]) == 0

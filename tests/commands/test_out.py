@@ -109,18 +109,3 @@ def test_what_a_command_wrote_it_writes_again(
     for call in calls:
         call()
         call()
-
-
-def test_tables_of_others_that_begin_alike_stay(
-    ours: RunFolder, photos: Path, tmp_path: Path
-) -> None:
-    for file, header, call in (
-        ("labels.csv", "path,class,annotator", lambda out: mast.predict(ours.path, "x", out)),
-        ("s.csv", "path,score,mine", lambda out: mast.outliers(ours.path, photos / "test", out)),
-    ):
-        (tmp_path / file).write_text(f"{header}\nx.png,1,2\n")
-        with pytest.raises(mast.UserError, match="is not what this command writes"):
-            call(tmp_path / file)
-    np.savez(tmp_path / "f.npz", features=np.zeros(3), identifiers=np.zeros(3))
-    with pytest.raises(mast.UserError, match="is not what this command writes"):
-        mast.embed(ours.path, photos / "test", tmp_path / "f.npz")

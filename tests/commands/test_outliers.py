@@ -122,30 +122,6 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     assert "Farthest from all others" in text
 
 
-def test_labels_that_say_nothing_are_not_checked(
-    ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
-    assert list(mast.outliers(ours.path, tmp_path / "set").columns) == ["path", "score", "distance"]
-    assert "labels are not checked: fewer than two classes have several images" in caplog.text
-
-
-def test_a_module_of_ones_own(photos: Path) -> None:
-    """Farthest are the images whose pooled pixels are; what a module cannot say is refused."""
-    data, module = str(photos / "test"), Pooled().train()
-    found = mast.outliers(module, data, size=32).columns
-    canvases = open_canvas(data, 32)
-    images = center_views(canvases.batch(np.arange(len(canvases))), 32)
-    unit_ND = F.normalize(Pooled()(images), dim=1)
-    fifth_N = 1 - (unit_ND @ unit_ND.T).sort(dim=1, descending=True).values[:, 5]
-    distances = dict(zip(canvases.identifiers, fifth_N.tolist(), strict=True))
-    expected = [distances[path] for path in found["path"]]
-    assert list(found["distance"]) == pytest.approx(expected, abs=1e-5)
-    assert module.training
-    with pytest.raises(UserError, match="a module predicts no covariance: give a run folder"):
-        mast.outliers(module, data, by="prediction", size=32)
-
-
 def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for name in ("a/0", "a/1", "a/2", "b/3", "b/4", "c/5"):
@@ -157,3 +133,11 @@ def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: P
     rows = zip(table["path"], table["quality"], strict=True)
     judged = {path[:3] for path, quality in rows if np.isfinite(quality)}
     assert judged == {"a/0", "a/1", "a/2", "b/3", "b/4"}, "of c there is one file"
+
+
+def test_labels_that_say_nothing_are_not_checked(
+    ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
+    assert list(mast.outliers(ours.path, tmp_path / "set").columns) == ["path", "score", "distance"]
+    assert "labels are not checked: fewer than two classes have several images" in caplog.text

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
@@ -12,12 +11,10 @@ from tiny import configure
 
 import mast
 from mast.cli import main
-from mast.commands.plan import Where
 from mast.config import build_method, change
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.run import RunFolder
 from mast.data import open_source
-from mast.methods import Mast
 from mast.models import Encoder, EncoderConfig
 from mast.recipes import RECIPES, recipe
 from mast.runs.cost import GPUS, REACHED, cost, flops_an_image, scaled
@@ -42,6 +39,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mast.runs.cost.flops_an_image", lambda config: 1e11)
 
 
+@pytest.mark.slow
 def test_the_work_of_a_resnet50() -> None:
     """4.09 GMAC an image: two operations each, forward and twice that backward, of two views."""
     result = computed("mast5_medium", 50_000)
@@ -74,12 +72,6 @@ def test_the_work_of_a_transformer() -> None:
     assert flops_an_image(config) == encoder + heads
 
 
-def test_a_step_that_reads_numbers_is_measured_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mast, "step", lambda self, images, *_: float(images[0].sum()))
-    with pytest.raises(UserError, match=r"cannot be counted .* without gpu"):
-        computed("mast5_small", 1000)
-
-
 def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU; a recipe that fits in no parts is a note."""
 
@@ -95,7 +87,6 @@ def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.Monke
     assert {each.config.recipe for each in plan.costs} == {"mast5_small"}
     assert plan.costs[0].config.accumulate == recipe("mast5_small").batch_size // 64
     assert "simclr_small does not fit here: out of memory" in plan.notes
-    assert "memory GB" in [column.header for column in plan.table().columns]
 
 
 @pytest.mark.parametrize(("images", "epochs"), [(1000, 800), (25_000, 200), (100_000, 50)])
@@ -117,16 +108,6 @@ def test_epochs_that_fit_the_hours() -> None:
         computed("mast5_small", 50_000, hours=1.001)
 
 
-@pytest.mark.usefixtures("light")
-def test_images_that_are_not_kept_are_read_every_epoch() -> None:
-    kept, not_kept = (
-        computed("mast5_small", 1000, **{"data.cache_limit_gb": limit, "epochs": 20})
-        for limit in (1.0, 0.001)
-    )
-    assert (kept.disk, not_kept.disk) == (1000 * 48**2 * 3, 0)
-    assert not_kept.seconds - kept.seconds == pytest.approx((20 - 1) * 3600)
-
-
 def test_a_plan_is_measured_here(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -135,6 +116,7 @@ def test_a_plan_is_measured_here(
     monkeypatch.setitem(RECIPES, "vicreg5_small", lambda: small)
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
     assert not {"done:", "warning:"} & {*capsys.readouterr().err.split()}  # of the trial run
+    assert plan.commands[0] in repr(plan)
     measured, longer = plan.costs
     assert measured.measured
     assert measured.images_per_second > 0
@@ -162,9 +144,6 @@ def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
         f"Epochs that fit into an hour (--hours 1): {epochs}."
     )
     assert "on this CPU" not in "".join(shorter.notes)
-    monkeypatch.setattr("mast.runs.cost._steps", lambda *_: (0.001, None))
-    note = mast.plan(photos / "train", "cpu", recipes="vicreg5_small").notes[0]
-    assert note.endswith("into an hour (--hours 1): 0, into a night (--hours 8): 0.")
 
 
 @pytest.mark.usefixtures("light")
@@ -183,12 +162,6 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
     assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
 
 
-def test_what_cannot_be_planned(photos: Path) -> None:
-    assert [*GPUS, "cpu"] == list(get_args(Where))
-    with pytest.raises(UserError, match="hours must be positive, got 0"):
-        mast.plan(photos / "train", hours=0.0)
-
-
 def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, name = str(photos / "train"), "timm:test_resnet"
     words = ["plan", "--data", data, "--adapt", name, "--size", "32", "--device", "cpu"]
@@ -200,5 +173,3 @@ def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -
     assert command == f"mast adapt {name} --data {data} --size 32"
     assert main([*words, "--hours", "2", "--encoder", "resnet18"]) == 2
     assert "adapt plans no pretraining: leave hours, encoder out" in capsys.readouterr().err
-    assert main(["plan", "--data", data, "--size", "32"]) == 2
-    assert "size is for adapt" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """`mast shard`: it writes what the canvas cache would hold, and goes on; runs learn from it."""
 
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from PIL import Image
 from tiny import stop_after
 
 import mast
-from mast.cli import main
 from mast.commands import shard as command
 from mast.core.errors import UserError
 from mast.data import Pieces, open_source
@@ -112,14 +110,6 @@ def test_a_folder_of_others_is_left_alone(
     assert {file.name: file.read_text() for file in (tmp_path / "set").iterdir()} == OTHERS[case]
 
 
-def test_several_kinds_of_labels_are_not_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    result = command.shard("factors@train:8", tmp_path / "set", size=8)
-    assert open_index(f"shards:{result.path}", tmp_path / "cache").classes == ()
-    assert "several kinds of labels (shape, color," in caplog.text
-
-
 def test_broken_images_are_left_out_up_to_a_share(
     write_images: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,22 +122,6 @@ def test_broken_images_are_left_out_up_to_a_share(
     assert caplog.text.count("left out") == 2
     with pytest.raises(UserError, match=r"2 images of .* broken, and max_broken = 0\.1 allows"):
         command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"format": "gif"}, "format"),
-        ({"quality": 0}, "quality must be 1 to 100"),
-        ({"images": 0}, "images must be 1 or more"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(
-    photos: Path, tmp_path: Path, changed: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        sharded(photos, tmp_path / "set", **changed)
-    assert not (tmp_path / "set").exists()
 
 
 def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
@@ -174,17 +148,6 @@ def test_a_run_on_shards_continues_bit_for_bit(
     assert losses[0] == losses[1] != []
     assert runs[0].encoder.read_bytes() == runs[1].encoder.read_bytes()
     assert any("online/knn" in line for line in runs[0].read_metrics())
-
-
-def test_by_command(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["shard", str(photos / "train"), "--out", str(tmp_path / "set"), "--size", str(SIDE)]
-    assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out == f"48 images in 1 shards: shards:{tmp_path / 'set'}\n"
-    following = shlex.split(said.err.splitlines()[-1].removeprefix("next: "))
-    assert following == ["mast", "plan", "--data", f"shards:{tmp_path / 'set'}"]
-    index = json.loads((tmp_path / "set" / "index.json").read_text())
-    assert index["shardlist"][0]["nsamples"] == 48
 
 
 @pytest.fixture
@@ -228,6 +191,21 @@ def test_scenes_are_decoded_once_and_their_tiles_mixed(
     assert not [path for path in made.path.iterdir() if path.is_dir()], "what was cut is kept"
 
 
+def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
+    (tmp_path / "scans").mkdir()
+    pages[0].save(tmp_path / "scans" / "scan.tif", save_all=True, append_images=pages[1:])
+    assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
+    assert "--data.pages all" in caplog.text
+    caplog.clear()
+    made = command.shard(tmp_path / "scans", tmp_path / "all", pages="all")
+    assert made.images == 3
+    assert not caplog.text
+    source = open_source(f"shards:{made.path}", tmp_path / "root")
+    names = {source.identifier(index) for index in range(3)}
+    assert names == {"scan.tif#1", "scan.tif#2", "scan.tif#3"}
+
+
 def test_cutting_goes_on_where_it_was_stopped(
     scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,32 +222,7 @@ def test_cutting_goes_on_where_it_was_stopped(
     with pytest.raises(KeyboardInterrupt):
         command.shard(scenes, tmp_path / "out", **given)
     made = command.shard(scenes, tmp_path / "out", **given)
-    assert made.images == 19
-    assert decoded == [0, 1, 2, 2]
+    assert (made.images, decoded) == (19, [0, 1, 2, 2])
     whole = command.shard(scenes, tmp_path / "whole", **given)
     for file in whole.path.glob("*.tar"):
         assert file.read_bytes() == (made.path / file.name).read_bytes()
-
-
-def test_broken_scenes_are_counted_by_their_tiles(scenes: Path, tmp_path: Path) -> None:
-    file = scenes / "a" / "1.png"
-    file.write_bytes(file.read_bytes()[:1000])
-    made = command.shard(scenes, tmp_path / "out", tile=16, max_broken=0.5)
-    assert (made.images, made.broken) == (13, 6)
-    with pytest.raises(UserError, match="max_broken"):
-        command.shard(scenes, tmp_path / "other", tile=16)
-
-
-def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
-    (tmp_path / "scans").mkdir()
-    pages[0].save(tmp_path / "scans" / "scan.tif", save_all=True, append_images=pages[1:])
-    assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
-    assert "--data.pages all" in caplog.text
-    caplog.clear()
-    made = command.shard(tmp_path / "scans", tmp_path / "all", pages="all")
-    assert made.images == 3
-    assert not caplog.text
-    source = open_source(f"shards:{made.path}", tmp_path / "root")
-    names = {source.identifier(index) for index in range(3)}
-    assert names == {"scan.tif#1", "scan.tif#2", "scan.tif#3"}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pages import make_run, measure
 from rich.console import Console
 
 from mast.cli import main
@@ -89,22 +88,6 @@ def test_every_command_shows_names_as_text(
     broken = capfd.readouterr().err
     assert f"broken{SHOWN}.jpg" in broken
     assert not any(line.startswith("error: é") for line in broken.splitlines())
-
-
-@pytest.mark.parametrize("place", ["[red]x[/red]", "--help", "é日本🙂", "x" * 255])
-def test_run_folders_may_be_called_anything(
-    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    other = f"other/{Path(place).name}"  # which are told apart by their folders
-    for name in (place, other):
-        measure(make_run(Path(name)), "knn", [60.0])
-    given = f"./{place}" if place.startswith("-") else place
-    assert main(["compare", given]) == 0
-    assert main(["compare", given, other]) == 0
-    assert Path(place).name[:20] in capsys.readouterr().out
-    assert main(["report", given, "--beside", other]) == 0
-    assert capsys.readouterr().out == f"{Path(given)}/report.html\n"
 
 
 def test_what_is_logged_or_warned_of_is_shown_as_text(

@@ -75,26 +75,6 @@ def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[
         assert np.array_equal(arrays["change"], answer)
 
 
-def test_shards_share_the_runs_and_vicreg_stands_beside(run: RunFolder, photos: Path) -> None:
-    parts = [
-        mast.study("epochs", run.path, str(photos), device="cpu", shard=f"{at}/2") for at in (0, 1)
-    ]
-    assert [part.state for part in parts[0].runs] == ["finished", "to do"] * 2
-    assert [part.state for part in parts[1].runs] == ["finished"] * 4
-    ours = read(run.config)
-    theirs = read(run.studies / "vicreg-epochs-2-seed0" / "config.yaml")
-    assert (theirs.method, theirs.epochs, theirs.schedule.staged) == ("vicreg", 2, False)
-    assert theirs.schedule.leave_out == 0
-    for size in ("hidden", "dim"):
-        assert getattr(theirs.objective.projector, size) == getattr(ours.objective.projector, size)
-    assert theirs.objective.invariance_weight == 10  # type: ignore[attr-defined]
-    assert (theirs.encoder, theirs.optimizer) == (ours.encoder, ours.optimizer)
-    assert (theirs.preset, theirs.data) == (ours.preset, ours.data)
-    with np.load(run.analysis / "epochs.npz") as arrays:
-        assert arrays["accuracy"].shape == (2, 1, 1, 2)
-        assert np.isfinite(arrays["accuracy"]).all()
-
-
 def test_cheaper_runs_and_one_that_fails(
     tiny: Configure, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,16 +95,9 @@ def test_cheaper_runs_and_one_that_fails(
     assert done.insight is not None
     assert "2 of 3 runs are finished." in done.insight.text
     assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
-    for seed in (0, 1):  # another seed would be compared with this one
-        with pytest.raises(UserError, match="has 1 epochs and would now have 2; give the same"):
-            mast.study("leave_one_out", run.path, str(photos), seeds=[seed], device="cpu")
-    planned = mast.study("leave_one_out", run.path, str(photos), [0, 0], epochs=1, dry=True)
-    assert len(planned.runs) == 3  # a seed that is given twice is one seed
+    with pytest.raises(UserError, match="has 1 epoch and would now have 2; give the same"):
+        mast.study("leave_one_out", run.path, str(photos), device="cpu")
     other = mast.study(
         "leave_one_out", run.path, str(photos), protocols=["knn"], epochs=1, dry=True
     )
     assert [at.state for at in other.runs] == ["begun", "to do", "begun"]  # trained, not measured
-    # A copy that somebody put beside is no run of the study.
-    shutil.copytree(run.studies / "base-seed0", run.studies / "base-seed0-old")
-    (insight,) = mast.analyze(run.path, analyses=["leave_one_out"])
-    assert insight.text == done.insight.text

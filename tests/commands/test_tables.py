@@ -2,7 +2,6 @@
 
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mast.analyses import Grid
 from mast.augment import OPERATORS
-from mast.commands.advise import AdviceResult
-from mast.commands.demo import DemoResult
-from mast.commands.reproduce import fitted
 from mast.commands.show import show_operators, show_recipes
-from mast.commands.study import StudyResult
 from mast.evaluation.compare import Comparison, ComparisonRow
 from mast.evaluation.paired import Difference
 from mast.evaluation.result import Result, TargetResult, tables
 from mast.evaluation.verdict import Verdict
-from mast.studies.engine import StudyRun
 
 WIDTH = 80
 TASKS = ("shape", "color", "orientation", "position", "texture", "sharpness")
@@ -69,33 +62,6 @@ def comparison() -> Table:
     return Comparison(runs, tuple(map(Path, runs)), rows, Verdict(runs[0])).table()
 
 
-def advice() -> Table:
-    columns = ("task", "operator", "change (points)", "low", "high", "the task")
-    texts = ("needs what it destroys", "can afford the invariance", "cannot tell")
-    rows = tuple(
-        (task, operator, -10.5, -12.5, -8.5, text, float("nan"))
-        for task in TASKS
-        for operator, text in zip(("random_resized_crop", "equalize", "sobel"), texts, strict=True)
-    )
-    return AdviceResult("", (*columns, "kept by its subspace (points)"), rows).table()
-
-
-def study() -> Iterator[Table]:
-    changes = {"views": list(OPERATORS), "objective.prediction.weight": 0.25}
-    state = "the loss is not finite: prediction_by_representation at step 1234"
-    runs = tuple(StudyRun(f"without-{name}", changes, seed=3, state=state) for name in OPERATORS)
-    columns = ("run", "linear probe (%)", "accuracy lost where the operator acts", "difference")
-    grid = Grid(columns, (("validation/learned_0.25", "50.0 [48.5, 51.5]", -1.25, "no verdict"),))
-    yield StudyResult("Leave one operator out", runs).table()
-    yield fitted(grid)
-
-
-def demonstration() -> list[Table]:
-    names = ["chance", "the output", "match orientation"]
-    precision = {task: dict.fromkeys(names, 100.0) for task in TASKS}
-    return [*DemoResult(Path("run"), Path("page.html"), {}, precision, "").tables()]
-
-
 def words(cell: object) -> list[str]:
     return Text.from_markup(str(cell)).plain.split()
 
@@ -105,10 +71,7 @@ def words(cell: object) -> list[str]:
     [
         *(pytest.param(table, id=f"evaluate-{at}") for at, table in enumerate(evaluations())),
         pytest.param(comparison(), id="compare"),
-        pytest.param(advice(), id="advise"),
-        *(pytest.param(table, id=f"study-{at}") for at, table in enumerate(study())),
-        *(pytest.param(table, id=f"demo-{at}") for at, table in enumerate(demonstration())),
-        *(pytest.param(show_operators(size), id=f"operators-{size}") for size in (32, 224)),
+        pytest.param(show_operators(224), id="operators"),
         pytest.param(show_recipes(), id="recipes"),
     ],
 )

@@ -1,6 +1,5 @@
 """Caches that changed on the disk are noticed, and what they held is made again."""
 
-import errno
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
+from mast.evaluation.accuracy import correct_within
 from mast.evaluation.feature_store import FeatureStore
 
 FEATURES = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
@@ -91,31 +91,6 @@ def test_canvases_that_are_cut_short_while_they_are_open_are_decoded_again(
     assert torch.equal(canvases.batch(range(24)).values_T, expected)
     assert len(caplog.records) == 1
     assert file.read_bytes() == whole
-
-
-def test_a_manifest_that_is_cut_short_while_it_is_open_is_not_missed(cached: DataConfig) -> None:
-    """Its names alone are read from the file again."""
-    canvases = open_canvas(cached, 32)
-    expected = canvases.batch(range(24))
-    (file,) = Path(str(cached.cache)).glob("*px.*.safetensors")
-    os.truncate(file, 0)
-    after = canvases.batch(range(24))
-    assert torch.equal(expected.values_T, after.values_T)
-    assert torch.equal(expected.aspect_B, after.aspect_B)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="read in another way")
-def test_canvases_on_a_disk_that_fails_are_decoded_again(
-    cached: DataConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    canvases = open_canvas(cached, 32)
-    expected = canvases.batch(range(24)).values_T
-
-    def fail(*_: Any) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "preadv", fail)
-    assert torch.equal(canvases.batch(range(24)).values_T, expected)
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "u8"])
@@ -227,3 +202,9 @@ def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFix
     manifest.write_bytes(manifest.read_bytes().replace(b'\\"side\\": 88', b'\\"side\\": 89'))
     assert "manifest damaged" in shown()
     assert "set" in shown("--cache", str(folder / "none"))
+
+
+def test_a_score_that_is_not_finite_is_no_hit() -> None:
+    scores_NC = torch.tensor([[0.1, 0.9], [float("nan"), 0.5]])
+    with pytest.raises(UserError, match="class scores of 1 of 2 images are not finite"):
+        correct_within(scores_NC, torch.tensor([1, 0]), k=1)

@@ -160,19 +160,6 @@ def test_a_field_that_cannot_be_is_told_in_one_line(bad: dict[str, Any], tmp_pat
             training(file, steps=4).resume(0)
 
 
-def test_weights_of_another_type_are_not_gone_on_with(tmp_path: Path) -> None:
-    """PyTorch would round them without a word."""
-    file = tmp_path / "last.pt"
-    training(file, steps=4).save()
-    state = load_checkpoint(file)
-    name = next(iter(state["module"]))
-    for kind, taken in ((torch.int8, False), (torch.float64, True)):
-        changed = state["module"] | {name: state["module"][name].to(kind)}
-        torch.save(state | {"module": changed}, file)
-        with nullcontext() if taken else pytest.raises(UserError, match=r"last\.pt is not a check"):
-            training(file, steps=4).resume(0)
-
-
 def test_a_step_beyond_the_end_is_not_the_end(tmp_path: Path) -> None:
     file = tmp_path / "last.pt"
     longer = training(file, steps=4)
@@ -211,3 +198,16 @@ def test_every_bit_of_a_checkpoint_counts(tmp_path: Path) -> None:
         assert torch.equal(loaded["weights"], state["weights"]), at
         assert loaded["step"] == 3
     assert read < len(whole) // 7 // 2  # padding between records, and dates
+
+
+def test_weights_of_another_type_are_not_gone_on_with(tmp_path: Path) -> None:
+    """PyTorch would round them without a word."""
+    file = tmp_path / "last.pt"
+    training(file, steps=4).save()
+    state = load_checkpoint(file)
+    name = next(iter(state["module"]))
+    for kind, taken in ((torch.int8, False), (torch.float64, True)):
+        changed = state["module"] | {name: state["module"][name].to(kind)}
+        torch.save(state | {"module": changed}, file)
+        with nullcontext() if taken else pytest.raises(UserError, match=r"last\.pt is not a check"):
+            training(file, steps=4).resume(0)

@@ -1,7 +1,5 @@
 """Files that changed on the disk are noticed by what they say of themselves."""
 
-import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load, load_file, save_file
+from safetensors.torch import load_file
 
 import mast
 from mast.config import configuration_of, read
-from mast.core.checkpoint import saved
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.core.tensors import read_header, read_metadata, read_tensors, write_tensors
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.evaluation.result import Result, TargetResult
 from mast.runs.load import load_method
 
@@ -53,18 +49,6 @@ def test_every_byte_of_a_file_counts(tmp_path: Path) -> None:
         assert read_metadata(header).get("size", 32) == 32
     names = len("mast") + len("sha256")
     assert len(read) <= names, "only where the digest itself is no longer found"
-
-
-def test_what_is_no_file_is_not_waited_for(ours: RunFolder, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.safetensors")
-    with pytest.raises(UserError, match=r"x\.safetensors is a named pipe: expected a file"):
-        read_tensors(tmp_path / "x.safetensors")
-    assert read_header(tmp_path / "x.safetensors") is None
-    assert saved(tmp_path / "x.safetensors") == {}
-    ours.metrics.unlink()
-    os.mkfifo(ours.metrics)
-    with pytest.raises(UserError, match=r"metrics\.jsonl is not a file: remove it"):
-        ours.rewind_metrics(1)
 
 
 def test_the_same_tensors_are_the_same_file(tmp_path: Path) -> None:
@@ -133,26 +117,3 @@ def test_a_changed_result_is_refused(result: Path) -> None:
     each.write_bytes(content)
     with pytest.raises(UserError, match="does not hold what was written: evaluate again"):
         Result.read(result)
-
-
-def test_files_of_earlier_versions_are_read(ours: RunFolder, result: Path) -> None:
-    """Without digests, and without the configuration beside the embedding."""
-    expected = load_method(ours.path).state_dict()
-    described = mast.load_encoder(ours.encoder).describe()
-    for file, header in ((ours.encoder, {"mast": json.dumps(described)}), (ours.embedding, None)):
-        save_file(load(file.read_bytes()), file, metadata=header)
-    state = load_method(ours.path).state_dict()
-    assert all(torch.equal(state[name], value) for name, value in expected.items())
-
-    measured = Result.read(result)
-    each = result.parent / "each" / f"{result.stem}.safetensors"
-    save_file(load(each.read_bytes()), each)
-    with safe_open(each, "pt") as file:
-        assert file.metadata() is None
-    old = json.loads(result.read_text())
-    del old["sha256"]
-    result.write_text(json.dumps(old))
-    assert Result.read(result) == measured
-    assert torch.equal(
-        Result.read(result).targets["class"].each["top1"], torch.tensor([1.0, 0, 1, 1])
-    )

@@ -1,6 +1,5 @@
 """The program behind `make faults` sees what must not be."""
 
-import json
 import os
 import pickle
 import random
@@ -12,20 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-import yaml
 from faults import __main__ as program
-from faults import lies, strangers
+from faults import strangers
 from faults.case import Case
 from faults.files import DAMAGES
 from faults.process import Outcome, run, start
 from faults.world import CANARY, Runs
-
-from mast.core.errors import UserError
-from mast.core.files import read_markup, signed
-from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 
 
 def refuses() -> int:
@@ -108,68 +100,6 @@ def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / CANARY).exists()
 
 
-def test_a_call_ends_as_a_command(tmp_path: Path) -> None:
-    def refused() -> str:
-        raise UserError("no such run")
-
-    answered = run((), tmp_path, call=lambda: 84.3)
-    assert (answered.fault, answered.printed) == (None, "84.3\n")
-    outcome = run((), tmp_path, call=refused)
-    assert (outcome.fault, outcome.code, outcome.summary) == (None, 2, "error: no such run")
-    assert run((), tmp_path, call=lambda: 1 / 0).fault == "traceback"
-
-
-# --------------------------------------------------------------------------------------------- lies
-def numbers() -> dict[str, torch.Tensor]:
-    return {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}
-
-
-def before(name: str, folder: Path) -> Path:
-    """A file of the kind that a lie rewrites, as small as can be."""
-    (folder / "bin").mkdir()
-    (folder / "bin" / "gs").touch()
-    file = folder / Path(lies.LIES[name].files).name.replace("*", "x")
-    if file.suffix == ".safetensors":
-        write_tensors(file, numbers(), {"encoder": {}, "classifier": {}, "normalization": {}})
-    elif file.suffix == ".npz":
-        np.savez(file, first=np.ones(3), second=np.zeros((2, 2)))
-    elif file.suffix == ".pt":
-        group = {"lr": 1.0, "betas": (0.9, 0.99), "peak_lr": 1.0}
-        torch.save({"module": numbers(), "step": 3, "kept": {},
-                    "optimizer": {"param_groups": [group]}}, file)  # fmt: skip
-    elif file.suffix == ".yaml":
-        fields = ("optimizer", "objective", "encoder", "data")
-        file.write_text(yaml.safe_dump({field: {} for field in fields}))
-    elif file.suffix == ".svg":
-        file.write_text(signed('<svg width="9"><g/></svg>'))
-    elif file.suffix == ".png":
-        file.write_bytes(b"pixels")
-    elif file.suffix == ".jsonl":
-        file.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
-    elif file.suffix == ".json":
-        document: dict[str, Any] = {name: [{}] for name in ("images", "annotations", "categories")}
-        document |= {"shardlist": [{"url": "x.tar"}], "targets": {"class": 1}}
-        file.write_text(json.dumps(document | {DIGEST: digest({}, document)}))
-    return file
-
-
-@pytest.mark.parametrize("name", [name for name in lies.LIES if name != "shard"])
-def test_a_lie_changes_what_is_said_and_keeps_the_digest(name: str, tmp_path: Path) -> None:
-    file = before(name, tmp_path)
-    content = file.read_bytes()
-    assert lies.LIES[name].tell(file, random.Random(0))
-    assert file.read_bytes() != content
-    if file.suffix == ".safetensors":
-        read_tensors(file)  # which verifies it
-    elif file.suffix == ".svg":
-        assert "canary" in read_markup(file)
-    elif file.suffix == ".json":
-        document = json.loads(file.read_text())
-        assert document.pop(DIGEST) == digest({}, document)
-    assert not (tmp_path / CANARY).exists()
-
-
-# -------------------------------------------------------------------------------------------- names
 @pytest.mark.parametrize("markup", strangers.MARKUP)
 def test_a_page_in_which_markup_acts(markup: str) -> None:
     assert strangers.page_acts(f"<html><body><svg>{markup}</svg></body></html>")
@@ -195,6 +125,3 @@ def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_a_terminal_would_obey(said: str, wrong: int) -> None:
     assert len(list(strangers.printed(Outcome(0, said, "", 0.1)))) == wrong
-
-
-# --------------------------------------------------------------------------------- ambient, hostile
