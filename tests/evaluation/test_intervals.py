@@ -108,12 +108,6 @@ def test_ties_count_their_expectation() -> None:
     assert correct_within(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
 
 
-def test_mean_per_class_ignores_how_many() -> None:
-    scores, labels = torch.eye(5)[[0, 0, 0, 1]], torch.tensor([0, 0, 0, 4])
-    assert accuracy(scores, labels, "mean_per_class") == pytest.approx(50)
-    assert accuracy(scores, labels, "top1") == pytest.approx(75)
-
-
 def test_chance_is_what_a_constant_guess_reaches() -> None:
     labels = torch.tensor([0] * 6 + [1, 1, 2, 3, 4, 5, 6, 7, 9])  # of fifteen images; none of 8
     assert chance_level(labels, "top1") == pytest.approx(100 * 6 / 15)
