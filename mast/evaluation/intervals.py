@@ -307,15 +307,9 @@ def measured(
 ) -> Iterator[Measured]:
     """The mean of what each unit contributes (1 is 100 %), with its interval; see `Measured`.
 
-    Args:
-        target: First part of each name.
-        measure: Second part.
-        credit_N: What each unit contributes.
-        seed: Seed of the bootstrap.
-        resamples: R.
-        paired: Whether the units are the same for every run, so that runs can be compared by them.
-        difference: Whether the credit is a difference of two credits of the unit.
-        files_N: The file of each unit, where files have several.
+    `paired` units are the same for every run, so that runs can be compared by them; of a
+    `difference` credit_N is that of two credits; files_N is the file of each unit, where files have
+    several.
     """
     interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())

@@ -317,17 +317,14 @@ def _on_sets(
         gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
         if gain is not None and gain.low is not None and gain.high is not None:
             found.append(_Measured(ours, Gain(gain.value, gain.low, gain.high), len(targets)))
-    found.sort(key=lambda measured: _preference(measured.result))
+    # The first of several results that overlap is quoted: the least, whatever was measured.
+    found.sort(key=lambda of: (of.result.split.get("seed", -1), -of.result.sizes.get("test", 0),
+                               of.result.set_name))  # fmt: skip
     while found:
         first, *rest = found
         overlapping = [each for each in rest if each.result.may_share_images(first.result)]
         yield _on_set(first, [measured.result for measured in overlapping])
         found = [each for each in rest if each not in overlapping]
-
-
-def _preference(result: Result) -> tuple[int, int, str]:
-    """Which of several results that overlap is quoted: the least, whatever was measured."""
-    return result.split.get("seed", -1), -result.sizes.get("test", 0), result.set_name
 
 
 def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:

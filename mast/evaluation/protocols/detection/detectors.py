@@ -73,8 +73,6 @@ def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) 
 
 
 def _check(config: DetectorConfig) -> None:
-    if config.architecture not in ("c4", "fpn"):
-        raise UserError(f"architecture must be 'c4' or 'fpn', got {config.architecture!r}")
     if config.masks and config.architecture == "c4":
         raise UserError("masks need architecture 'fpn'; 'c4' finds boxes only")
     if config.architecture == "fpn" and len(config.anchors) != len(STAGES) + 1:
