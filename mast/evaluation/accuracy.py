@@ -89,8 +89,7 @@ def accuracies(
         target: What was classified, the first part of each name.
         scores_NC: Test scores, larger is more likely.
         labels_N: True classes.
-        seed: Of the bootstrap.
-        resamples: Test sets that it draws.
+        seed: Of the bootstrap, which draws `resamples` test sets.
         copies: How many times the test images follow one another, in the same order, each time of
             another class; an image's credit is the mean of its copies'.
         guesses: Measures of more guesses are left out.

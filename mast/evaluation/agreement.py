@@ -37,13 +37,8 @@ def retrieve(
 ) -> Retrieved:
     """Rank all other images for each image, in bounded memory.
 
-    Args:
-        queries_ND: Features of the images as queries, such as after a change.
-        gallery_ND: Features of the same images, in the same order, among which to search.
-        labels_TN: Their classes, a row a target.
-        k: Nearest images that count, at least 1; clipped to the others that there are for each.
-        files_N: Files of the images, where some have several: none is an answer to another of its
-            file.
+    Queries may be features of the same images after a change. The k nearest count, or all others
+    where there are fewer; images of one file are no answers to each other.
     """
     if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")

@@ -36,10 +36,7 @@ class Calibration(NamedTuple):
 def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
     """Fit a temperature, and measure the calibration on images that it was not fitted to.
 
-    Args:
-        scores_VC: Of two images or more from which the classifier did not learn.
-        labels_V: Their classes.
-        seed: Of the fifths.
+    Scores are of two images or more from which the classifier did not learn; the seed draws fifths.
     """
     images = len(labels_V)
     assert images >= 2

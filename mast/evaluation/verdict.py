@@ -55,22 +55,14 @@ class OnSet(NamedTuple):
 
 @dataclass(frozen=True)
 class EncoderComparison:
-    """A run beside another encoder.
+    """A run beside another encoder."""
 
-    Args:
-        other: What a sentence calls the other.
-        measure: What is quoted, such as "linear accuracy"; empty where nothing can be.
-        sets: On which, that with the most test images first.
-        is_start: Whether the other is what the run started as.
-        is_published: Whether it has weights that somebody else has published.
-        why_not: Why nothing can be quoted, after the name of the other.
-    """
-
-    other: str
-    measure: str = ""
-    sets: tuple[OnSet, ...] = ()
-    is_start: bool = False
-    is_published: bool = False
+    other: str  # what a sentence calls it
+    measure: str = ""  # what is quoted, such as "linear accuracy"; empty where nothing can be
+    sets: tuple[OnSet, ...] = ()  # that with the most test images first
+    is_start: bool = False  # whether the other is what the run started as
+    is_published: bool = False  # whether it has weights that somebody else has published
+    # Why nothing can be quoted, after the name of the other.
     why_not: str = "which has neither linear nor kNN accuracy on the same images"
 
     @property
@@ -123,19 +115,12 @@ class EncoderComparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether pretraining helped, in one sentence, and what the sentence rests on.
+    """Whether pretraining helped, in one sentence, and what the sentence rests on."""
 
-    Args:
-        name: Of the run.
-        comparisons: The run beside other encoders, first beside what it started as.
-        command: What measures that, where a run lacks it.
-        published: Likewise, what measures weights that can be downloaded.
-    """
-
-    name: str
-    comparisons: tuple[EncoderComparison, ...] = ()
-    command: str | None = None
-    published: str | None = None
+    name: str  # of the run
+    comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
+    command: str | None = None  # what measures that, where it was not measured
+    published: str | None = None  # likewise of weights that can be downloaded
 
     @property
     def start(self) -> EncoderComparison | None:

@@ -50,9 +50,8 @@ class Evaluator(Ranged, ABC, Generic[Data]):
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:
         """Measure an encoder.
 
-        Args:
-            encoder: The frozen encoder; `encoder.features` shares what others extracted.
-            data: The labelled sets; the test set is to be scored once, after all choices.
+        `encoder.features` shares what others extracted; the test set is to be scored once, after
+        all choices.
 
         Yields:
             What `Measured` lists; and `<target>/chosen/<setting>` for every hyper-parameter that
