@@ -1,7 +1,7 @@
 """The labelled sets of an evaluation, checked, and how hyper-parameters get to see them.
 
-The *pool* is what may be learned from: the training set, followed by the validation set where one
-was given. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
+The *pool* is what may be learned from: the training set, followed by the validation set where
+there is one. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
 with what was chosen, and the test set is scored once.
 
 N images in the pool, F of them to fit while tuning and V to choose by, M test images.

@@ -1,6 +1,6 @@
 """Whether pretraining helped: a run beside the encoder that it started as, and beside others.
 
-What is quoted follows a rule, so that nobody chooses it by its outcome: the accuracy that the field
+A rule says what is quoted, so that no outcome can choose it: the accuracy that the field
 reports on a set, by linear probe or, where two encoders do not both have one, by kNN; on all sets
 whose test images both were measured on, after learning from as many images. Of several targets of
 a set it is the mean, and of several sets the mean in which all count alike. Of results whose test
@@ -92,7 +92,7 @@ class EncoderComparison:
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
     def clause(self, before: EncoderComparison | None = None) -> str:
-        """How the run compares, as part of a sentence, without what it said of `before` already."""
+        """How the run compares, as part of a sentence, without what `before` says already."""
         gain = self.gain
         if gain is None:
             return f"not compared with {self.other}, {self.why_not}"

@@ -42,8 +42,8 @@ def test_small_sets_without_validation_are_cross_validated(
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
     val = tiny_set(20, seed=2)
-    given, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
-    assert [len(part) for part in given.splits[0]] == [len(train), len(val)]
+    chosen, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
+    assert [len(part) for part in chosen.splits[0]] == [len(train), len(val)]
     monkeypatch.setattr("mast.evaluation.labelled_sets.FEW", len(train))
     large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert large.splits == ((large.fit_F, large.choose_V),)

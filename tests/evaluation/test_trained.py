@@ -65,7 +65,7 @@ def test_lists_of_simclr(tmp_path: Path) -> None:
         positions_listed(tmp_path / "none.txt", names)
 
 
-def test_the_drawn_subset_is_written_down_and_can_be_given(
+def test_the_drawn_subset_is_written_and_can_be_read_again(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
     settings = {"shares": (0.2,), "encoder_lrs": (0.1,), "head_lrs": (1.0,), "epochs": 2}
@@ -75,5 +75,5 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     (file,) = (tmp_path / "subsets").iterdir()
     assert file.name == "sets-tiny-class-20%-seed0-000000.txt"
     assert len(file.read_text().split()) == drawn["class 20%/counts/labelled"] == 12
-    given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
-    assert given["class 20%/top1"] == drawn["class 20%/top1"]
+    listed = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
+    assert listed["class 20%/top1"] == drawn["class 20%/top1"]

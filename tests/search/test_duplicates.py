@@ -1,4 +1,4 @@
-"""Test images that were learned from are counted, and it is said wherever the score is."""
+"""Test images that were learned from are counted, with a note beside every score."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_checksum_in_common_is_no_copy(
     assert count_copies(data) == {"train": 0, "val": 0}
 
 
-def test_copies_are_said_wherever_the_score_is(
+def test_copies_are_noted_beside_the_score(
     encoder: Colors,
     overlapping: EvaluationData,
     tmp_path: Path,

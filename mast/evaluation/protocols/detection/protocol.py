@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import torch
@@ -208,16 +208,8 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
 
     @property
     def _network(self) -> DetectorConfig:
-        return DetectorConfig(
-            architecture=self.architecture,
-            masks=self.masks,
-            train_batchnorm=self.batchnorm == "train",
-            min_sizes=self.min_sizes,
-            max_size=self.max_size,
-            anchors=self.anchors,
-            regions=self.regions,
-            pyramid=self.pyramid,
-        )
+        of = {field.name: getattr(self, field.name) for field in fields(DetectorConfig)}
+        return DetectorConfig(**of)
 
     def _check(self, processes: int) -> None:
         if self.batch_size % processes:
