@@ -83,7 +83,7 @@ def accuracies(
     guesses: int = max(GUESSES.values()),
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
-    """What every classification protocol says of its test scores.
+    """The measures of test scores that every classification protocol reports.
 
     Args:
         target: What was classified, the first part of each name.

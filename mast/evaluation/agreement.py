@@ -91,7 +91,7 @@ def _ends(sorted_RN: Tensor) -> Tensor:
 
 
 def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
-    """The precision at k; of equals of which some are beyond k, as many as would be on average."""
+    """The precision at k; equals that reach beyond k count as they would on average."""
     end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
     first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
     padded_RN = F.pad(found_RM, (1, 0))

@@ -95,7 +95,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's threads for a product: one if it is small and on a CPU, as many as ever if not."""
+    """PyTorch's threads for a product: one if it is small and on a CPU, else the usual number."""
     threads = torch.get_num_threads()
     if device.type == "cpu" and multiplications < SMALL:
         torch.set_num_threads(1)

@@ -319,7 +319,7 @@ def hold_out(
 
 
 def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each member, from 0, and the sizes of groups; each is one where none are."""
+    """The group of each member, from 0, and the sizes; without groups each is its own."""
     if groups_N is None:
         return np.arange(len(members)), np.ones(len(members), np.int64)
     _, group_M, size_G = np.unique(groups_N[members], return_inverse=True, return_counts=True)

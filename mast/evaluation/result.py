@@ -223,7 +223,7 @@ class Result:
         return cls(targets=targets, **fields)
 
     def notes(self) -> list[str]:
-        """What must be notes of the test images: how they were drawn, which were learned from."""
+        """Notes on the test images: how they were drawn, and which were learned from."""
         tested = self.sizes.get("test")
         files = self.files.get("test")
         notes = []

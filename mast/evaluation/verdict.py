@@ -141,7 +141,7 @@ class Verdict:
 
     @property
     def commands(self) -> dict[str, str]:
-        """What measures what is missing, by what that is."""
+        """The commands that measure what is missing, by its name."""
         missing = {"what it started as": self.command, "published weights": self.published}
         return {name: command for name, command in missing.items() if command is not None}
 
@@ -206,7 +206,7 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by what was measured of it and of others, by what these are called.
+    """Judge a run by its results and those of others, which have names.
 
     `of_start` is what it started as; None where that was not measured.
     """
@@ -237,7 +237,7 @@ def verdict(
 
 
 def _command(encoder: str, of_run: Results, *options: str) -> str:
-    """What measures an encoder on the images on which the run was."""
+    """The command that measures an encoder on the images that the run was measured on."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
     drawn = {(result.drawn_from, result.split.get("seed", 0)) for result in results}
     words = ["mast", "evaluate", encoder, "--data", "SET", *options]
@@ -274,13 +274,13 @@ def _compared(
 
 
 def _only_seeds_differ(ours: Result, theirs: Result) -> bool:
-    """Whether other images were tested of one folder, as another seed drew them."""
+    """Whether two seeds drew different test images from one folder."""
     seeds = [result.split.get("seed") for result in (ours, theirs)]
     return None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs)
 
 
 class _Measured(NamedTuple):
-    """A result of the run, by how much it is ahead of the other's, and of how many targets."""
+    """A result of the run, how far it is ahead of the other's, and on how many targets."""
 
     result: Result
     gain: Gain
@@ -341,5 +341,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _learned(result: Result) -> dict[str, int]:
-    """From how many images it was learned, by part."""
+    """The number of images it was learned from, by part."""
     return {part: count for part, count in result.sizes.items() if part != "test"}

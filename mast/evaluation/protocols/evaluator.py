@@ -59,7 +59,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         """
 
     def accuracies(self, task: Task, scores_MC: Tensor, **more: Any) -> Iterator[Measured]:
-        """What test scores of a task are worth; see `mast.evaluation.accuracy.accuracies`."""
+        """The measures of a task's test scores; see `mast.evaluation.accuracy.accuracies`."""
         more = {"target": task.target, "files_N": task.test_files_M, **more}
         return accuracies(
             scores_NC=scores_MC, labels_N=task.test_labels_M,
@@ -79,7 +79,7 @@ def features_of(encoder: FrozenEncoder, data: EvaluationData) -> tuple[Tensor, T
 
 
 def check_operators(names: Iterable[str]) -> None:
-    """Refuse operators that there are not."""
+    """Refuse unknown operators."""
     for name in names:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
