@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
 
 
-@pytest.mark.parametrize("value", ["NaN", "-500", "true"])
+@pytest.mark.parametrize("value", ["NaN", "-500", "1e300", "true"])
 def test_what_cannot_have_been_measured_is_refused(tmp_path: Path, value: str) -> None:
     path = tmp_path / "knn-x.json"
     fields = '"protocol": "knn", "set_name": "x", "settings": {}, "fingerprints": {}, "sizes": {}'
