@@ -64,7 +64,7 @@ class Retained(Probe):
         penalties, before = [], []
         targets = tasks(data, self.seed)
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
-            scores_MC = learned.classifier.scores(test_MD)
+            scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
             penalties.append(learned.penalty)

@@ -60,7 +60,7 @@ class Robust(Probe):
         targets = tasks(data, self.seed)
         probes = list(zip(targets, self.learn(pool_ND, targets), strict=True))
         for task, learned in probes:
-            yield from self.report(task, learned, learned.classifier.scores(test_MD))
+            yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators", even=False):
@@ -69,7 +69,7 @@ class Robust(Probe):
                 change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
                 changed_MD = encoder.extract(data.test, data.size, change)
                 for task, learned in probes:
-                    scores_MC = learned.classifier.scores(changed_MD).cpu()
+                    scores_MC = learned.scores(changed_MD).cpu()
                     credit_M = correct_within(scores_MC, task.test_labels_M, k=1)
                     credit_of[task.target].append(credit_M)
                     if magnitude is not None:
