@@ -165,7 +165,7 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
             )
         encoder = load_encoder(file.parent)
     if _of(encoder) != metadata.get("encoder"):
-        raise UserError(f"{file} is of another encoder than this one: {AGAIN}")
+        raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     try:
         check_size(metadata["size"])
         depths = Depths(
