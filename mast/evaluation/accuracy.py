@@ -83,14 +83,13 @@ def accuracies(
     guesses: int = max(GUESSES.values()),
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
-    """What every classification protocol says of its test scores.
+    """The measures of test scores that every classification protocol reports.
 
     Args:
         target: What was classified, the first part of each name.
         scores_NC: Test scores, larger is more likely.
         labels_N: True classes.
-        seed: Seed of the bootstrap.
-        resamples: Seed of the bootstrap.
+        seed: Of the bootstrap, which draws `resamples` test sets.
         copies: How many times the test images follow one another, in the same order, each time of
             another class; an image's credit is the mean of its copies'.
         guesses: Measures of more guesses are left out.

@@ -37,13 +37,8 @@ def retrieve(
 ) -> Retrieved:
     """Rank all other images for each image, in bounded memory.
 
-    Args:
-        queries_ND: Features of the images as queries, such as after a change.
-        gallery_ND: Features of the same images, in the same order, among which to search.
-        labels_TN: Their classes, a row a target.
-        k: Nearest images that count, at least 1; clipped to the others that there are for each.
-        files_N: Files of the images, where some have several: none is an answer to another of its
-            file.
+    Queries may be features of the same images after a change. The k nearest count, or all others
+    where there are fewer; images of one file are no answers to each other.
     """
     if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
@@ -96,7 +91,7 @@ def _ends(sorted_RN: Tensor) -> Tensor:
 
 
 def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
-    """The precision at k; of equals of which some are beyond k, as many as would be on average."""
+    """The precision at k; equals that reach beyond k count as they would on average."""
     end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
     first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
     padded_RN = F.pad(found_RM, (1, 0))

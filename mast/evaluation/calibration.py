@@ -36,10 +36,7 @@ class Calibration(NamedTuple):
 def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
     """Fit a temperature, and measure the calibration on images that it was not fitted to.
 
-    Args:
-        scores_VC: Of two images or more from which the classifier did not learn.
-        labels_V: Their classes.
-        seed: Of the fifths.
+    Scores are of two images or more from which the classifier did not learn; the seed draws fifths.
     """
     images = len(labels_V)
     assert images >= 2
@@ -122,7 +119,7 @@ class Bin(NamedTuple):
 
 
 def reliability(probabilities_VC: Tensor, labels_V: Tensor) -> list[Bin]:
-    """How often images are right by how probable that is: of 15 equal bins those with images."""
+    """How often images are right, by their probability: those of 15 equal bins with images."""
     confidence_V = probabilities_VC.double().amax(dim=1)
     right_V = correct_within(probabilities_VC, labels_V, k=1).double()
     bin_V = (confidence_V * BINS).ceil().long().clamp(1, BINS) - 1  # (0, 1/15], (1/15, 2/15], …

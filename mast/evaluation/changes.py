@@ -49,16 +49,9 @@ def changed_by(
 ) -> Change:
     """An operator applied to every view, or to a share of them, the same one for every operator.
 
-    Args:
-        name: In `OPERATORS`.
-        magnitude: From 0 to 1; None for an operator that has none, or for the parameters that
-            pretraining draws.
-        size: Side of the views in pixels.
-        images: Images of the set; parameters are drawn for all at once, so that they do not depend
-            on batches, and are the same at every magnitude.
-        seed: Of that draw.
-        share: Of the images that are changed.
-        drawn: Fields of the operator, where other parameters are drawn than in pretraining.
+    The magnitude is from 0 to 1; None for an operator that has none, or for the parameters that
+    pretraining draws, which fields of the operator (`drawn`) change. They are drawn for all images
+    of the set at once, so that they do not depend on batches, and are the same at every magnitude.
     """
     operator = OPERATORS[name](size, **drawn)
     generator = torch.Generator().manual_seed(seed)

@@ -205,7 +205,7 @@ def _results(run: Path) -> dict[tuple[str, str], Result]:
 
 
 def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[str]:
-    """A note for each set of which runs were measured on different images."""
+    """A note for each set on whose name the runs agree but not on its images."""
     images: dict[tuple[str, str], set[str]] = {}
     for of_run in results:
         for (protocol, tested), result in of_run.items():
@@ -216,7 +216,7 @@ def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[
 
 
 def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
-    """What must be said of the test images of each set."""
+    """Notes on the test images of each set."""
     notes = (
         f"{readable(result.set_name)}: {text}"
         for of_run in results
@@ -242,7 +242,7 @@ def _comparable(
     index: int,
     notes: list[str],
 ) -> bool:
-    """Whether there are two results, of the same images; what differs becomes a note."""
+    """Whether both results exist, of the same images; differences become notes."""
     if first is None or other is None:
         return False
     subject = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"

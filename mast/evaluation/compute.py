@@ -21,20 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compute:
-    """How a module is run: where, how precisely, how many images at once, by which processes.
+    """How a module is run: where, how precisely, how many images at once, by which processes."""
 
-    Args:
-        device: Where; None: where the module is.
-        dtype: float32, or bfloat16 for mixed precision.
-        batch_size: Images in one forward pass; if not given 256, on a CPU that is named 32: it is
-            as fast with them, and shows sooner how far it is.
-        fabric: Launched, of the processes that share the work; None: this one does it all.
-    """
-
-    device: torch.device | str | None = None
-    dtype: torch.dtype = torch.float32
+    device: torch.device | str | None = None  # None: where the module is
+    dtype: torch.dtype = torch.float32  # or bfloat16 for mixed precision
+    # Images in one forward pass; by default 256, and 32 where the device is named and a CPU, which
+    # is as fast with them and reports progress sooner.
     batch_size: int = 0
-    fabric: Fabric | None = None
+    fabric: Fabric | None = None  # of the processes that share the work; None: this one does it all
 
     def __post_init__(self) -> None:
         if not self.batch_size:
@@ -101,7 +95,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's threads for a product: one if it is small and on a CPU, as many as ever if not."""
+    """PyTorch's threads for a product: one if it is small and on a CPU, else the usual number."""
     threads = torch.get_num_threads()
     if device.type == "cpu" and multiplications < SMALL:
         torch.set_num_threads(1)

@@ -27,7 +27,7 @@ EXPECTED = "expected `features` (N, D) and `paths` (N,), or what `mast embed` wr
 
 @final
 class FeatureFile(nn.Module):
-    """Features (N, D) of images by their paths; a path may be as short as tells its image.
+    """Features (N, D) of images by their paths, which may be cut to what identifies an image.
 
     It is an .npz with the arrays `features` and `paths`, a .parquet with such columns, or what
     `mast embed` wrote; `size` is the side of its views in pixels, if it says so.
@@ -99,7 +99,7 @@ class FeatureFile(nn.Module):
 
 
 def _root(name: str) -> str:
-    """Where the images of a set are: a folder, or the name of what is none."""
+    """The folder of a set's images, or its name where it is no folder."""
     spec = split_cut(name)[0]
     for place in (spec, spec.rpartition("@")[0]):  # `photos@train` is drawn from `photos`
         if place and os.path.exists(place):

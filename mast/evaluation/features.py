@@ -108,13 +108,6 @@ def extract(
     The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
     encoder is moved to the device and its mode is restored afterwards.
 
-    Args:
-        encoder: Takes images_BCHW in [0, 1], returns representation_BD.
-        canvas_set: The images.
-        size: Side of the views in pixels.
-        compute: How the encoder is run; several processes share the batches.
-        change: What is done to the views first, if anything.
-
     Returns:
         features_ND, float32, on the CPU, in the order of the set; the same on all processes.
     """

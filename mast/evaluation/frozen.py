@@ -169,7 +169,7 @@ class FrozenEncoder:
 
 
 class Bench:
-    """Where protocols train, and resume after they were killed.
+    """Where protocols train, and resume after the process was killed.
 
     Args:
         compute: Its device (the CPU if it names none), type and processes are those of a training.

@@ -201,7 +201,7 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
 
 
 def fewer(files: float) -> float:
-    """By what images are multiplied for Student's t of so many files in place of a normal.
+    """The factor on the number of images for Student's t of so many files, not a normal.
 
     Reference:
         Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of
@@ -213,12 +213,12 @@ def fewer(files: float) -> float:
 
 
 def alike(weight_F: Tensor) -> float:
-    """As how many files of one weight some files count."""
+    """The number of files of equal weight that some files amount to."""
     return float(weight_F.sum() ** 2 / weight_F.square().sum())
 
 
 def _student_quantile(files: float) -> float:
-    """Of Student's t at 97.5 %, with as many degrees of freedom as files leave."""
+    """The 97.5 % quantile of Student's t with one degree of freedom fewer than files."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(1.0, files - 1), 0.975))
@@ -307,15 +307,9 @@ def measured(
 ) -> Iterator[Measured]:
     """The mean of what each unit contributes (1 is 100 %), with its interval; see `Measured`.
 
-    Args:
-        target: First part of each name.
-        measure: Second part.
-        credit_N: What each unit contributes.
-        seed: Seed of the bootstrap.
-        resamples: R.
-        paired: Whether the units are the same for every run, so that runs can be compared by them.
-        difference: Whether the credit is a difference of two credits of the unit.
-        files_N: The file of each unit, where files have several.
+    `paired` units are the same for every run, so that runs can be compared by them; of a
+    `difference` credit_N is that of two credits; files_N is the file of each unit, where files have
+    several.
     """
     interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
@@ -327,8 +321,8 @@ def measured(
 
 
 def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
-    """Of a measure that is no mean over units its value on each drawn test set, value_R, where 1
-    stands for 100 %, and its interval if the draws differ."""
+    """The value of a measure that is no mean over units on each drawn test set, value_R with 1
+    for 100 %, and its interval if the draws differ."""
     low, high = percentiles(value_R)
     if low < high:
         yield from ends(target, measure, Interval(low, high, BOOTSTRAP))

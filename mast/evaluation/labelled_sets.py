@@ -1,7 +1,7 @@
 """The labelled sets of an evaluation, checked, and how hyper-parameters get to see them.
 
-The *pool* is what may be learned from: the training set, followed by the validation set where one
-was given. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
+The *pool* is what may be learned from: the training set, followed by the validation set where
+there is one. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
 with what was chosen, and the test set is scored once.
 
 N images in the pool, F of them to fit while tuning and V to choose by, M test images.
@@ -35,20 +35,13 @@ TESTED = 0.2  # share of each class of a folder that has no parts
 
 @dataclass(frozen=True)
 class LearningData:
-    """Labelled sets to learn from, where nothing is tested.
-
-    Args:
-        train: Images to learn from.
-        val: Images to choose hyper-parameters by; None holds out some of `train` for it.
-        size: Side of the views in pixels.
-        whole: Whether `train` is all of a set that has no parts.
-    """
+    """Labelled sets to learn from, where nothing is tested."""
 
     train: CanvasSet
-    val: CanvasSet | None
-    size: int
+    val: CanvasSet | None  # to choose hyper-parameters by; None holds out some of `train` for it
+    size: int  # side of the views in pixels
     metric: str = "top1"
-    whole: bool = False
+    whole: bool = False  # whether `train` is all of a set that has no parts
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
@@ -73,24 +66,17 @@ class LearningData:
 
 @dataclass(frozen=True)
 class EvaluationData:
-    """Three labelled sets and the side, in pixels, at which the encoder sees them.
-
-    Args:
-        train: Images to learn from.
-        val: Images to choose hyper-parameters by; None holds out 10 % of `train` for it.
-        test: Images that are scored once.
-        size: Side of the views in pixels.
-        metric: What the field reports on this set: "top1", "mean_per_class" or "mAP". By the
-            first two hyper-parameters are chosen.
-        split: How train and test were drawn from one set: by what, the share that is tested, the
-            seed, and of what (`image_identity` of the whole set); None where they are two sets.
-    """
+    """Three labelled sets and the side, in pixels, at which the encoder sees them."""
 
     train: CanvasSet
-    val: CanvasSet | None
-    test: CanvasSet
+    val: CanvasSet | None  # to choose hyper-parameters by; None holds out 10 % of `train` for it
+    test: CanvasSet  # scored once
     size: int
+    # What the field reports on this set: "top1" or "mean_per_class", which choose hyper-parameters,
+    # or "mAP".
     metric: str = "top1"
+    # How train and test were drawn from one set: by what, the share that is tested, the seed, and
+    # of what (`image_identity` of the whole set); None where they are two sets.
     split: Mapping[str, Any] | None = None
 
     @property
@@ -123,17 +109,11 @@ class EvaluationData:
 
 @dataclass(frozen=True)
 class ObjectData:
-    """Two sets with annotated objects, for the protocols that find them; they need no canvases.
-
-    Args:
-        train: Images to learn from.
-        test: Images that are scored once.
-        size: Side of the views in pixels for which the encoder was made.
-    """
+    """Two sets with annotated objects, for the protocols that find them; they need no canvases."""
 
     train: Annotated
-    test: Annotated
-    size: int
+    test: Annotated  # scored once
+    size: int  # side of the views, in pixels, for which the encoder was made
 
     @property
     def named(self) -> dict[str, Annotated]:
@@ -339,7 +319,7 @@ def hold_out(
 
 
 def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each member, from 0, and the sizes of groups; each is one where none are."""
+    """The group of each member, from 0, and the sizes; without groups each is its own."""
     if groups_N is None:
         return np.arange(len(members)), np.ones(len(members), np.int64)
     _, group_M, size_G = np.unique(groups_N[members], return_inverse=True, return_counts=True)

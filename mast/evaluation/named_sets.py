@@ -77,7 +77,7 @@ class NamedSets:
         check_fields(self)
 
     def description(self) -> SetDescription:
-        """The parts of `data`, those that are named taking their place."""
+        """The parts of `data`, replaced by those that are named."""
         named = {"train": self.train, "val": self.val, "test": self.test}
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
@@ -128,7 +128,7 @@ class NamedSets:
 
     @entry()
     def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:
-        """What something that has learned already is tested on, and what the field reports on it.
+        """Images to test a finished classifier on, and the metric that the field reports on them.
 
         These are the images of test, or of val where there is no test; or all of a folder without
         parts.
@@ -141,7 +141,7 @@ class NamedSets:
         return self._canvases(described.parts["test"], size, model), described.metric
 
     def _with_test(self) -> SetDescription:
-        """The parts, val in the place of a test that is not there."""
+        """The parts, with val as test where there is none."""
         described = self.description()
         if self.val is None and "test" not in described.parts:
             described = described.with_test()

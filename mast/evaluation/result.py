@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import UnionType
@@ -228,7 +228,7 @@ class Result:
         return cls(targets=targets, **fields)
 
     def notes(self) -> list[str]:
-        """What must be notes of the test images: how they were drawn, which were learned from."""
+        """Notes on the test images: how they were drawn, and which were learned from."""
         tested = self.sizes.get("test")
         files = self.files.get("test")
         notes = []
@@ -309,12 +309,11 @@ class Result:
             for kind in ARRAYS
             for measure, values in getattr(of_target, kind).items()
         }
-        for target in as_json["targets"].values():
-            for kind in ARRAYS:
-                del target[kind]
-            for kind in ("counts", "intervals", "by_chance", "confusion", "reliability"):
-                if not target[kind]:
-                    del target[kind]
+        as_json["targets"] = {
+            target: {kind: of for kind, of in kinds.items()
+                     if kind not in ARRAYS and (of or kind in ("values", "chosen"))}
+            for target, kinds in as_json["targets"].items()
+        }  # fmt: skip
         for kind in ("split", "files", "duplicates", "near_duplicates"):
             if not as_json[kind]:
                 del as_json[kind]
@@ -352,19 +351,8 @@ class Result:
             raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
         if os.path.lexists(_each_file(path)):
             arrays, _ = read_tensors(_each_file(path), "evaluate again")
-            if each_digest not in (None, digest(arrays)):
+            if each_digest not in (None, digest(arrays)) or not _take(arrays, targets):
                 raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
-            for name, values in arrays.items():
-                target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
-                value = targets[target].values.get(measure) if target in targets else None
-                right = kind in ARRAYS and _can_be_of_units(values, kind)
-                if value is None or not right or (kind == "each" and not _is_mean(values, value)):
-                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
-                getattr(targets[target], kind)[measure] = values
-            for of in targets.values():
-                lengths = {measure: len(credit_N) for measure, credit_N in of.each.items()}
-                if any(lengths.get(name) != len(files_N) for name, files_N in of.files.items()):
-                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
         return result
 
 
@@ -436,15 +424,21 @@ def _replaces(result: Result, path: Path) -> bool:
         return True
 
 
-def _can_be_of_units(values: Tensor, kind: str) -> bool:
-    """Whether these are numbers, one a unit or one a test set that was drawn."""
-    types = (torch.int64,) if kind == "files" else (torch.float32, torch.float64)
-    of_type = values.dtype in types and values.ndim == 1
-    return of_type and len(values) > 0 and bool(values.isfinite().all())
-
-
-def _is_mean(credit_N: Tensor, percent: float) -> bool:
-    return abs(100 * float(credit_N.double().mean()) - percent) < 0.01
+def _take(arrays: Mapping[str, Tensor], targets: Mapping[str, TargetResult]) -> bool:
+    """Add what units contributed to their targets; False where some of it cannot be theirs."""
+    for name, values in arrays.items():
+        target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
+        value = targets[target].values.get(measure) if target in targets else None
+        types = (torch.int64,) if kind == "files" else (torch.float32, torch.float64)
+        if value is None or kind not in ARRAYS or values.dtype not in types or values.ndim != 1:
+            return False
+        if len(values) == 0 or not bool(values.isfinite().all()):
+            return False
+        if kind == "each" and abs(100 * float(values.double().mean()) - value) >= 0.01:
+            return False
+        getattr(targets[target], kind)[measure] = values
+    return all(len(of.each.get(measure, ())) == len(files_N)
+               for of in targets.values() for measure, files_N in of.files.items())  # fmt: skip
 
 
 def _each_file(path: Path) -> Path:

@@ -38,7 +38,7 @@ def test_classifier(
     compute: Compute,
     seed: int,
 ) -> Result:
-    """Measure a classifier on labelled images; of classes that it does not know none are.
+    """Measure a classifier on labelled images of the classes that it knows.
 
     `name` takes the place of a protocol, `metric` is what the field reports on the set.
     """
@@ -127,7 +127,7 @@ def _confusion(
 
 
 def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, str, Tensor]:
-    """The images whose class is known, what that is called, and the classes."""
+    """The images whose class the classifier knows, the name of the target, and the labels."""
     target = classifier.about.get("target", "class")
     if target not in canvases.targets:
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
@@ -168,7 +168,7 @@ def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -
 
 
 def what_is_told(about: Mapping[str, Any], classes: int) -> str:
-    """What it tells, such as "17 classes", or "6 classes (target color)" by another target."""
+    """What it predicts: "17 classes", or "6 classes (target color)" for another target."""
     target = about["target"]
     return f"{classes} classes" + ("" if target == "class" else f" (target {target})")
 
@@ -185,7 +185,7 @@ def how_often_right(about: Mapping[str, Any]) -> str:
 
 
 def how_far_off(about: Mapping[str, Any]) -> str:
-    """How far its probabilities are off, with the temperature and without, and which is worse."""
+    """How far its probabilities are off, with and without the temperature."""
     errors = about["calibration"]
     after, before = (f"{errors[f'error_{when}']:.1f}" for when in ("after", "before"))
     worse = float(after) > float(before)

@@ -1,6 +1,6 @@
 """Whether pretraining helped: a run beside the encoder that it started as, and beside others.
 
-What is quoted follows a rule, so that nobody chooses it by its outcome: the accuracy that the field
+A rule says what is quoted, so that no outcome can choose it: the accuracy that the field
 reports on a set, by linear probe or, where two encoders do not both have one, by kNN; on all sets
 whose test images both were measured on, after learning from as many images. Of several targets of
 a set it is the mean, and of several sets the mean in which all count alike. Of results whose test
@@ -60,22 +60,14 @@ class OnSet(NamedTuple):
 
 @dataclass(frozen=True)
 class EncoderComparison:
-    """A run beside another encoder.
+    """A run beside another encoder."""
 
-    Args:
-        other: What a sentence calls the other.
-        measure: What is quoted, such as "linear accuracy"; empty where nothing can be.
-        sets: On which, that with the most test images first.
-        is_start: Whether the other is what the run started as.
-        is_published: Whether it has weights that somebody else has published.
-        why_not: Why nothing can be quoted, after the name of the other.
-    """
-
-    other: str
-    measure: str = ""
-    sets: tuple[OnSet, ...] = ()
-    is_start: bool = False
-    is_published: bool = False
+    other: str  # what a sentence calls it
+    measure: str = ""  # what is quoted, such as "linear accuracy"; empty where nothing can be
+    sets: tuple[OnSet, ...] = ()  # that with the most test images first
+    is_start: bool = False  # whether the other is what the run started as
+    is_published: bool = False  # whether it has weights that somebody else has published
+    # Why nothing can be quoted, after the name of the other.
     why_not: str = "which has neither linear nor kNN accuracy on the same images"
 
     @property
@@ -105,7 +97,7 @@ class EncoderComparison:
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
     def clause(self, before: EncoderComparison | None = None) -> str:
-        """How the run compares, as part of a sentence, without what it said of `before` already."""
+        """How the run compares, as part of a sentence, without what `before` says already."""
         gain = self.gain
         if gain is None:
             return f"not compared with {self.other}, {self.why_not}"
@@ -128,19 +120,12 @@ class EncoderComparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether pretraining helped, in one sentence, and what the sentence rests on.
+    """Whether pretraining helped, in one sentence, and what the sentence rests on."""
 
-    Args:
-        name: Of the run.
-        comparisons: The run beside other encoders, first beside what it started as.
-        command: What measures that, where a run lacks it.
-        published: Likewise, what measures weights that can be downloaded.
-    """
-
-    name: str
-    comparisons: tuple[EncoderComparison, ...] = ()
-    command: str | None = None
-    published: str | None = None
+    name: str  # of the run
+    comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
+    command: str | None = None  # what measures that, where it was not measured
+    published: str | None = None  # likewise of weights that can be downloaded
 
     @property
     def start(self) -> EncoderComparison | None:
@@ -161,7 +146,7 @@ class Verdict:
 
     @property
     def commands(self) -> dict[str, str]:
-        """What measures what is missing, by what that is."""
+        """The commands that measure what is missing, by its name."""
         missing = {"what it started as": self.command, "published weights": self.published}
         return {name: command for name, command in missing.items() if command is not None}
 
@@ -226,7 +211,7 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by what was measured of it and of others, by what these are called.
+    """Judge a run by its results and those of others, which have names.
 
     `of_start` is what it started as; None where that was not measured.
     """
@@ -257,7 +242,7 @@ def verdict(
 
 
 def _command(encoder: str, of_run: Results, *options: str) -> str:
-    """What measures an encoder on the images on which the run was."""
+    """The command that measures an encoder on the images that the run was measured on."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
     seeds = {result.split.get("seed", 0) for result in results}
     words = ["mast", "evaluate", encoder, "--data", as_word(measured_set(results)), *options]
@@ -312,13 +297,13 @@ def _compared(
 
 
 def _only_seeds_differ(ours: Result, theirs: Result) -> bool:
-    """Whether other images were tested of one folder, as another seed drew them."""
+    """Whether two seeds drew different test images from one folder."""
     seeds = [result.split.get("seed") for result in (ours, theirs)]
     return None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs)
 
 
 class _Measured(NamedTuple):
-    """A result of the run, by how much it is ahead of the other's, and of how many targets."""
+    """A result of the run, how far it is ahead of the other's, and on how many targets."""
 
     result: Result
     gain: Gain
@@ -340,17 +325,14 @@ def _on_sets(
         gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
         if gain is not None and gain.low is not None and gain.high is not None:
             found.append(_Measured(ours, Gain(gain.value, gain.low, gain.high), len(targets)))
-    found.sort(key=lambda measured: _preference(measured.result))
+    # The first of several results that overlap is quoted: the least, whatever was measured.
+    found.sort(key=lambda of: (of.result.split.get("seed", -1), -of.result.sizes.get("test", 0),
+                               of.result.set_name))  # fmt: skip
     while found:
         first, *rest = found
         overlapping = [each for each in rest if each.result.may_share_images(first.result)]
         yield _on_set(first, [measured.result for measured in overlapping])
         found = [each for each in rest if each not in overlapping]
-
-
-def _preference(result: Result) -> tuple[int, int, str]:
-    """Which of several results that overlap is quoted: the least, whatever was measured."""
-    return result.split.get("seed", -1), -result.sizes.get("test", 0), result.set_name
 
 
 def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:
@@ -382,5 +364,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _learned(result: Result) -> dict[str, int]:
-    """From how many images it was learned, by part."""
+    """The number of images it was learned from, by part."""
     return {part: count for part, count in result.sizes.items() if part != "test"}

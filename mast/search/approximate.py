@@ -95,10 +95,8 @@ def open_index(
 ) -> ApproximateIndex:
     """The index of a bank, as it was kept beside the file of its features, or built and then kept.
 
-    Args:
-        bank_ND: The features to search, of two images or more, on the CPU.
-        features: Where the features are kept; None: nothing is.
-        chosen: What of them is compared, in words; all if empty.
+    The bank holds two images or more, on the CPU. `features` is the file of its features; None
+    keeps nothing. `chosen` describes what of them is compared; all if empty.
     """
     index = _kept(bank_ND, features, dict(chosen)) if features is not None else build(bank_ND)
     count = index.inverted.nlist

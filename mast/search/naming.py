@@ -1,4 +1,4 @@
-"""What was done to an image to make a copy of it: told from the difference of their features.
+"""What was done to an image to make a copy of it, predicted from the difference of features.
 
 N images, P pairs, F numbers of all depths, E energies, C operators and `NONE`.
 """

@@ -3,7 +3,7 @@
 Labels by confident learning, from labels and the probabilities of a classifier that did not see the
 image (`out_of_fold`); images by their distance from their neighbours.
 
-N images or images in the bank, M images that are asked about, C classes, D dimensions.
+N images or images in the bank, M queries, C classes, D dimensions.
 
 Reference:
     Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
@@ -26,8 +26,8 @@ NO_CLASS = -1
 
 
 def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """threshold_C: a class must be as probable as it is on average where it is given (equation 2);
-    infinite for a class that is no image's label.
+    """threshold_C: a class must be as probable as it is on average for images labelled
+    so (equation 2); infinite for a class that is no image's label.
     """
     classes = probability_NC.shape[1]
     count_C = np.bincount(label_N, minlength=classes)
@@ -64,7 +64,7 @@ def out_of_fold(
 ) -> np.ndarray:
     """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
 
-    The penalty is chosen as `linear` does, by the given labels, each of which occurs twice or more.
+    The penalty is chosen as `linear` does, by the labels, each of which occurs twice or more.
     """
     device = features_ND.device
 

@@ -33,21 +33,13 @@ Weights = Mapping[str, float]  # of each property and of `REST`
 
 
 class Space(nn.Module):
-    """A linear map of features to what images are compared in, by cosine: (B, F) to (B, F or J).
+    """A linear map of features to what images are compared in, by cosine: (B, F) to (B, F or J)."""
 
-    Args:
-        mean_F: Of the features.
-        scale_F: By which each is divided.
-        axes_MF: Orthonormal, along which images are moved by what is ignored.
-        shrink_M: By what share the features shrink along them.
-        kept_JF: Orthonormal, the axes that are kept; all if None.
-    """
-
-    mean_F: Tensor
-    scale_F: Tensor
-    axes_MF: Tensor
-    shrink_M: Tensor
-    kept_JF: Tensor | None
+    mean_F: Tensor  # of the features
+    scale_F: Tensor  # by which each is divided
+    axes_MF: Tensor  # orthonormal, along which images are moved by what is ignored
+    shrink_M: Tensor  # by what share the features shrink along them
+    kept_JF: Tensor | None  # orthonormal, the axes that are kept; None keeps all
 
     def __init__(
         self,
@@ -88,17 +80,12 @@ class Space(nn.Module):
 
 @dataclass(frozen=True)
 class Subspaces:
-    """How operators move the features of an encoder.
+    """How operators move the features of an encoder."""
 
-    Args:
-        mean_F: Of the features of unchanged images.
-        scale_F: The root of the variance of its depth, the same for all numbers of one.
-        moves: Of each operator moves_RF, whose products W_k = movesᵀ moves are the second moment
-            of its displacements, of centred and scaled features.
-    """
-
-    mean_F: Tensor
-    scale_F: Tensor
+    mean_F: Tensor  # of the features of unchanged images
+    scale_F: Tensor  # the root of the variance of its depth, the same for all numbers of one
+    # Of each operator moves_RF, whose product W_k = movesᵀ moves is the second moment of its
+    # displacements of centred and scaled features.
     moves: Mapping[str, Tensor]
 
     @classmethod

@@ -21,21 +21,6 @@ def one_target(features_ND: Tensor, *labels: int, k: int = 2) -> Retrieved:
     return Retrieved(*(value_TN[0] for value_TN in found))
 
 
-def test_four_images_by_hand() -> None:
-    found = one_target(at_angles(0, 10, 30, 70), 0, 1, 0, 1)
-    # The images in order of nearness: of the first 1, 2, 3; of the second 0, 2, 3; and so on.
-    assert found.precision.tolist() == [1 / 2, 0, 1 / 2, 1 / 2]
-    assert found.average_precision.tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 2, 1 / 2])
-
-
-def test_changed_queries_leave_their_own_image_out() -> None:
-    gallery_ND = at_angles(0, 10, 30, 70)
-    found = retrieve(gallery_ND.flip(0), gallery_ND, torch.tensor([[0, 1, 0, 1]]), 1)
-    # The first query is now at 70 degrees and finds 3, 2, 1; the second at 30 finds 2, 0, 3.
-    assert found.precision.tolist() == [[0, 0, 0, 0]]
-    assert found.average_precision[0].tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 2, 1 / 2])
-
-
 def test_pieces_of_one_file_do_not_find_each_other() -> None:
     features_ND = at_angles(0, 10, 30, 70, 80)
     labels, files_N = torch.tensor([0, 0, 0, 1, 0]), torch.tensor([4, 4, 7, 7, 9])

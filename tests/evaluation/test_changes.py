@@ -1,4 +1,4 @@
-"""Operators at a magnitude: how much they change, and that they stay what pretraining draws."""
+"""Operators at a magnitude stay within what pretraining draws."""
 
 import pytest
 import torch
@@ -12,9 +12,9 @@ def test_magnitudes_stay_within_what_pretraining_draws(name: str) -> None:
     operator = OPERATORS[name](64)
     drawn = operator.sample(200, torch.Generator().manual_seed(0))
     for magnitude in (0.0, 0.3, 1.0):
-        given = operator.at_magnitude(magnitude, drawn)
-        assert given.keys() == drawn.keys()
-        for key, values in given.items():
+        changed = operator.at_magnitude(magnitude, drawn)
+        assert changed.keys() == drawn.keys()
+        for key, values in changed.items():
             assert values.shape == drawn[key].shape
             assert values.dtype == drawn[key].dtype
             slack = 0.1 * (drawn[key].max() - drawn[key].min()).abs() + 1e-6

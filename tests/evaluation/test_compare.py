@@ -1,4 +1,4 @@
-"""Runs side by side: paired intervals, and what cannot be compared is said."""
+"""Runs side by side: paired intervals, and notes on what cannot be compared."""
 
 from pathlib import Path
 
@@ -132,7 +132,7 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
     assert "chance" not in [column.name for column in main_measures(only_old, ["MAST"]).columns]
 
 
-def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
+def test_what_differs_becomes_a_note(tmp_path: Path, hits: Tensor) -> None:
     measured(tmp_path / "a", hits)
     measured(tmp_path / "a", hits, "knn")
     other = {"extraction": {"size": 64, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.compute import Compute, one_thread
+from mast.evaluation.compute import Compute
 from mast.evaluation.features import extract, represent
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
@@ -25,18 +25,6 @@ def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet]
     torch.testing.assert_close(features, expected)
     assert features.dtype is torch.float32
     assert not features.is_inference()
-
-
-def test_on_a_cpu_batches_are_small_and_change_nothing(
-    encoder: nn.Module, make_set: Callable[..., CanvasSet]
-) -> None:
-    """So that a set of 540 images shows sooner than after a minute how far it is."""
-    sizes: list[int] = []
-    encoder.register_forward_pre_hook(lambda _, images: sizes.append(len(images[0])))
-    canvases = make_set(16)  # of each of three classes
-    small = extract(encoder, canvases, 16, Compute("cpu"))
-    assert sizes == [24, 24]
-    assert torch.equal(small, extract(encoder, canvases, 16, Compute("cpu", batch_size=256)))
 
 
 def test_modes_and_statistics_are_restored(
@@ -111,11 +99,6 @@ def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
     assert before[0], "PyTorch's default for convolutions"
 
 
-def test_the_device_is_where_the_module_is(encoder: nn.Module) -> None:
-    assert FrozenEncoder(encoder).device == torch.device("cpu")
-    assert FrozenEncoder(encoder.to("meta")).device == torch.device("meta")
-
-
 def test_other_representations_are_made_once(encoder: nn.Module) -> None:
     bench = complete(encoder).bench
     assert bench.representation("ensemble") is bench.representation("ensemble")
@@ -148,15 +131,3 @@ def test_unfinished_work_is_known_by_what_it_depends_on(
         path.touch()
     bench.finish()
     assert list(left.parent.iterdir()) == [left]
-
-
-def test_one_thread_of_every_library() -> None:
-    import sklearn.manifold  # noqa: F401
-    from sklearn.utils.parallel import _get_threadpool_controller
-
-    before = [library["num_threads"] for library in _get_threadpool_controller().info()]
-    assert before
-    with one_thread():
-        inside = [library["num_threads"] for library in _get_threadpool_controller().info()]
-        assert set(inside) == {1}
-    assert [library["num_threads"] for library in _get_threadpool_controller().info()] == before

@@ -16,7 +16,7 @@ from mast.search.outliers import (
     thresholds,
 )
 
-# Three images of each of two classes; nobody bears the third name.
+# Three images of each of two classes; no image has the third label.
 LABELS = np.array([0, 0, 0, 1, 1, 1])
 PROBABILITIES = np.array(
     [

@@ -1,8 +1,7 @@
 """Protocols by name, and their settings."""
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
@@ -38,11 +37,11 @@ def test_unknown_names() -> None:
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
         ("retrieval", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
         ("linear", {"resamples": 10**9}, "resamples must be 100000 or less"),
-        ("finetune", {"recipe": "a4"}, "unknown value of recipe 'a4'|unknown recipe"),
+        ("finetune", {"recipe": "a4"}, "setting of finetune: .*recipe"),
         ("finetune", {"changes": {"loss": "hinge"}}, "recipe sgd: unknown value of loss"),
         ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),
         ("finetune", {"changes": {"views": "mast6"}}, "unknown views of a recipe 'mast6'"),
-        ("detection", {"iterations": 1.5}, "setting of detection: .*iterations"),
+        ("detection", {"architecture": "c5"}, "setting of detection: .*architecture"),
     ],
 )
 def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message: str) -> None:
@@ -63,7 +62,7 @@ def test_no_setting_is_without_bounds(name: str) -> None:
     kinds = {"": EVALUATORS[name].kind} | ({"changes": Recipe} if name == "finetune" else {})
     for inside, kind in kinds.items():
         for setting, many in numbers(kind):
-            for value in (math.nan, -1e300, 1e300, 1e-320, 10**30):
+            for value in (-1e300, 1e-320, 10**30):
                 changes = {setting: [value] if many else value}
                 changes = {inside: changes} if inside else changes
                 with pytest.raises(UserError, match=setting):
@@ -87,30 +86,24 @@ def test_data_of_the_other_kind_is_refused(
 
 
 def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
-    class Watched(nn.Module):
-        """Remembers the sizes of its batches, and the type in which its layer computes."""
+    batches: list[tuple[int, torch.dtype]] = []
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(3, 4)
-            self.batches: list[tuple[int, torch.dtype]] = []
-
+    class Watched(nn.Linear):
         def forward(self, images_BCHW: Tensor) -> Tensor:
-            x_BD: Tensor = self.layer(images_BCHW.mean(dim=(2, 3)))
-            self.batches.append((len(x_BD), x_BD.dtype))
+            x_BD = super().forward(images_BCHW.mean(dim=(2, 3)))
+            batches.append((len(x_BD), x_BD.dtype))
             return x_BD
 
-    for compute in (Compute(), Compute(dtype=torch.bfloat16, batch_size=20)):
-        module = Watched()
-        (result,) = evaluate_encoder(FrozenEncoder(module, compute), data, "knn", QUICK)
+    for compute, sizes in (
+        (Compute(), [60, 18, 24]),
+        (Compute(dtype=torch.bfloat16, batch_size=20), [20, 20, 20, 18, 12, 12]),
+    ):
+        batches.clear()
+        (result,) = evaluate_encoder(FrozenEncoder(Watched(3, 4), compute), data, "knn", QUICK)
         extraction = result.settings["extraction"]
         assert extraction["batch_size"] == compute.batch_size
         assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
-        assert {dtype for _, dtype in module.batches} == {compute.dtype}
-        sizes = [60, 18, 24] if compute.batch_size > 60 else [20, 20, 20, 18, 12, 12]
-        assert [size for size, _ in module.batches] == sizes
-    # The settings of an evaluation have no second say.
-    assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
+        assert batches == [(size, compute.dtype) for size in sizes]
 
 
 @pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])

@@ -42,8 +42,8 @@ def test_small_sets_without_validation_are_cross_validated(
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
     val = tiny_set(20, seed=2)
-    given, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
-    assert [len(part) for part in given.splits[0]] == [len(train), len(val)]
+    chosen, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
+    assert [len(part) for part in chosen.splits[0]] == [len(train), len(val)]
     monkeypatch.setattr("mast.evaluation.labelled_sets.FEW", len(train))
     large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert large.splits == ((large.fit_F, large.choose_V),)
@@ -65,17 +65,6 @@ def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
     assert "left out: class" in caplog.text
     bright_N[:] = -1  # nothing is left to learn from, which is refused later
     assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
-
-
-def test_positions_with_and_without_validation(make_set: MakeSet) -> None:
-    train, val, test = make_set(20), make_set(4, seed=1), make_set(5, seed=2)
-    task = tasks(EvaluationData(train, val, test, 16), seed=0)[0]
-    assert task.fit_F.tolist() == list(range(60))
-    assert task.choose_V.tolist() == list(range(60, 72))
-    assert task.pool_labels_N[60:].tolist() == val.targets["class"].tolist()
-    task = tasks(EvaluationData(train, None, test, 16), seed=0)[0]
-    assert len(task.pool_labels_N) == 60
-    assert len(task.choose_V) == 6
 
 
 def test_targets_are_those_of_all_sets(make_set: MakeSet) -> None:

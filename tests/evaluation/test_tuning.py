@@ -1,4 +1,4 @@
-"""Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
+"""Fine-tuning: its loss by hand, its draws, resuming; the original encoder stays as it was."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def scores(encoder: FrozenEncoder, data: EvaluationData, recipe: Recipe = QUICK)
     return tune(encoder, data, task, task.fit_F, recipe, 0, "trial").scores(data.test)
 
 
-def test_the_encoder_learns_and_the_one_that_was_given_stays(
+def test_the_encoder_learns_and_the_original_stays(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
     before = {name: value.clone() for name, value in encoder.state_dict().items()}

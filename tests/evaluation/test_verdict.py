@@ -81,7 +81,7 @@ def test_what_it_started_as_is_found_beside_the_run(run: Path) -> None:
         assert comparison.runs == ("flowers", START)
         assert comparison.folders == (run, run / "untrained")
         assert comparison.verdict == judged(run)
-    # Of the untrained encoder itself nothing is said but that the run is beside it.
+    # The untrained encoder itself has no verdict of its own beside the run.
     turned = judged(run / "untrained", run)
     assert turned.sentence.startswith("Worse than flowers on flowers17 by 10.0 points")
     assert turned.is_better is None

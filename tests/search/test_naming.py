@@ -1,4 +1,4 @@
-"""What was changed is told from a difference of features, on features that are known."""
+"""What was changed is predicted from a difference of features, on known features."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def images_and_copies(n: int, seed: int) -> tuple[Tensor, dict[str, Tensor]]:
     return features_NF, changed
 
 
-def test_properties_of_new_images_are_told() -> None:
+def test_properties_of_new_images_are_predicted() -> None:
     features_NF, changed = images_and_copies(120, 0)
     naming = Naming.learn(features_NF, changed, WIDTHS, seed=0)
     assert set(naming.names) == {*MOVED, NONE}
@@ -42,7 +42,7 @@ def test_properties_of_new_images_are_told() -> None:
     alone = Naming.learn(features_NF, {"rotate": changed["rotate"]}, WIDTHS, seed=0)
     known = Energies(Subspaces.of(features_NF, {"rotate": changed["rotate"]}, WIDTHS), WIDTHS)
     assert alone.weight_CE.shape[0] == 2
-    told = [name for name, _ in alone.properties(known(pairs["orientation"]))]
-    assert told.count("orientation") > 0.95 * len(told)
+    named = [name for name, _ in alone.properties(known(pairs["orientation"]))]
+    assert named.count("orientation") > 0.95 * len(named)
     # No difference at all is finite, and something.
     assert len(naming.properties(energies(torch.zeros(1, 20)))) == 1

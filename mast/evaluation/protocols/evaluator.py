@@ -50,9 +50,8 @@ class Evaluator(Ranged, ABC, Generic[Data]):
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:
         """Measure an encoder.
 
-        Args:
-            encoder: The frozen encoder; `encoder.features` shares what others extracted.
-            data: The labelled sets; the test set is to be scored once, after all choices.
+        `encoder.features` shares what others extracted; the test set is to be scored once, after
+        all choices.
 
         Yields:
             What `Measured` lists; and `<target>/chosen/<setting>` for every hyper-parameter that
@@ -60,7 +59,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         """
 
     def accuracies(self, task: Task, scores_MC: Tensor, **more: Any) -> Iterator[Measured]:
-        """What test scores of a task are worth; see `mast.evaluation.accuracy.accuracies`."""
+        """The measures of a task's test scores; see `mast.evaluation.accuracy.accuracies`."""
         more = {"target": task.target, "files_N": task.test_files_M, **more}
         return accuracies(
             scores_NC=scores_MC, labels_N=task.test_labels_M,
@@ -80,7 +79,7 @@ def features_of(encoder: FrozenEncoder, data: EvaluationData) -> tuple[Tensor, T
 
 
 def check_operators(names: Iterable[str]) -> None:
-    """Refuse operators that there are not."""
+    """Refuse unknown operators."""
     for name in names:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, final
 import torch
 from torch import Tensor
 
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.fields import build
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.frozen import FrozenEncoder
@@ -70,8 +70,6 @@ class FineTune(Evaluator[EvaluationData]):
 
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
-        if self.recipe not in RECIPES:
-            raise unknown("recipe of finetune", self.recipe, RECIPES)
         changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
         return build(Recipe, changed, f"setting of recipe {self.recipe}")
 

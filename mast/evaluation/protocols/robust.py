@@ -1,4 +1,4 @@
-"""What each augmentation does to a probe that never saw it: the use of an invariance, by operator.
+"""What each augmentation costs a probe that never saw it: the use of an invariance, by operator.
 
 M test images, C classes.
 """

@@ -113,7 +113,7 @@ def evaluate_encoder(
 
 
 def refuse_near_duplicates(protocols: Iterable[str]) -> None:
-    """Refuse to look for near-copies for protocols of annotated objects."""
+    """Refuse a search for near-copies by protocols of annotated objects."""
     for name in protocols:
         if protocol_class(name).needs is not EvaluationData:
             raise UserError(
@@ -155,7 +155,7 @@ def _overlap(
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
-    """Make a protocol, of whose defaults `settings.protocols[name]` replaces some."""
+    """Make a protocol; `settings.protocols[name]` replaces some of its defaults."""
     changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
     return build(protocol_class(name), changes, f"setting of {name}")
 

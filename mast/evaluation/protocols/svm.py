@@ -75,7 +75,7 @@ def average_precision(
 
 
 class Ranked(NamedTuple):
-    """One class after its SVM has seen the test images: scores, whose label is known, who shows it.
+    """One class's scores of the test images, which of them have a known label, which show it.
 
     `cost` is None where there were too few images to choose it.
     """

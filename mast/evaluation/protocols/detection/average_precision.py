@@ -47,10 +47,6 @@ class AveragePrecision:
     What is found within a crowd counts neither for nor against a detector. Difficult objects are
     treated as crowds of one: VOC would match them by the same overlap as others, so that a box far
     smaller than the object counts as wrong there and as nothing here.
-
-    Args:
-        source: The annotated images.
-        masks: Whether masks are compared as well as boxes.
     """
 
     def __init__(self, source: Annotated, masks: bool) -> None:

@@ -38,7 +38,7 @@ class DetectorConfig:
 
     architecture: Architecture
     masks: bool  # with "fpn" alone
-    train_batchnorm: bool  # of the body, new layers and heads; else the body's is frozen
+    batchnorm: str  # "train": of the body, new layers and heads; "frozen": of the body
     min_sizes: tuple[int, ...]  # short sides, one of which is drawn for each image in training
     max_size: int  # of the long side
     anchors: tuple[int, ...]  # sides; with "fpn" one of each of its five maps
@@ -73,8 +73,6 @@ def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) 
 
 
 def _check(config: DetectorConfig) -> None:
-    if config.architecture not in ("c4", "fpn"):
-        raise UserError(f"architecture must be 'c4' or 'fpn', got {config.architecture!r}")
     if config.masks and config.architecture == "c4":
         raise UserError("masks need architecture 'fpn'; 'c4' finds boxes only")
     if config.architecture == "fpn" and len(config.anchors) != len(STAGES) + 1:
@@ -118,7 +116,7 @@ def _c4(resnet: Any, classes: int, config: DetectorConfig, shared: dict[str, Any
     head = nn.Sequential(OrderedDict(layer4=resnet.layer4))
     body = IntermediateLayerGetter(resnet, {"layer3": "0"})
     (body.out_channels,) = _channels(body)
-    if not config.train_batchnorm:
+    if config.batchnorm == "frozen":
         freeze_batchnorm(body)
         freeze_batchnorm(head)
     else:
@@ -147,9 +145,9 @@ def _fpn(resnet: Any, classes: int, config: DetectorConfig, shared: dict[str, An
     width = config.pyramid
     maps = {stage: str(number) for number, stage in enumerate(STAGES)}
     channels = _channels(IntermediateLayerGetter(resnet, maps))
-    if not config.train_batchnorm:
+    if config.batchnorm == "frozen":
         freeze_batchnorm(resnet)
-    norm = nn.BatchNorm2d if config.train_batchnorm else None
+    norm = nn.BatchNorm2d if config.batchnorm == "train" else None
     pool = {"featmap_names": list(maps.values()), "sampling_ratio": 0}
     shared |= {
         "backbone": BackboneWithFPN(resnet, maps, channels, width, norm_layer=norm),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import torch
@@ -54,7 +54,7 @@ TERMS = {  # what torchvision calls its losses, and we
 }
 PROPOSALS = ("proposals", "proposal boxes")
 WARMUP_FROM = 1 / 1000  # of the rate, as in detectron2
-LARGEST = 16_384  # pixels
+SIDES = ("min_sizes", "test_min_size", "max_size", "anchors")  # in pixels
 MASK_THRESHOLD = 0.5  # probability from which a pixel belongs to a mask
 
 
@@ -86,24 +86,13 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     """
 
     needs: ClassVar = ObjectData
-    at_least: ClassVar = {
-        "iterations": 1,
-        "batch_size": 1,
-        "min_sizes": 1,
-        "test_min_size": 1,
-        "max_size": 1,
-        "anchors": 1,
-        "regions": 1,
-        "pyramid": 1,
-    }
-    at_most: ClassVar = {
+    at_least: ClassVar = dict.fromkeys(
+        ("iterations", "batch_size", *SIDES, "regions", "pyramid"), 1
+    )
+    at_most: ClassVar = dict.fromkeys(SIDES, 16_384) | {
         "iterations": 100_000_000,
         "milestones": 1,
         "momentum": 1,
-        "min_sizes": LARGEST,
-        "test_min_size": LARGEST,
-        "max_size": LARGEST,
-        "anchors": LARGEST,
         "regions": 100_000,
         "pyramid": 100_000,
     }
@@ -219,20 +208,10 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
 
     @property
     def _network(self) -> DetectorConfig:
-        return DetectorConfig(
-            architecture=self.architecture,
-            masks=self.masks,
-            train_batchnorm=self.batchnorm == "train",
-            min_sizes=self.min_sizes,
-            max_size=self.max_size,
-            anchors=self.anchors,
-            regions=self.regions,
-            pyramid=self.pyramid,
-        )
+        of = {field.name: getattr(self, field.name) for field in fields(DetectorConfig)}
+        return DetectorConfig(**of)
 
     def _check(self, processes: int) -> None:
-        if self.batchnorm not in ("train", "frozen"):
-            raise UserError(f"batchnorm must be 'train' or 'frozen', got {self.batchnorm!r}")
         if self.batch_size % processes:
             raise UserError(
                 f"{processes} processes cannot share a batch of {self.batch_size} images evenly; "
