@@ -120,10 +120,9 @@ class EncoderConfig:
             normalisation are then those of the weights, options are added to theirs, and what
             contradicts them is refused. For other images than RGB, weights of RGB are those of the
             first layer repeated over the channels, and mean and std are the ones given here. A file
-            of another project says nothing of the
-            normalisation and little of the architecture: there name, with options and perhaps a
-            tag, mean, std and stem_stride are believed. `order:FILE` matches weights of other
-            names by their order and shapes.
+            of another project says nothing of the normalisation and little of the architecture:
+            there name, with options and perhaps a tag, mean, std and stem_stride are believed.
+            `order:FILE` matches weights of other names by their order and shapes.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
     """
 
@@ -428,12 +427,9 @@ def load_encoder(path: str | Path) -> Encoder:
 def described_encoder(
     described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> Encoder:
-    """An encoder, in evaluation mode, from what `Encoder.describe` gave and its `model`'s weights.
+    """An encoder in evaluation mode, from what `Encoder.describe` gave and its model's weights.
 
-    Args:
-        described: What rebuilds it.
-        tensors: The state dict of its `model`.
-        file: Which holds both, for errors.
+    Errors name the file that holds both.
     """
     try:
         config = EncoderConfig(**described["encoder"])
@@ -719,9 +715,8 @@ def _in_turn(*parts: str) -> Family:
     return run
 
 
-LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FAMILIES: dict[str, Family] = {
-    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *LAYERS),
+    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *(f"layer{at}" for at in range(1, 5))),
     "VisionTransformer": _tokens,
     "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
     "RegNet": _in_turn("stem", "trunk_output"),

@@ -212,13 +212,10 @@ def _read_torch(path: Path) -> Any:
             "'state_dict') else x['state_dict'], 'weights.pth')"
         ) from error
     except Exception as error:  # RuntimeError, EOFError, KeyError, …: whatever the damage leads to
+        reason = (str(error).splitlines() or ["nothing in it"])[0]
         raise UserError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: {_first_line(error)})"
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {reason})"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["nothing in it"])[0]
 
 
 def _refuse_no_numbers(path: Path, state: dict[str, Tensor]) -> None:

@@ -116,7 +116,7 @@ def test_a_process_without_mast_gets_the_same(
     ("name", "kind"),
     [
         ("timm", "encoder"),
-        ("timm", "classifier"),
+        ("hf", "classifier"),
         ("torchvision", "classifier"),
         pytest.param("pt2", "classifier", marks=pytest.mark.slow),
     ],
@@ -126,8 +126,8 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
 ) -> None:
     folder = exported(kind, name).exported.folder
     files = {"model.safetensors"} if name != "pt2" else {f"{kind}.pt2"}
-    files |= {"config.json"} if name == "timm" else set()
-    if kind == "classifier" and name != "timm":
+    files |= {"config.json"} if name in ("timm", "hf") else set()
+    if kind == "classifier" and name != "hf":
         files.add("classes.json")
         size, inside = (96, True) if name == "pt2" else (32, False)
         moments = {"mean": list(HALF.mean), "std": list(HALF.std)}
@@ -249,9 +249,9 @@ def test_what_prepares_images_otherwise_is_not_kept(
     exported = mast.export(file, "timm", tmp_path / "timm")
     assert exported.prepared is not None
     assert exported.prepared < 0.02
-    monkeypatch.setattr("mast.exports.format.resized", lambda size: size)  # the whole short side
+    monkeypatch.setattr(libraries, "crop_fraction", lambda size: 1.0)  # the whole short side
     with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
-        mast.export(file, "pt2", tmp_path / "wrong")
+        mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
 
 

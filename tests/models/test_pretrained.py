@@ -84,11 +84,8 @@ def test_a_run_starts_from_weights_of_the_cache(hub: Path) -> None:
     described = start(method, config)
     assert described is not None
     assert described["weights"]["file"] == "model.safetensors"
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        tokens = model.forward_features(2 * images - 1)
-        expected = model.forward_head(tokens, pre_logits=True)
-        torch.testing.assert_close(method.encoder.eval()(images), expected)
+    found = method.encoder.model.state_dict()
+    assert torch.equal(found["conv_stem.weight"], model.conv_stem.weight)
 
 
 def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
