@@ -214,7 +214,6 @@ def test_a_normalization_that_is_no_number_is_refused(place):
 @pytest.mark.parametrize(
     ("config", "size"),
     [
-        (TINY, 32),
         (EncoderConfig("timm:resnet18", NARROW, stem="small", stem_stride=1), 48),
         (EncoderConfig("vit_tiny_patch16_224", TINY_VIT), 32),
     ],
