@@ -177,14 +177,14 @@ def test_the_kernel_that_is_tried_first_reads_what_is_there() -> None:
     """As it is launched, not as it is compiled; what lies beyond would end the process."""
     arguments: list[dict[str, object]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "launch", lambda kernel, grid, given: arguments.append(given))
+        patch.setattr(chain, "launch", lambda kernel, grid, launched: arguments.append(launched))
         assert chain.works_on.__wrapped__(DEVICE)
-    (given,) = arguments
-    table_1N = given["table"]
+    (launched,) = arguments
+    table_1N = launched["table"]
     assert isinstance(table_1N, Tensor)
     assert table_1N[0, -5:].tolist() == [0, 0, 1, 1, 1]  # start in two parts, height, width
-    chain.launch(chain.resample.canvas_means, (1,), given)
-    assert given["mean_BC"].tolist() == [[0.0, 0.0, 0.0]]  # type: ignore[attr-defined]
+    chain.launch(chain.resample.canvas_means, (1,), launched)
+    assert launched["mean_BC"].tolist() == [[0.0, 0.0, 0.0]]  # type: ignore[attr-defined]
 
 
 def test_where_triton_cannot_build_a_kernel(
@@ -201,7 +201,7 @@ def test_where_triton_cannot_build_a_kernel(
     assert "find C compiler" in caplog.text
 
 
-def test_what_a_gpu_would_be_given() -> None:
+def test_what_a_gpu_runs() -> None:
     """In a process of its own, as it is when Triton is imported that the interpreter is chosen."""
     code = (
         "import json, fused; "

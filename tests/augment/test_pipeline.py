@@ -171,7 +171,7 @@ def test_choice_restricts_the_coins_and_leaves_the_stream():
 def test_replay_gives_the_same_bits(name, compiled, batch):
     pipeline = Pipeline(PRESETS[name], SIZE, compiled)
     records = pipeline.draw(B, generator(), None)
-    given = batch.values_T.clone()
+    before = batch.values_T.clone()
     views, again = pipeline.views(batch, records), pipeline.views(batch, records)
     for view, size in enumerate(pipeline.sizes):
         assert torch.equal(views.images[view], again.images[view])
@@ -180,7 +180,7 @@ def test_replay_gives_the_same_bits(name, compiled, batch):
         torch.testing.assert_close(alone, views.images[view], rtol=0, atol=5e-6)
         assert views.images[view].shape == (B, 3, size, size)
         assert 0 <= views.images[view].min() <= views.images[view].max() <= 1
-    assert torch.equal(given, batch.values_T)
+    assert torch.equal(before, batch.values_T)
     applied = torch.stack([record.applied_BK for record in records])
     assert torch.equal(views.active_BK, applied.any(dim=0))
     assert views.names == pipeline.names

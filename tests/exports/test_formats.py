@@ -49,7 +49,7 @@ def classifier_of(encoder: Encoder, temperature: float = 0.5) -> Classifier:
     return Classifier(encoder, head, CLASSES, encoder.size, temperature).eval()
 
 
-def told_apart(classifier: Classifier, pictures: list[str]) -> Classifier:
+def separating(classifier: Classifier, pictures: list[str]) -> Classifier:
     """With a head to which two images are opposite, as far as is good for a comparison."""
     features_2D = outputs(classifier.encoder, pictures)
     away_D = features_2D[0] - features_2D[1]
@@ -78,7 +78,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], C
         config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2)
         pictures = pictures_of(root / f"pictures{size}", size)
         encoder = scrambled(Encoder(normalised(config), size))
-        classifier = told_apart(classifier_of(encoder), pictures)
+        classifier = separating(classifier_of(encoder), pictures)
         return {"encoder": encoder, "classifier": classifier}, pictures
 
     @cache
@@ -219,8 +219,8 @@ def test_a_classifier_that_differs_is_not_kept(
     assert mast.export(file, "timm", tmp_path / "right").difference < 1e-6
     head = libraries.scores_head
 
-    def swapped(given: Classifier) -> nn.Linear:
-        layer = head(given)
+    def swapped(classifier: Classifier) -> nn.Linear:
+        layer = head(classifier)
         order = [0, 2, 1, 3, 4]
         layer.load_state_dict({"weight": layer.weight[order], "bias": layer.bias[order]})
         return layer

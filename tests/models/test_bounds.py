@@ -21,7 +21,7 @@ MOBILE = "torchvision:mobilenet_v3_small"
 
 
 def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any]) -> str:
-    """What is said of a file whose header was changed."""
+    """The error of a file whose header was changed."""
     encoder = Encoder(config, SIZE)
     described = encoder.describe()
     of_encoder = described["encoder"]

@@ -120,11 +120,11 @@ def test_odd_names_are_one_line(hub: Path, name: str) -> None:
     assert not hub.exists()
 
 
-def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_a_download_needs_permission(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
 
     def download(repository: str, file: str, revision: str | None, local_files_only: bool) -> str:
-        asked.append((repository, file, revision, local_files_only))
+        requests.append((repository, file, revision, local_files_only))
         if not local_files_only:
             return "model.safetensors"
         raise FileNotFoundError
@@ -134,4 +134,4 @@ def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.M
         weights_file("resnet18.a1_in1k")
     assert weights_file("resnet18.a1_in1k", download=True) == Path("model.safetensors")
     place = ("timm/resnet18.a1_in1k", "model.safetensors", None)
-    assert asked == [(*place, True), (*place, False)]
+    assert requests == [(*place, True), (*place, False)]
