@@ -228,7 +228,13 @@ def examples() -> dict[str, str]:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("heading", examples())
+@pytest.mark.parametrize(
+    "heading",
+    [
+        pytest.param(heading, marks=pytest.mark.slow if heading == "Lightning" else ())
+        for heading in examples()
+    ],
+)
 def test_the_examples_run(
     heading: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,7 +120,6 @@ def draw_views(
     on their number.
 
     Args:
-        pipeline: Which views.
         canvases: B whole images, on the device where to draw.
         place: Where in the run, such as (seed, step, part); other places give other views.
         choose: From G and a generator to allowed_GK, the operators that may act on each sample, or

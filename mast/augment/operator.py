@@ -196,7 +196,7 @@ class Operator(ABC):
     label: ClassVar[str]  # what a caption calls it; by default its name
     destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
-    graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
+    graded: ClassVar[bool]  # whether it has a magnitude, or is done or not
     drawn: ClassVar[str] = ""  # its one magnitude: the parameter, and the field with its range
     neutral: ClassVar[float] = 0.0  # the magnitude that changes nothing
     two_sided: ClassVar[bool] = False  # whether that lies within the range
@@ -212,6 +212,7 @@ class Operator(ABC):
         super().__init_subclass__()
         if "name" in vars(cls) and "label" not in vars(cls):
             cls.label = cls.name.replace("_", " ")
+        cls.graded = bool(cls.drawn) or cls.at_magnitude is not Operator.at_magnitude
         if "apply" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = None  # an inherited one would do what another class says
         for name, guard in (("sample", _guarded_sample), ("apply", _guarded_apply)):
@@ -276,12 +277,8 @@ class Operator(ABC):
     ) -> Tensor:
         """How two views differ in their effects, in numbers that an observer of both could tell.
 
-        Args:
-            first_BT: `effect` on the first view, 0 where it was not applied to it; second_BT on the
-                second.
-            second_BT: Likewise.
-            first: All that was done to the first view: what other operators hide is NaN.
-            second: Likewise.
+        `first_BT` and `second_BT` are the `effect` on either view, 0 where it was not applied;
+        `first` and `second` record all that was done to them: what other operators hide is NaN.
 
         Returns:
             (B, T) or more numbers: the difference, and for an operator that is done or not also

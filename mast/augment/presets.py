@@ -214,7 +214,7 @@ SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.
 
 
 def _drawn(draws: int, among: int) -> float:
-    """How often one of RandAugment's operators acts: of so many draws, each acts in half of all."""
+    """How often one of RandAugment's operators acts: each draw acts in half of all cases."""
     return 1 - (1 - 0.5 / among) ** draws
 
 

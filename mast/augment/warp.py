@@ -49,7 +49,7 @@ class Warp:
         return self._each(lambda values: values[samples])
 
     def repeated(self, count: int) -> "Warp":
-        """The warp of every sample so many times, one after the other."""
+        """Every sample's warp `count` times in a row."""
         return self._each(lambda values: values.repeat_interleave(count, dim=0))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Warp":

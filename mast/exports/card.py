@@ -45,8 +45,6 @@ def card(
 
     Args:
         title: The heading.
-        form: How it is loaded.
-        original: What was exported.
         place: Where it will lie.
         run: Where the encoder was trained; paths of sets are shortened to their last two parts.
         identity: The encoder's fingerprint; scores of any other are left out.

@@ -91,13 +91,8 @@ def export_folder(
 ) -> Exported:
     """Write it, load it by the line that users copy, and keep it if what it computes is right.
 
-    Args:
-        form: Its format.
-        name: The format's name.
-        original: An encoder or a classifier.
-        identity: Its fingerprint.
-        card: What `README.md` says.
-        out: The folder; one of the same format is replaced. After an error nothing is left of it.
+    `identity` is the original's fingerprint, `card` the text of `README.md`. A folder of the same
+    format is replaced; after an error nothing is left of it.
     """
     out = Path(os.path.realpath(out))
     if as_unicode(str(out)) != str(out):

@@ -94,7 +94,7 @@ class Classifier(nn.Module):
 
     @property
     def channels(self) -> int:
-        """Of the images."""
+        """The number of channels of the images."""
         if isinstance(self.encoder, Encoder | Depths):
             return self.encoder.channels
         return (self.reading or Reading()).layout.channels

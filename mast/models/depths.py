@@ -51,9 +51,9 @@ class Depths(nn.Module):
                 raise unknown("layer", name, [*filter(None, modules)])
         if layers is not None and len(set(layers)) < len(layers):
             raise UserError(f"layers names one twice: {', '.join(layers)}")
-        found = self._tried(list(_candidates(encoder)) if layers is None else list(layers))
+        found = self._probed(list(_candidates(encoder)) if layers is None else list(layers))
         if layers is None:
-            names = _spread(found)
+            names = _default_layers(found)
         else:
             names = list(layers)
             for name in names:
@@ -120,7 +120,7 @@ class Depths(nn.Module):
         return torch.cat([output[:, 0], mean_BC], dim=1) if first else mean_BC
 
     @torch.no_grad()
-    def _tried(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    def _probed(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Of the layers that give maps or tokens how many axes and places each has, in order."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             try:
@@ -187,7 +187,7 @@ def _in_a_row(module: nn.Module, prefix: str) -> Iterator[str]:
             yield from _in_a_row(child, f"{prefix}{name}.")
 
 
-def _spread(found: dict[str, tuple[int, int]]) -> list[str]:
+def _default_layers(found: dict[str, tuple[int, int]]) -> list[str]:
     """Of maps the last layer of each size; of tokens some, evenly spaced."""
     maps = {places: name for name, (axes, places) in found.items() if axes == 4 and places > 1}
     tokens = [name for name, (axes, _) in found.items() if axes == 3]

@@ -120,10 +120,9 @@ class EncoderConfig:
             normalisation are then those of the weights, options are added to theirs, and what
             contradicts them is refused. For other images than RGB, weights of RGB are those of the
             first layer repeated over the channels, and mean and std are the ones given here. A file
-            of another project says nothing of the
-            normalisation and little of the architecture: there name, with options and perhaps a
-            tag, mean, std and stem_stride are believed. `order:FILE` matches weights of other
-            names by their order and shapes.
+            of another project says nothing of the normalisation and little of the architecture:
+            there name, with options and perhaps a tag, mean, std and stem_stride are believed.
+            `order:FILE` matches weights of other names by their order and shapes.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
     """
 
@@ -143,7 +142,7 @@ class EncoderConfig:
 
     @property
     def channels(self) -> int:
-        """Of the images."""
+        """The number of channels of the images."""
         return len(self.mean)
 
     def check(self) -> None:
@@ -203,7 +202,7 @@ class Encoder(nn.Module):
         self.size = size
         self.stem_padding: int | None = None
         self.reading: Reading | None = None
-        self._looked = False  # at images on a GPU
+        self._range_checked = False  # at images on a GPU
         self.model = build_model(config, size)
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
@@ -214,7 +213,7 @@ class Encoder(nn.Module):
 
     @property
     def channels(self) -> int:
-        """Of the images that it takes."""
+        """The number of channels of its images."""
         return self.config.channels
 
     def blank(self, count: int, side: int | None = None) -> Tensor:
@@ -223,7 +222,7 @@ class Encoder(nn.Module):
         return torch.zeros(count, self.channels, side, side, device=self.mean.device)
 
     def pad_stem(self, padding: int) -> None:
-        """Pad the first convolution by so many pixels, where another project pads it otherwise."""
+        """Pad the first convolution by `padding` pixels, as another project does."""
         if padding not in range(self.model.conv1.kernel_size[0]):
             raise UserError(f"a stem is padded by less than its kernel has pixels, got {padding}")
         self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
@@ -239,15 +238,15 @@ class Encoder(nn.Module):
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, channels, H, W) in [0, 1]."""
-        # Not in training, where images are ours; what is compiled or exported cannot depend on
-        # values, and on the meta device are none. Where reading them would wait for a GPU, the
-        # first batch must do.
+        # Values are not checked in training, where images are ours, nor in what is compiled or
+        # exported, nor on the meta device, which has none. Reading them would wait for a GPU, so
+        # that only the first batch is checked there.
         traced = torch.compiler.is_compiling()
         if not traced:
             _check_kind(images_BCHW, self.channels)
-        if not (self.training or traced or self._looked or images_BCHW.is_meta):
+        if not (self.training or traced or self._range_checked or images_BCHW.is_meta):
             _check_range(images_BCHW)
-            self._looked = images_BCHW.device.type != "cpu"
+            self._range_checked = images_BCHW.device.type != "cpu"
         if images_BCHW.dtype is torch.float64:  # of which weights are seldom
             images_BCHW = images_BCHW.to(self.mean.dtype)
         images_BCHW = (images_BCHW - self.mean) / self.std
@@ -265,7 +264,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
-        """Run two blank images to learn what the model gives, whatever it calls it."""
+        """Run two blank images to learn the shapes of what the model returns."""
         with evaluating(self):
             representation_BC, features_BLC = self.encode(self.blank(2))
         shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
@@ -428,12 +427,9 @@ def load_encoder(path: str | Path) -> Encoder:
 def described_encoder(
     described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> Encoder:
-    """An encoder, in evaluation mode, from what `Encoder.describe` gave and its `model`'s weights.
+    """An encoder in evaluation mode, from what `Encoder.describe` gave and its model's weights.
 
-    Args:
-        described: What rebuilds it.
-        tensors: The state dict of its `model`.
-        file: Which holds both, for errors.
+    Errors name the file that holds both.
     """
     try:
         config = EncoderConfig(**described["encoder"])
@@ -602,7 +598,7 @@ def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
 
 @contextmanager
 def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
-    """Say in one line whatever a library's own code has against an encoder."""
+    """Report in one line any error that a library's own code raises about an encoder."""
     try:
         yield
     except UserError:
@@ -667,7 +663,7 @@ class Stem(NamedTuple):
 
 
 def stem_of(encoder: Encoder) -> Stem:
-    """The stem of an encoder, whatever the size at which it is built again."""
+    """The stem of an encoder, to build it again at any size."""
     return _stem(encoder.model, encoder.config, encoder.size)
 
 
@@ -719,9 +715,8 @@ def _in_turn(*parts: str) -> Family:
     return run
 
 
-LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FAMILIES: dict[str, Family] = {
-    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *LAYERS),
+    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *(f"layer{at}" for at in range(1, 5))),
     "VisionTransformer": _tokens,
     "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
     "RegNet": _in_turn("stem", "trunk_output"),

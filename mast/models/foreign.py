@@ -132,8 +132,8 @@ def load_foreign(
         content, header = read_tensors(path)
     else:
         content, header = _read_torch(path), {}
-    layout, state, beside = recognise(path, content)
-    _refuse_no_numbers(path, state)
+    layout, state, left_out = recognise(path, content)
+    _check_plain(path, state)
     tensors = with_names(state)
     exported = _exported(path, header)
     config, size = _architecture(path, layout, tensors, name, options, exported, size)
@@ -146,8 +146,8 @@ def load_foreign(
             expected = weightless_model(config, size).state_dict()
         if by_order:
             tensors, classifier = matched_by_order(tensors, expected)
-            beside += classifier
-        left_out = _left_out(layout, config.name, expected, tensors)
+            left_out += classifier
+        head = _classifier_keys(layout, config.name, expected, tensors)
         with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
     except UserError as error:
@@ -158,7 +158,7 @@ def load_foreign(
     check_finite(path, weights)
     encoder.reading = exported.get("reading")
     encoder.model.load_state_dict(encoder.model.state_dict() | weights)
-    return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
+    return Foreign(encoder, layout.name, (*(layout.prefix + key for key in head), *left_out))
 
 
 def describes_itself(path: Path) -> bool:
@@ -180,8 +180,8 @@ def is_foreign(path: Path) -> bool:
 # ---------------------------------------------------------------------------------- files
 
 
-def _inert() -> list[Any]:
-    """Classes without behaviour that projects keep beside weights: arguments and numbers."""
+def _safe_classes() -> list[Any]:
+    """Classes without behaviour that projects store with weights: arguments and numbers."""
     scalar, array = np.float64(0).__reduce__()[0], np.zeros(0).__reduce__()[0]
     kinds = ("bool", "int32", "int64", "float16", "float32", "float64")
     return [
@@ -197,7 +197,7 @@ def _inert() -> list[Any]:
 def _read_torch(path: Path) -> Any:
     """The content of a file of `torch.save`, of which nothing is executed."""
     try:
-        with torch.serialization.safe_globals(_inert()):
+        with torch.serialization.safe_globals(_safe_classes()):
             return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         refused = re.search(r"(?:GLOBAL|function|class) ([\w.]+\.\w+)", str(error))
@@ -211,17 +211,14 @@ def _read_torch(path: Path) -> Any:
             "x = torch.load(FILE, weights_only=False); torch.save(x.state_dict() if hasattr(x, "
             "'state_dict') else x['state_dict'], 'weights.pth')"
         ) from error
-    except Exception as error:  # RuntimeError, EOFError, KeyError, …: whatever the damage leads to
+    except Exception as error:  # damage leads to errors of any kind
+        reason = (str(error).splitlines() or ["nothing in it"])[0]
         raise UserError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: {_first_line(error)})"
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {reason})"
         ) from error
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["nothing in it"])[0]
-
-
-def _refuse_no_numbers(path: Path, state: dict[str, Tensor]) -> None:
+def _check_plain(path: Path, state: dict[str, Tensor]) -> None:
     """Refuse tensors that are no plain rows of numbers in memory."""
     for key, tensor in state.items():
         kind = type(tensor).__name__
@@ -362,15 +359,15 @@ def _count(tensors: dict[str, Tensor], prefix: str) -> int:
 # ---------------------------------------------------------------------------------- weights
 
 
-def _left_out(
+def _classifier_keys(
     layout: KeyLayout,
     name: str,
     expected: dict[str, Tensor],
     tensors: dict[str, Tensor],
 ) -> list[str]:
     """The keys of the classifier, which are not loaded; all others must fit the encoder."""
-    left_out = [key for key in tensors if key not in expected and key.startswith(CLASSIFIERS)]
-    loaded = {key: tensors[key] for key in tensors.keys() - set(left_out)}
+    head = [key for key in tensors if key not in expected and key.startswith(CLASSIFIERS)]
+    loaded = {key: tensors[key] for key in tensors.keys() - set(head)}
     problems = mismatches(loaded, expected)
     if any(problems.values()):
         raise UserError(
@@ -382,4 +379,4 @@ def _left_out(
             f"{BY_ORDER}FILE, to match them by order and shape. Layouts tried: "
             + ", ".join(tried.name for tried in LAYOUTS[: LAYOUTS.index(layout) + 1])
         )
-    return left_out
+    return head

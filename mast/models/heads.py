@@ -105,8 +105,6 @@ class MLP(nn.Module):
     """(Linear, BatchNorm, ReLU) for each hidden layer, then Linear: a projector or a predictor.
 
     Args:
-        features: C.
-        config: Sizes.
         layers: Linear layers, the last included; VICReg's expander has three.
         inner_norm: Whether there is BatchNorm behind the hidden layers.
         activation: Behind each of them.
@@ -140,13 +138,7 @@ class MLP(nn.Module):
 
 
 class ParallelHeads(nn.Module):
-    """Several projectors of MoCo's kind side by side, as LooC has them.
-
-    Args:
-        features: C.
-        config: Sizes of each.
-        count: How many.
-    """
+    """`count` projectors of MoCo's kind side by side, as LooC has them."""
 
     def __init__(self, features: int, config: MLPConfig, count: int) -> None:
         super().__init__()
@@ -170,7 +162,6 @@ class GaussianProjector(nn.Module):
 
     Args:
         features: Dimensions of what it pools, the representation or the map of features.
-        config: Sizes and options.
         uncertain: Whether it predicts a covariance beside the mean.
 
     Reference:

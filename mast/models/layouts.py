@@ -25,7 +25,7 @@ class KeyLayout(NamedTuple):
         places: Where the state dict is in the file, joined by dots; "" is the file itself, for
             those who saved the weights alone.
         prefix: What the keys of the encoder begin with.
-        beside: What the keys of everything else begin with; they are left out.
+        others: What the keys of everything else begin with; they are left out.
         needs: Some key must begin with each of these, to tell projects with one prefix apart.
         padding: Of the convolution of a small stem.
         sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
@@ -34,13 +34,13 @@ class KeyLayout(NamedTuple):
     name: str
     places: tuple[str, ...]
     prefix: str
-    beside: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     padding: int = 1
     sine_heads: int | None = None
 
 
-# What a checkpoint holds beside the encoder, over all methods of a project.
+# What a checkpoint holds in addition to the encoder, over all methods of a project.
 SOLO_LEARN = (
     "classifier.", "projector.", "predictor.", "head.", "prototypes", "queue", "momentum_",
     "dino_loss_func.",
@@ -119,24 +119,24 @@ def recognise(path: Path, content: Any) -> tuple[KeyLayout, dict[str, Tensor], t
             expected = (layout.prefix, *layout.needs)
             if not all(any(key.startswith(text) for key in state) for text in expected):
                 continue
-            beside = tuple(
+            left_out = tuple(
                 key
                 for key in state
-                if key.startswith(layout.beside)
+                if key.startswith(layout.others)
                 and not (layout.prefix and key.startswith(layout.prefix))
             )
             of_encoder = {
                 key.removeprefix(layout.prefix): value
                 for key, value in state.items()
-                if key.startswith(layout.prefix) and key not in beside
+                if key.startswith(layout.prefix) and key not in left_out
             }
-            left_over = state.keys() - {layout.prefix + key for key in of_encoder} - set(beside)
-            if left_over:
+            unknown = state.keys() - {layout.prefix + key for key in of_encoder} - set(left_out)
+            if unknown:
                 raise UserError(
-                    f"{path} has the layout of {layout.name}, but {first_keys(left_over)} belong "
+                    f"{path} has the layout of {layout.name}, but {first_keys(unknown)} belong "
                     f"neither to the encoder ({layout.prefix}…) nor to its known heads"
                 )
-            return layout, of_encoder, beside
+            return layout, of_encoder, left_out
     held = first_keys(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
     raise UserError(
         f"{path} has no known layout. It holds {held}. Layouts tried: "
@@ -218,46 +218,47 @@ def matched_by_order(
     Returns:
         The tensors that are the model's, by its names, and the keys of the classifier.
     """
-    given, wanted = (
+    in_file, in_model = (
         [key for key in keys if not key.endswith(COUNTS)] for keys in (tensors, expected)
     )
-    for theirs, ours in zip(given, wanted, strict=False):
+    for theirs, ours in zip(in_file, in_model, strict=False):
         shapes = tuple(tensors[theirs].shape), tuple(expected[ours].shape)
         if shapes[0] != shapes[1] or theirs.rpartition(".")[2] != ours.rpartition(".")[2]:
             raise UserError(
                 f"its weights are not those of the encoder in the same order: {theirs} {shapes[0]} "
                 f"stands where {ours} {shapes[1]} belongs"
             )
-    head = [tensors[key] for key in given[len(wanted) :]]
+    count = len(in_model)
+    head = [tensors[key] for key in in_file[count:]]
     is_head = [tensor.ndim for tensor in head] in ([], [2], [2, 1])
-    if len(given) < len(wanted) or not is_head or len({len(tensor) for tensor in head}) > 1:
+    if len(in_file) < count or not is_head or len({len(tensor) for tensor in head}) > 1:
         raise UserError(
-            f"it has {len(given)} weights, the encoder has {len(wanted)}, and only a classifier "
+            f"it has {len(in_file)} weights, the encoder has {count}, and only a classifier "
             "may come behind them"
         )
-    for keys, shaped in ((given[: len(wanted)], tensors), (wanted, expected)):
+    for keys, shaped in ((in_file[:count], tensors), (in_model, expected)):
         for place, names in _unordered(keys, shaped):
             raise UserError(
                 f"{' and '.join(names)}{place and f' of {place}'} have the same shapes, and no "
                 "numbers that say which comes first: their order does not tell them apart"
             )
-    fitting = {ours: tensors[theirs] for theirs, ours in zip(given, wanted, strict=False)}
-    return fitting, tuple(given[len(wanted) :])
+    fitting = {ours: tensors[theirs] for theirs, ours in zip(in_file, in_model, strict=False)}
+    return fitting, tuple(in_file[count:])
 
 
 def _unordered(
     keys: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Modules beside each other that have the same shapes and are not numbered in their order."""
+    """Neighbouring modules of the same shapes that are not numbered in their order."""
     shapes: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = defaultdict(dict)
     for key in keys:
         *modules, _ = key.split(".")
         for depth, name in enumerate(modules):
-            beside = shapes[".".join(modules[:depth])]
-            beside[name] = (*beside.get(name, ()), tuple(tensors[key].shape))
-    for place, beside in shapes.items():
+            siblings = shapes[".".join(modules[:depth])]
+            siblings[name] = (*siblings.get(name, ()), tuple(tensors[key].shape))
+    for place, siblings in shapes.items():
         alike: dict[object, list[str]] = defaultdict(list)
-        for name, own in beside.items():
+        for name, own in siblings.items():
             alike[own].append(name)
         for names in alike.values():
             numbers = [[int(number) for number in re.findall(r"\d+", name)] for name in names]

@@ -17,14 +17,10 @@ FILE = "model.safetensors"  # of every model that timm keeps on the Hub
 
 
 def named_weights(name: str) -> str | None:
-    """The weights that a name names, as timm calls them: "resnet18.a1_in1k".
+    """The weights that the name of an encoder names, as timm calls them: "resnet18.a1_in1k".
 
-    Args:
-        name: Of an encoder, as in `EncoderConfig`. Some older names of timm name weights without a
-            tag, such as "vit_small_patch16_224_dino".
-
-    Returns:
-        None where it names an architecture alone, or nothing that there is.
+    Some older names of timm name weights without a tag, such as "vit_small_patch16_224_dino". None
+    for the name of an architecture alone, or of nothing that exists.
     """
     from timm.models import get_deprecated_models
 
@@ -45,15 +41,10 @@ def architecture_of(name: str) -> str:
 
 
 def near_weights(name: str, count: int = 3) -> list[str]:
-    """Names of weights that are like one that names none, with `timm:` before them.
+    """Up to `count` names of weights like one that names none, with `timm:` before them.
 
-    Args:
-        name: Of an architecture alone, or of nothing that there is.
-        count: At most so many.
-
-    Returns:
-        The weights of the architecture, if there is one of that name; else those whose names are
-        most like it; those of a ResNet-18 where none is.
+    The weights of the architecture, if there is one of that name; else those whose names are most
+    like it; those of a ResNet-18 where none is.
     """
     import timm
 
@@ -64,13 +55,9 @@ def near_weights(name: str, count: int = 3) -> list[str]:
 
 
 def normalization_of(name: str) -> Normalization:
-    """The mean and standard deviation with which the weights that a name names were trained.
+    """The mean and standard deviation with which the weights of a name were trained.
 
-    Args:
-        name: Of an encoder, as in `EncoderConfig`.
-
-    Returns:
-        ImageNet's where it names no weights.
+    ImageNet's where it names no weights.
     """
     from timm.data.config import resolve_data_config
 
@@ -82,28 +69,13 @@ def normalization_of(name: str) -> Normalization:
 
 
 def size_of(name: str) -> int | None:
-    """The side in pixels of the images that the weights which a name names were trained with.
-
-    Args:
-        name: Of an encoder, as in `EncoderConfig`.
-
-    Returns:
-        None where it names no weights.
-    """
+    """The side in pixels of the images with which the weights of a name were trained, or None."""
     weights = named_weights(name)
     return None if weights is None else int(_described(weights)["input_size"][-1])
 
 
 def weights_file(weights: str, download: bool = False) -> Path:
-    """The file of the weights that a name names.
-
-    Args:
-        weights: As `named_weights` returns them.
-        download: Whether they may be downloaded.
-
-    Returns:
-        A .safetensors in the cache of the Hugging Face Hub.
-    """
+    """The file of weights as `named_weights` calls them, in the cache of the Hugging Face Hub."""
     from huggingface_hub import hf_hub_download
 
     repository, _, revision = (_described(weights).get("hf_hub_id") or "").partition("@")

@@ -36,20 +36,12 @@ class SearchSpace(NamedTuple):
 
 
 def relative(mask_DK: Tensor) -> Tensor:
-    """How invariant each dimension is to each operator, in [0, 1]: masks over their largest entry.
-
-    Args:
-        mask_DK: Masks as the distance uses them, non-negative.
-    """
+    """How invariant each dimension is to each operator, in [0, 1]: masks over their largest."""
     return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
 
 
 def exempt_blocks(mask_DK: Tensor, operators: Sequence[str]) -> dict[str, Tensor]:
-    """What each distinct mask leaves out of its subspace.
-
-    Args:
-        mask_DK: Masks as the distance uses them, non-negative.
-        operators: Names of the K operators.
+    """What each distinct mask, as the distance uses it, leaves out of its subspace.
 
     Returns:
         exempt_D in [0, 1], 1 where a dimension is not invariant at all, by the names of the
@@ -82,8 +74,7 @@ def selection(
     that is matched, so that neighbours agree in everything that is matched.
 
     Args:
-        mask_DK: Masks as the distance uses them, non-negative.
-        operators: Names of the K operators.
+        mask_DK: Masks as the distance uses them, non-negative; `operators` names the K.
         ignore: Operators to which the dimensions must be invariant.
         match: Operators from which they must be exempt, so that neighbours agree in what these
             change; of several, from any.
@@ -134,9 +125,7 @@ def selection(
 def space_of_heads(weights: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
     """The hidden units of the heads that predict some operators, side by side.
 
-    Args:
-        weights: By operator, weight_HC, the first layer of its head over the representation.
-        operators: Whose heads.
+    `weights` are, by operator, weight_HC of the first layer of its head over the representation.
     """
     for name in operators:
         if name not in weights:

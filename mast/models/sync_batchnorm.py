@@ -53,14 +53,9 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
-    """Replace every BatchNorm below `module` by one that sees the global batch.
+    """Replace every BatchNorm below `module`, in place, by one that sees the global batch.
 
-    Args:
-        module: Parameters, buffers and their names are kept.
-        device: On CUDA the kernels of PyTorch and timm are used.
-
-    Returns:
-        The module, changed in place.
+    Parameters, buffers and their names are kept. On CUDA the kernels of PyTorch and timm are used.
     """
     if device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm

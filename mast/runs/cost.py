@@ -85,7 +85,6 @@ def cost(
 
     Args:
         config: The run; a batch of more images than there are is halved.
-        source: The images.
         decoding: Seconds in which all of them are read and resized.
         gpu: Operations a second of the GPU where it is to be trained; None: here.
         hours: Its epochs are as many as fit, up to eight times as many; None leaves them.

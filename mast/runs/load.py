@@ -301,9 +301,7 @@ def frozen(
     """What was loaded, as protocols receive it.
 
     Args:
-        loaded: By `load`.
-        source: What the user named.
-        compute: How it is run.
+        source: What the user named, for `load`.
         cache: Whether features are kept for the next call. Those of a user's module are found by
             its outputs for some images, too, as its code may change where its weights do not; they
             are not kept if it draws random numbers or several processes share the work.

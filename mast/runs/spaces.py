@@ -108,7 +108,7 @@ class Compared:
         return self.encoder.extract(canvases, self.size)
 
     def depths(self, canvases: CanvasSet, keep: bool = True) -> Tensor:
-        """Features of all depths (N, F) of an adapted encoder, whatever the space."""
+        """Features of all depths (N, F) of an adapted encoder, in any space."""
         assert self.encoder.whole is not None
         whole = self.encoder.whole
         return (whole.features if keep else whole.extract)(canvases, self.size)
@@ -187,7 +187,7 @@ def _in_space(
     chosen: Mapping[str, Sequence[str]],
     bench: Bench | None = None,
 ) -> FrozenEncoder:
-    """A frozen encoder whose features, kept whatever the space, are mapped by `seen`."""
+    """A frozen encoder whose features, which all spaces share, are mapped by `seen`."""
     module = InSpace(whole.module, seen).eval()
     described = {key: each for key, each in whole.description.items()
                  if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip

@@ -31,7 +31,7 @@ BATCH = 256  # pairs that are drawn at a time
 def subject_of(
     folder: RunFolder, data: DataConfig | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses see it, with so many images of `data`, if any.
+    """A run as the analyses see it, with at most `images` images of `data`, if any.
 
     The seed is of the choice of images and of the changes made to them.
     """

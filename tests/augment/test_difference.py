@@ -37,12 +37,12 @@ def drawn(aspect_B: Tensor | None = None) -> Views:
 
 
 def pair(name: str, first: dict[str, float] | None, second: dict[str, float] | None) -> Tensor:
-    """The difference of one pair whose views were given these parameters, or none."""
+    """The difference of one pair of views with these parameters, or none."""
     records = []
-    for given in (first, second):
-        parameters = {key: torch.tensor([value]) for key, value in (given or {}).items()}
+    for own in (first, second):
+        parameters = {key: torch.tensor([value]) for key, value in (own or {}).items()}
         other = {key: torch.tensor([0.5]) for key in (first or second or {})}
-        applied_11 = torch.tensor([[given is not None]])
+        applied_11 = torch.tensor([[own is not None]])
         records.append(Record((name,), applied_11, {name: parameters or other}))
     blank = torch.empty(1, 3, 0, 0)
     return difference(Views((blank, blank), tuple(records)), name).squeeze(0)
@@ -83,7 +83,7 @@ def test_by_hand(name: str) -> None:
     torch.testing.assert_close(pair(name, first, second), torch.tensor(expected))
 
 
-def test_a_crop_is_told_as_the_views_show_it() -> None:
+def test_a_crop_differs_as_the_views_show() -> None:
     """The box that the pipeline cut, of images that are not square; x mirrored with the views."""
     aspect_B = torch.linspace(0.5, 2.0, B)
     views = drawn(aspect_B)
@@ -101,7 +101,7 @@ def test_a_crop_is_told_as_the_views_show_it() -> None:
     torch.testing.assert_close(found_BT[:, 2], ratio_B.log() / 2)
 
 
-def test_a_mirrored_image_cut_as_its_mirror_image_is_told_alike() -> None:
+def test_a_mirrored_image_differs_as_its_mirror_image() -> None:
     """Two records of the same pixels: an image cropped, and mirrored views of its mirror image."""
     pipeline = Pipeline(Preset(("random_resized_crop", "horizontal_flip")), 16)
     records = pipeline.draw(B, torch.Generator().manual_seed(5))
@@ -136,7 +136,7 @@ def test_a_crop_that_was_not_drawn_is_the_centre() -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINE.names)
-def test_every_operator_says_what_it_drew(name: str) -> None:
+def test_every_operator_has_a_difference(name: str) -> None:
     views = drawn()
     difference_BT = difference(views, name)
     assert difference_BT.shape == (B, numbers(name))
@@ -152,7 +152,7 @@ def test_every_operator_says_what_it_drew(name: str) -> None:
     torch.testing.assert_close(same_BT, torch.zeros(B, numbers(name)))
 
 
-def test_what_other_operators_hide_is_not_known() -> None:
+def test_what_other_operators_hide_is_nan() -> None:
     """Tones where a view is equalized, hues where one is gray, what is mirrored in one alone."""
     views = drawn()
     first, second = views.records

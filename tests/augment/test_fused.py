@@ -46,6 +46,20 @@ def whole(count: int) -> Warp:
     return Warp(torch.eye(3).repeat(count, 1, 1), torch.ones(count, 2), every, ~every)
 
 
+def share_that_differs(
+    preset: Preset, size: int, images: Canvases, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> float:
+    """Of the values of views by Triton's kernels, those that are not the reference's."""
+    pipeline, reference = fused(preset, size, monkeypatch), Pipeline(preset, size, compiled=False)
+    records = reference.draw(len(images), torch.Generator().manual_seed(seed))
+    expected = reference.views(images, records).images
+    actual = pipeline.views(images.to(DEVICE), records).images
+    return max(
+        ((first - second.cpu()).abs() > TOLERANCE).float().mean().item()
+        for first, second in zip(expected, actual, strict=True)
+    )
+
+
 def fused(preset: Preset, size: int, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline that draws by Triton's kernels, on the CPU too."""
     pipeline = Pipeline(preset, size)
@@ -87,39 +101,25 @@ def test_as_few_passes_as_the_order_allows() -> None:
         assert [type(each).__name__ for each in passes] == expected
 
 
-@pytest.mark.parametrize(
-    ("side", "size", "block"), [(5, 8, 64), (32, 33, 512), (72, 24, 1024), (40, 48, 1024)]
-)
+@pytest.mark.parametrize(("side", "size", "block"), [(5, 8, 64), (32, 33, 512)])
 def test_views_equal_the_reference(
     side: int, size: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chain, "BLOCK", block)
     names = tuple(name for name in PRESETS["mast19"].operators if name not in STEPPED)
-    pipeline = fused(Preset(names), size, monkeypatch)
-    records = pipeline.draw(5, torch.Generator().manual_seed(0))
-    canvas, aspect = canvases(5, side), torch.linspace(0.5, 2.0, 5)
-    shown = Canvases.of(canvas, aspect)
-    expected = Pipeline(Preset(names), size, compiled=False).views(shown, records)
-    actual = pipeline.views(shown.to(DEVICE), records)
-    for first, second in zip(expected.images, actual.images, strict=True):
-        torch.testing.assert_close(first, second.cpu(), rtol=0, atol=TOLERANCE)
+    images = Canvases.of(canvases(5, side), torch.linspace(0.5, 2.0, 5))
+    assert share_that_differs(Preset(names), size, images, 0, monkeypatch) == 0
 
 
-@pytest.mark.parametrize("name", ["vicreg", "dino", "mast19"])
+@pytest.mark.parametrize("name", ["dino", "mast19"])
 def test_views_of_a_preset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cubics, views of several sizes, and those in which a value may cross a threshold."""
     preset = Preset(
         PRESETS[name].operators,
         tuple(View(view.overrides, view.size and 16) for view in PRESETS[name].views[:3]),
     )
-    pipeline = fused(preset, SIZE, monkeypatch)
-    records = pipeline.draw(6, torch.Generator().manual_seed(1))
-    canvas, aspect = canvases(6, 40), torch.ones(6)
-    shown = Canvases.of(canvas, aspect)
-    expected = Pipeline(preset, SIZE, compiled=False).views(shown, records)
-    actual = pipeline.views(shown.to(DEVICE), records)
-    for first, second in zip(expected.images, actual.images, strict=True):
-        assert ((first - second.cpu()).abs() > TOLERANCE).float().mean() <= 2e-3
+    images = Canvases.of(canvases(6, 40), torch.ones(6))
+    assert share_that_differs(preset, SIZE, images, 1, monkeypatch) <= 2e-3
 
 
 def test_an_operator_without_a_kernel_is_applied_all_the_same(
@@ -127,15 +127,10 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(
 ) -> None:
     monkeypatch.setitem(OPERATORS, "dim", Dim)
     preset = Preset(("color_jitter", "sharpness", "dim", "sobel", "cutout"), (View(),))
-    pipeline = fused(preset, SIZE, monkeypatch)
-    canvas, aspect = canvases(10, 32), torch.ones(10)
-    records = pipeline.draw(10, torch.Generator().manual_seed(0))
-    assert 0 < records[0].applied("dim").sum() < 10
-    expected = (
-        Pipeline(preset, SIZE, compiled=False).views(Canvases.of(canvas, aspect), records).images[0]
-    )
-    actual = pipeline.views(Canvases.of(canvas, aspect).to(DEVICE), records).images[0].cpu()
-    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
+    (record,) = Pipeline(preset, SIZE).draw(10, torch.Generator().manual_seed(0))
+    assert 0 < record.applied("dim").sum() < 10
+    images = Canvases.of(canvases(10, 32), torch.ones(10))
+    assert share_that_differs(preset, SIZE, images, 0, monkeypatch) == 0
 
 
 @pytest.mark.parametrize("layout", [Layout(3, deep=True), Layout(4)])
@@ -144,13 +139,7 @@ def test_views_of_other_channels_and_depths(
 ) -> None:
     preset = PRESETS["mast5"].of_channels(layout.channels)
     images = packed(noise(layout.channels), layout)
-    pipeline, reference = fused(preset, SIZE, monkeypatch), Pipeline(preset, SIZE, compiled=False)
-    records = reference.draw(len(images), torch.Generator().manual_seed(0))
-    expected = reference.views(images, records).images
-    for ours, theirs in zip(
-        pipeline.views(images.to(DEVICE), records).images, expected, strict=True
-    ):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=TOLERANCE)
+    assert share_that_differs(preset, SIZE, images, 0, monkeypatch) == 0
 
 
 def test_views_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,14 +177,14 @@ def test_the_kernel_that_is_tried_first_reads_what_is_there() -> None:
     """As it is launched, not as it is compiled; what lies beyond would end the process."""
     arguments: list[dict[str, object]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "launch", lambda kernel, grid, given: arguments.append(given))
+        patch.setattr(chain, "launch", lambda kernel, grid, launched: arguments.append(launched))
         assert chain.works_on.__wrapped__(DEVICE)
-    (given,) = arguments
-    table_1N = given["table"]
+    (launched,) = arguments
+    table_1N = launched["table"]
     assert isinstance(table_1N, Tensor)
     assert table_1N[0, -5:].tolist() == [0, 0, 1, 1, 1]  # start in two parts, height, width
-    chain.launch(chain.resample.canvas_means, (1,), given)
-    assert given["mean_BC"].tolist() == [[0.0, 0.0, 0.0]]  # type: ignore[attr-defined]
+    chain.launch(chain.resample.canvas_means, (1,), launched)
+    assert launched["mean_BC"].tolist() == [[0.0, 0.0, 0.0]]  # type: ignore[attr-defined]
 
 
 def test_where_triton_cannot_build_a_kernel(
@@ -212,7 +201,7 @@ def test_where_triton_cannot_build_a_kernel(
     assert "find C compiler" in caplog.text
 
 
-def test_what_a_gpu_would_be_given() -> None:
+def test_what_a_gpu_runs() -> None:
     """In a process of its own, as it is when Triton is imported that the interpreter is chosen."""
     code = (
         "import json, fused; "

@@ -252,16 +252,16 @@ def test_every_sample_alone_equals_the_batch(row, images):
 @rows
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_keeps_shape_range_dtype_and_its_input(row, images, dtype):
-    given = images.to(dtype)
-    before = given.clone()
-    views = OPERATORS[row.name](SIDE).apply(given, tensors(row))
-    assert torch.equal(given, before)
-    assert views.data_ptr() != given.data_ptr()
-    assert views.shape == given.shape
+    inputs = images.to(dtype)
+    before = inputs.clone()
+    views = OPERATORS[row.name](SIDE).apply(inputs, tensors(row))
+    assert torch.equal(inputs, before)
+    assert views.data_ptr() != inputs.data_ptr()
+    assert views.shape == inputs.shape
     assert views.dtype == dtype
     assert views.min() >= 0
     assert views.max() <= 1
-    exact = OPERATORS[row.name](SIDE).apply(given.float(), tensors(row))
+    exact = OPERATORS[row.name](SIDE).apply(inputs.float(), tensors(row))
     assert (views.float() - exact).abs().max() <= 2**-8
 
 

@@ -119,15 +119,13 @@ def test_clsa_draws_five_of_fourteen_for_its_strong_view():
     assert strong["solarize"].threshold == pytest.approx(bounds, abs=0.01)
 
 
-@pytest.mark.parametrize("factor", ["orientation", "sharpness", "all"])
+@pytest.mark.parametrize("factor", ["orientation", "position", "sharpness"])
 def test_views_that_forget_a_factor_hold_its_operators(factor):
     first, second = Pipeline(PRESETS[f"forget_{factor}"], SIZE).operators
     assert first == second
-    known = {operator for factor in DESTROYED_BY.values() for operator in factor}
-    destroying = known if factor == "all" else set(DESTROYED_BY[factor])
-    always = {"random_resized_crop", "color_jitter", "grayscale"}
-    assert always <= set(first) <= always | destroying
-    assert set(first) & destroying
+    always, destroying = {"random_resized_crop", "color_jitter", "grayscale"}, DESTROYED_BY[factor]
+    assert always <= set(first) <= always | set(destroying)
+    assert set(first) & set(destroying)
     if factor == "sharpness":  # the blur exceeds that of the images
         drawn = first["gaussian_blur"].sample(999, generator())
         assert drawn["sigma"].max() > BLUR[-1] * SIZE
@@ -167,19 +165,22 @@ def test_choice_restricts_the_coins_and_leaves_the_stream():
     assert torch.equal(source.get_state(), after.get_state())
 
 
-@presets
-def test_replay_gives_the_same_bits(name, batch):
-    pipeline = Pipeline(PRESETS[name], SIZE)
+@pytest.mark.parametrize(
+    ("name", "compiled"), [("mast19", True), ("dino", True), ("looc", False), ("mae", False)]
+)
+def test_replay_gives_the_same_bits(name, compiled, batch):
+    pipeline = Pipeline(PRESETS[name], SIZE, compiled)
     records = pipeline.draw(B, generator(), None)
-    given = batch.values_T.clone()
+    before = batch.values_T.clone()
     views, again = pipeline.views(batch, records), pipeline.views(batch, records)
     for view, size in enumerate(pipeline.sizes):
         assert torch.equal(views.images[view], again.images[view])
+        # views of one size may be drawn together, which moves rounding; a level is 4e-3
         alone = one_view(pipeline, PRESETS[name], batch, records[view], view)
         torch.testing.assert_close(alone, views.images[view], rtol=0, atol=5e-6)
         assert views.images[view].shape == (B, 3, size, size)
         assert 0 <= views.images[view].min() <= views.images[view].max() <= 1
-    assert torch.equal(given, batch.values_T)
+    assert torch.equal(before, batch.values_T)
     applied = torch.stack([record.applied_BK for record in records])
     assert torch.equal(views.active_BK, applied.any(dim=0))
     assert views.names == pipeline.names
@@ -190,12 +191,12 @@ def test_replay_gives_the_same_bits(name, batch):
 
 
 @both_ways
-@pytest.mark.parametrize("name", ["mast19"])
-def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled):
+def test_a_slice_of_the_record_draws_a_slice_of_the_batch(batch, compiled):
     """Two processes that each draw a half see what one would see; equalize and posterize may
     carry a rounding of 1e-7 over a level, so they are left out."""
-    names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(PRESETS[name].only(names), SIZE, compiled)
+    preset = PRESETS["mast19"]
+    names = tuple(n for n in preset.operators if n not in ("equalize", "posterize"))
+    pipeline = Pipeline(preset.only(names), SIZE, compiled)
     records = pipeline.draw(B, generator())
     whole = pipeline.views(batch, records)
     for some in (slice(0, 9), slice(9, B)):
@@ -226,27 +227,6 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     assert changed[applied].float().mean() > (0.5 if operator in faint else 0.999)
     for i in range(B):
         assert (describe(record, i) == "unchanged") == (not applied[i])
-
-
-@both_ways
-def test_every_view_is_what_a_pipeline_of_its_size_draws(batch, compiled):
-    crop = {"random_resized_crop": {"scale": (0.05, 0.14)}}
-    preset = replace(PRESETS["mast15"], views=(View(), View(), View(crop, 16)))
-    pipeline = Pipeline(preset, SIZE, compiled)
-    assert pipeline.sizes == (SIZE, SIZE, 16)
-    records = pipeline.draw(B, generator())
-    assert 0.05 <= records[2].parameters["random_resized_crop"]["area"].min() < 0.14
-    assert records[2].parameters["gaussian_blur"]["sigma"].max() <= 2.0 * 16 / 224
-    buffer = pipeline.buffer(B, torch.device("cpu")).fill_(torch.nan)
-    for views in (pipeline.views(batch, records), pipeline.views(batch, records, out=buffer)):
-        for view, size in enumerate(pipeline.sizes):
-            expected = one_view(pipeline, preset, batch, records[view], view)
-            assert views.images[view].shape == (B, 3, size, size)
-            # views of one size may be drawn together, which moves rounding; a level is 4e-3
-            torch.testing.assert_close(views.images[view], expected, rtol=0, atol=5e-6)
-        applied = torch.stack([record.applied_BK for record in records])
-        assert torch.equal(views.active_BK, applied.any(dim=0))
-        assert not torch.equal(views.active_BK, applied[:2].any(dim=0))
 
 
 def test_a_view_shares_decisions_with_the_first(batch):

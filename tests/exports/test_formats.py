@@ -49,7 +49,7 @@ def classifier_of(encoder: Encoder, temperature: float = 0.5) -> Classifier:
     return Classifier(encoder, head, CLASSES, encoder.size, temperature).eval()
 
 
-def told_apart(classifier: Classifier, pictures: list[str]) -> Classifier:
+def separating(classifier: Classifier, pictures: list[str]) -> Classifier:
     """With a head to which two images are opposite, as far as is good for a comparison."""
     features_2D = outputs(classifier.encoder, pictures)
     away_D = features_2D[0] - features_2D[1]
@@ -78,7 +78,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], C
         config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2)
         pictures = pictures_of(root / f"pictures{size}", size)
         encoder = scrambled(Encoder(normalised(config), size))
-        classifier = told_apart(classifier_of(encoder), pictures)
+        classifier = separating(classifier_of(encoder), pictures)
         return {"encoder": encoder, "classifier": classifier}, pictures
 
     @cache
@@ -116,7 +116,7 @@ def test_a_process_without_mast_gets_the_same(
     ("name", "kind"),
     [
         ("timm", "encoder"),
-        ("timm", "classifier"),
+        ("hf", "classifier"),
         ("torchvision", "classifier"),
         pytest.param("pt2", "classifier", marks=pytest.mark.slow),
     ],
@@ -126,8 +126,8 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
 ) -> None:
     folder = exported(kind, name).exported.folder
     files = {"model.safetensors"} if name != "pt2" else {f"{kind}.pt2"}
-    files |= {"config.json"} if name == "timm" else set()
-    if kind == "classifier" and name != "timm":
+    files |= {"config.json"} if name in ("timm", "hf") else set()
+    if kind == "classifier" and name != "hf":
         files.add("classes.json")
         size, inside = (96, True) if name == "pt2" else (32, False)
         moments = {"mean": list(HALF.mean), "std": list(HALF.std)}
@@ -219,8 +219,8 @@ def test_a_classifier_that_differs_is_not_kept(
     assert mast.export(file, "timm", tmp_path / "right").difference < 1e-6
     head = libraries.scores_head
 
-    def swapped(given: Classifier) -> nn.Linear:
-        layer = head(given)
+    def swapped(classifier: Classifier) -> nn.Linear:
+        layer = head(classifier)
         order = [0, 2, 1, 3, 4]
         layer.load_state_dict({"weight": layer.weight[order], "bias": layer.bias[order]})
         return layer
@@ -249,9 +249,9 @@ def test_what_prepares_images_otherwise_is_not_kept(
     exported = mast.export(file, "timm", tmp_path / "timm")
     assert exported.prepared is not None
     assert exported.prepared < 0.02
-    monkeypatch.setattr("mast.exports.format.resized", lambda size: size)  # the whole short side
+    monkeypatch.setattr(libraries, "crop_fraction", lambda size: 1.0)  # the whole short side
     with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
-        mast.export(file, "pt2", tmp_path / "wrong")
+        mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
 
 

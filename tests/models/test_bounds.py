@@ -1,4 +1,4 @@
-"""What the header of a small file may ask for: no more than is in it."""
+"""What headers, configurations and options may ask for: an architecture alone, of bounded size."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from mast.core.errors import UserError
 from mast.core.memory import bounded_weights
 from mast.core.tensors import write_tensors
 from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign
+from mast.models.encoders import OPTIONS
+
+MOBILE = "torchvision:mobilenet_v3_small"
 
 
 def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any]) -> str:
-    """What is said of a file whose header was changed."""
+    """The error of a file whose header was changed."""
     encoder = Encoder(config, SIZE)
     described = encoder.describe()
     of_encoder = described["encoder"]
@@ -39,7 +42,9 @@ def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any]) -> str
     [
         (ENCODER, {"options": {"layers": [4 * 10**7, 1, 1, 1]}}),
         (VIT, {"options": {"embed_dim": 16383}}),  # 12 GB of weights a block
-        (EncoderConfig("torchvision:mobilenet_v2"), {"options": {"width_mult": 1000}}),
+        (EncoderConfig(MOBILE), {"options": {"width_mult": 1000}}),
+        # torchvision takes any keyword here, and the line that an export prints has it as it is
+        (EncoderConfig(MOBILE), {"options": {"a=__import__('os').mkdir('executed'),b": 1}}),
     ],
     ids=lambda value: str(value)[-60:],
 )
@@ -56,7 +61,7 @@ def test_an_architecture_needs_no_more_than_the_file_holds(
         {"stem_padding": None}, {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
         {"normalization": {"mean": ["x" * 10**5] * 3, "std": [1, 1, 1]}},
         {"normalization": [1]}, {"stem": "large"}, {"stem_stride": 3}, {"stdd": 1},
-        {"options": {"stem_type": "&a [*a, *a]"}}, {"name": ["timm:resnet18"]},
+        {"options": {"checkpoint_path": "x.pth"}}, {"name": ["timm:resnet18"]},
         {"name": "timm:resnet18.\n\x1b[2J"}, {"name": "x" * 10**5},
     ],
     ids=lambda changes: str(changes)[:40],
@@ -73,6 +78,8 @@ def test_a_configuration_is_bounded_likewise(
         Encoder(EncoderConfig("timm:resnet18", {"layers": [16384] * 4, "channels": [8] * 4}), SIZE)
     with pytest.raises(UserError, match=r"encoder\.options\.layers"):
         mast.configure("vicreg5_small", encoder={"options": {"layers": [4 * 10**7]}})
+    with pytest.raises(UserError, match=r"encoder\.options.*checkpoint_path"):
+        mast.configure("vicreg5_small", encoder={"options": {"checkpoint_path": "x.pth"}})
     with pytest.raises(UserError, match="size must be 1 to 2048 pixels"):
         mast.configure("vicreg5_small", size=10**9)
     config = configure(tmp_path, tmp_path / "run")
@@ -101,8 +108,54 @@ def test_the_header_of_an_export_is_bounded(tmp_path: Path) -> None:
              "mean": "[0, 0, 0]", "std": "[1, 1, 1]"}  # fmt: skip
     for changes in (
         {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "null"},
+        {"options": '{"checkpoint_path": "x.pth"}'},
         {"mean": "[NaN, 0, 0]"}, {"stem": '{"stride": 2, "size": 1e999}'},
     ):  # fmt: skip
         write_tensors(tmp_path / "model.safetensors", state, header=usual | changes)
         with pytest.raises(UserError, match=r"model\.safetensors"):
             load_foreign(tmp_path / "model.safetensors")
+
+
+# ---------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("checkpoint_path", "x.pth"), ("pretrained", True), ("stem_type", "../x"),
+        ("layers", {"a": 1}), ("layers", float("nan")), ("layers", [1] * 65),
+        ("layers", [[[[1]]]]), ("layers", 10**9), ("stem_type", "x" * 65), ("drop_rate", -0.5),
+    ],
+)  # fmt: skip
+def test_what_is_no_architecture_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"{name}"):
+        Encoder(EncoderConfig(ENCODER.name, {name: value}), SIZE)
+
+
+@pytest.mark.parametrize("library", OPTIONS)
+def test_no_option_is_one_of_the_factory(library: str) -> None:
+    """What timm.create_model and torchvision.get_model take themselves."""
+    import inspect
+
+    import timm
+    import torchvision
+
+    factory = {"timm": timm.create_model, "torchvision": torchvision.models.resnet18}[library]
+    assert not OPTIONS[library] & inspect.signature(factory).parameters.keys()
+    assert all(name.isidentifier() for name in OPTIONS[library])
+
+
+TIMM_VIT, RESNET = "timm:test_vit", "timm:resnet18"
+CASES = [
+    (RESNET, {"layers": []}), (RESNET, {"channels": [-1] * 4}), (RESNET, {"global_pool": "x"}),
+    (TIMM_VIT, {"patch_size": 0}), (TIMM_VIT, {"patch_size": 64}), (TIMM_VIT, {"depth": 1.5}),
+    (TIMM_VIT, {"global_pool": ""}), ("timm:test_convnext", {"dims": [8]}),
+    ("torchvision:resnet18", {"groups": 0}), (MOBILE, {"dropout": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_what_cannot_be_built_is_one_line(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"encoder\.options") as caught:
+        Encoder(EncoderConfig(name, options), SIZE)
+    assert "\n" not in str(caught.value)

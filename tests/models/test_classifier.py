@@ -43,13 +43,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_predictions_are_those_of_the_probabilities() -> None:
     encoder = Encoder(ENCODER, 32)
     ours = classifier(encoder, encoder.dim)
-    said = ours.predict(IMAGES)
+    predicted = ours.predict(IMAGES)
     expected = (ours.head(encoder(IMAGES)) / 0.5).softmax(dim=1)
-    torch.testing.assert_close(said.probability_BC, expected)
-    assert said.classes == tuple(CLASSES[at] for at in expected.argmax(dim=1))
+    torch.testing.assert_close(predicted.probability_BC, expected)
+    assert predicted.classes == tuple(CLASSES[at] for at in expected.argmax(dim=1))
     ordered = expected.sort(dim=1, descending=True).values
-    torch.testing.assert_close(said.probability_B, ordered[:, 0])
-    torch.testing.assert_close(said.margin_B, ordered[:, 0] - ordered[:, 1])
+    torch.testing.assert_close(predicted.probability_B, ordered[:, 0])
+    torch.testing.assert_close(predicted.margin_B, ordered[:, 0] - ordered[:, 1])
     for wrong in (IMAGES[0], IMAGES[:, :1]):
         with pytest.raises(UserError, match=r"expected images.* \(B, ., H, W\), got"):
             ours.predict(wrong)

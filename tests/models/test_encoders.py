@@ -179,9 +179,16 @@ def test_images_in_double_precision_are_those_in_single():
     assert wide(images).dtype is wide(images.double()).dtype is torch.float64
 
 
-@pytest.mark.parametrize("images", [torch.rand(2, 3, 0, 32), torch.rand(2, 3, 8, 8).to_sparse()])
-def test_images_without_pixels_are_refused(images):
-    with pytest.raises(UserError, match="expected images with pixels, got a tensor of shape"):
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.rand(2, 3, 0, 32), "expected images with pixels, got a tensor of shape"),
+        (torch.rand(2, 3, 8, 8).to_sparse(), "expected images with pixels"),
+        (torch.rand(2, 1, 32, 32), r"expected images \(B, 3, H, W\)"),
+    ],
+)
+def test_what_is_no_image_is_refused(images, message):
+    with pytest.raises(UserError, match=message):
         Encoder(TINY, 32).eval()(images)
 
 
@@ -207,7 +214,6 @@ def test_a_normalization_that_is_no_number_is_refused(place):
 @pytest.mark.parametrize(
     ("config", "size"),
     [
-        (TINY, 32),
         (EncoderConfig("timm:resnet18", NARROW, stem="small", stem_stride=1), 48),
         (EncoderConfig("vit_tiny_patch16_224", TINY_VIT), 32),
     ],

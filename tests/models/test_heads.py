@@ -60,11 +60,11 @@ def test_pools(pool, uncertain):
     heads = ["mean", "covariance"][: 1 + uncertain]
     assert list(head.powers()) == ([] if pool == "average" else heads)
     assert any("covariance" in name for name, _ in head.named_parameters()) == uncertain
-    given = [embedding_BD for embedding_BD in gaussian if embedding_BD is not None]
-    for embedding_BD in given:
+    embeddings = [embedding_BD for embedding_BD in gaussian if embedding_BD is not None]
+    for embedding_BD in embeddings:
         assert embedding_BD.shape == (B, D)
         assert embedding_BD.dtype == torch.float32
-    sum(embedding_BD.square().sum() for embedding_BD in given).backward()
+    sum(embedding_BD.square().sum() for embedding_BD in embeddings).backward()
     assert all(parameter.grad is not None for parameter in head.parameters())
 
 

@@ -84,11 +84,8 @@ def test_a_run_starts_from_weights_of_the_cache(hub: Path) -> None:
     described = start(method, config)
     assert described is not None
     assert described["weights"]["file"] == "model.safetensors"
-    images = torch.rand(2, 3, 64, 64)
-    with torch.no_grad():
-        tokens = model.forward_features(2 * images - 1)
-        expected = model.forward_head(tokens, pre_logits=True)
-        torch.testing.assert_close(method.encoder.eval()(images), expected)
+    found = method.encoder.model.state_dict()
+    assert torch.equal(found["conv_stem.weight"], model.conv_stem.weight)
 
 
 def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
@@ -123,11 +120,11 @@ def test_odd_names_are_one_line(hub: Path, name: str) -> None:
     assert not hub.exists()
 
 
-def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_a_download_needs_permission(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
 
     def download(repository: str, file: str, revision: str | None, local_files_only: bool) -> str:
-        asked.append((repository, file, revision, local_files_only))
+        requests.append((repository, file, revision, local_files_only))
         if not local_files_only:
             return "model.safetensors"
         raise FileNotFoundError
@@ -137,4 +134,4 @@ def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.M
         weights_file("resnet18.a1_in1k")
     assert weights_file("resnet18.a1_in1k", download=True) == Path("model.safetensors")
     place = ("timm/resnet18.a1_in1k", "model.safetensors", None)
-    assert asked == [(*place, True), (*place, False)]
+    assert requests == [(*place, True), (*place, False)]

@@ -220,11 +220,9 @@ PASSES = (Tone, EqualizePass, Blur, Sharpen, Correlate, Grain, Edges)
 
 
 class Chain:
-    """Draws views from canvases.
+    """Draws views of `size` pixels from canvases.
 
-    Args:
-        operators: Those that do not move pixels, in the order in which they act.
-        size: Side of the views in pixels.
+    The operators are those that do not move pixels, in the order in which they act.
     """
 
     def __init__(self, operators: Sequence[Operator], size: int) -> None:
@@ -242,13 +240,9 @@ class Chain:
         self._width += 1
 
     def draw(self, canvases: Canvases, warp: Warp, record: Record, views_BCHW: Tensor) -> None:
-        """Draw the views of some canvases.
+        """Draw the views of canvases on the device into contiguous memory, float32 or bfloat16.
 
-        Args:
-            canvases: On the device.
-            warp: Of all samples, on the CPU: of the first view of each canvas, then of the second.
-            record: What was drawn, for the same samples; on the CPU.
-            views_BCHW: Where they go: contiguous, of float32 or bfloat16.
+        Warp and record are on the CPU: of the first view of each canvas, then of the second.
         """
         device, count = canvases.device, len(views_BCHW)
         table_BN, drawn = self._table(canvases, warp, record)

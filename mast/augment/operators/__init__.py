@@ -51,7 +51,7 @@ OPERATORS: dict[str, type[Operator]] = {
 
 
 def operators_for(channels: int) -> tuple[str, ...]:
-    """Those that are for images of so many channels."""
+    """The operators for images of a number of channels."""
     return tuple(
         name
         for name, each in OPERATORS.items()

@@ -217,7 +217,6 @@ class ColorJitter(Operator):
     label: ClassVar[str] = "jitter"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
-    graded: ClassVar[bool] = True
     of_colors: ClassVar[bool] = True
     kernel: ClassVar[str] = "jitter"
 
@@ -290,7 +289,6 @@ class BandJitter(Operator):
     name: ClassVar[str] = "band_jitter"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
-    graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "jitter_bands"
 
     probability: float = 0.8
@@ -378,7 +376,6 @@ class Solarize(Operator):
     name: ClassVar[str] = "solarize"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.SOLARIZE
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "threshold"
     kernel: ClassVar[str] = "solarize"
     kernel_takes: ClassVar[tuple[str, ...]] = ("threshold",)
@@ -409,7 +406,6 @@ class Posterize(Operator):
     name: ClassVar[str] = "posterize"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
-    graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "posterize"
 
     probability: float = 0.2

@@ -159,12 +159,10 @@ class GaussianBlur(Operator):
     label: ClassVar[str] = "blur"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "sigma"
     shows: ClassVar[str] = "σ {:.1f}"
     kernel: ClassVar[str] = "gaussian_blur"
 
-    probability: float = 0.5
     sigma: tuple[float, float] = (0.1, 2.0)
     extent: float = 0.1
 
@@ -211,7 +209,6 @@ class Sharpness(Operator):
     name: ClassVar[str] = "sharpness"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "factor"
     neutral: ClassVar[float] = 1.0
     two_sided: ClassVar[bool] = True
@@ -219,7 +216,6 @@ class Sharpness(Operator):
     kernel: ClassVar[str] = "sharpen"
     kernel_takes: ClassVar[tuple[str, ...]] = ("factor",)
 
-    probability: float = 0.5
     factor: tuple[float, float] = (0.1, 1.9)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
@@ -237,7 +233,6 @@ class Sobel(Operator):
     name: ClassVar[str] = "sobel"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EDGE
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "blend"
     shows: ClassVar[str] = "{:.1f}"
     kernel: ClassVar[str] = "blend_edges"
@@ -261,12 +256,10 @@ class Cutout(Operator):
     name: ClassVar[str] = "cutout"
     destroys: ClassVar[str] = "parts"
     stage: ClassVar[Stage] = Stage.OCCLUSION
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "side"
     kernel: ClassVar[str] = "cut_out"
     kernel_takes: ClassVar[tuple[str, ...]] = ("side", "x", "y")
 
-    probability: float = 0.5
     side: tuple[float, float] = (0.0, 0.5)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
@@ -298,10 +291,8 @@ class MotionBlur(Operator):
     name: ClassVar[str] = "motion_blur"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
-    graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "motion_blur"
 
-    probability: float = 0.5
     taps: tuple[int, int] = (3, 7)
     angle: tuple[float, float] = (0.0, 360.0)
 

@@ -97,7 +97,6 @@ class RandomResizedCrop(GeometricOperator):
     name: ClassVar[str] = "random_resized_crop"
     label: ClassVar[str] = "crop"
     destroys: ClassVar[str] = "position"
-    graded: ClassVar[bool] = True
 
     probability: float = 1.0
     scale: tuple[float, float] | None = None
@@ -169,8 +168,6 @@ class HorizontalFlip(GeometricOperator):
     label: ClassVar[str] = "flip"
     destroys: ClassVar[str] = "orientation"
 
-    probability: float = 0.5
-
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, xx=-1.0, x=1.0)
 
@@ -194,13 +191,11 @@ class Shear(GeometricOperator):
 
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
-    graded: ClassVar[bool] = True
     horizontal: ClassVar[bool] = True
     drawn: ClassVar[str] = "shear"
     two_sided: ClassVar[bool] = True
     shows: ClassVar[str] = "{:+.2f}"
 
-    probability: float = 0.5
     shear: tuple[float, float] = (-0.3, 0.3)
 
 
@@ -238,12 +233,10 @@ class Translate(GeometricOperator):
     """
 
     keeps_frame: ClassVar[bool] = False
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "shift"
     two_sided: ClassVar[bool] = True
     shows: ClassVar[str] = "{:+.2f}"
 
-    probability: float = 0.5
     shift: tuple[float, float] = (-0.45, 0.45)
 
 
@@ -284,12 +277,10 @@ class Rotate(GeometricOperator):
     destroys: ClassVar[str] = "orientation"
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "angle"
     two_sided: ClassVar[bool] = True
     shows: ClassVar[str] = "{:+.0f}°"
 
-    probability: float = 0.5
     angle: tuple[float, float] = (-30.0, 30.0)
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:

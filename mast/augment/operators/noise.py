@@ -57,12 +57,10 @@ class GaussianNoise(Operator):
     label: ClassVar[str] = "noise"
     destroys: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
-    graded: ClassVar[bool] = True
     drawn: ClassVar[str] = "std"
     kernel: ClassVar[str] = "add_noise"
     kernel_takes: ClassVar[tuple[str, ...]] = ("std", "seed")
 
-    probability: float = 0.5
     std: tuple[float, float] = (0.0, 0.1)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
