@@ -106,14 +106,13 @@ def whole(analyzed: Path, tmp_path: Path) -> RunFolder:
 
 def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
     results = [mast.evaluate(one.path, str(photos), ("knn",))[0] for one in (ours, theirs)]
-    mast.analyze(ours.path, str(photos / "test"), ("curves", "masks"), images=6)
+    mast.analyze(ours.path, str(photos / "test"), "masks", images=6)
     page = written(ours, beside=[str(theirs.path)])
     top1 = [result.targets["class"].values["top1"] for result in results]
     assert "MAST trained timm:resnet18 on 48 images of" in page.text
     assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
     assert f"{top1[1] - top1[0]:+.1f}" in page.text
     assert re.search(r"effective rank at the end is \d+ of 16", page.text)
-    assert "of the dimensions are exempt from color jitter and grayscale" in page.text
 
 
 def test_the_whole_page(whole: RunFolder, tmp_path: Path) -> None:
@@ -222,7 +221,6 @@ def test_a_bare_run_says_what_is_missing(tmp_path: Path) -> None:
     name = shlex.quote(str(run.path))  # one word to a shell
     commands = ("mast study", f"mast analyze {name} --data SET --analyses")
     assert sum(map(page.text.count, commands)) == len(QUESTIONS)
-    assert "figure" not in page.tags[:-20]
     assert "What pretraining added is not known: nothing has been measured yet." in page.text
     assert f"mast evaluate {name} --data SET --untrained" in page.text
     assert page.sources == []
@@ -271,14 +269,6 @@ def test_without_labels_and_masks(run: RunFolder) -> None:
     assert "This run has no masks: its method learns none." in page.text
 
 
-def test_one_operator(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "one", operators=("color_jitter",))
-    look_into(run, ("masks",), count=8, operators=("color_jitter",))
-    page = written(run)
-    assert "with 1 augmentation." in page.text
-    assert "Color jitter is the only operator" in page.text
-
-
 def test_what_is_not_finite_is_null(whole: RunFolder) -> None:
     for name, key in (("subspaces", "points"), ("uncertainty", "class_score")):
         file = whole.analysis / f"{name}.npz"
@@ -316,10 +306,7 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
         mast.report(run.path, beside=[str(run.path)])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(9.4, "9 seconds"), (70, "1 minute"), (9000, "2.5 hours")],
-)
-def test_duration(seconds: float, words: str) -> None:
-    assert duration([{"seconds": seconds}]) == words
-    assert duration([{"seconds": seconds}, {"seconds": math.inf}]) is None
+def test_duration() -> None:
+    for seconds, words in ((9.4, "9 seconds"), (70, "1 minute"), (9000, "2.5 hours")):
+        assert duration([{"seconds": seconds}]) == words
+    assert duration([{"seconds": 1.0}, {"seconds": math.inf}]) is None
