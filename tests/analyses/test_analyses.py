@@ -360,15 +360,6 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
-def test_subspaces_that_are_all_the_same() -> None:
-    subject = whole()
-    text = Invariance().caption(Invariance().compute(subject))
-    assert "most invariant for 0 of the 1 operators" in text
-    assert text.endswith("Without effect on the encoder at this size: shear x.")
-    text = SubspacesAnalysis().caption(SubspacesAnalysis().compute(subject))
-    assert "9 nearest" in text  # of ten
-
-
 def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
     for names in (("red", "apple"), ("gray", "grey")):
         assert class_colors(names) == (palette(2), None)

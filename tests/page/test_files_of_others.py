@@ -205,22 +205,6 @@ def test_lines_of_the_log_that_mean_nothing_are_left_out(
     assert said == f"{run.metrics}: {len(LINES)} damaged lines are left out"
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")  # no font has such characters
-def test_a_page_of_any_log_is_written(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    for line in LINES:
-        run.append_metrics(line)
-    strange = {"stages": 1.0, "stage_epochs": 2.0, "file": 3.0, "allow_pickle": 4.0, HOSTILE: 5.0,
-               f"term/{HOSTILE}": 6.0, "lr": 1e99, "warning": HOSTILE}  # fmt: skip
-    run.append_metrics({**WHOLE, **strange})
-    look_into(run, ("curves",))
-    page = mast.report(run.path).read_text()
-    assert "alert(1)" in page
-    assert "\x1b" not in page
-    assert Page(page).tags.count("script") == 1
-    assert 'class="plot"' in page
-
-
 def test_what_other_files_say_is_text(run: RunFolder) -> None:
     facts = {
         "data": {"images": 48, "spec": HOSTILE, "fingerprint": HOSTILE},

@@ -9,21 +9,18 @@ from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from pages import NASTY, OPERATORS, look_into, make_run, measure
+from pages import CLASSES, NASTY, OPERATORS, look_into, make_run, measure
 
 import mast
-from mast.analyses import Map
-from mast.analyses.figure import COLORS, GRAY
+from mast.analyses.figure import COLORS
 from mast.cli import main
 from mast.commands.report import report
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.page.page import duration, health
-from mast.page.pictures import plane
 from mast.studies import QUESTIONS
 
 VOID = {"meta", "img", "br", "input"}
@@ -131,6 +128,7 @@ def test_the_whole_page(whole: RunFolder, tmp_path: Path) -> None:
     shown = json.loads(points, parse_constant=plain_number)
     assert np.shape(shown["points"]) == (len(OPERATORS) + 1, 24, 2)
     assert sorted(len(one["classes"]) for one in shown["colorings"]) == [2, 3]
+    assert shown["colorings"][0]["classes"][0] == {"name": CLASSES[0], "color": COLORS[0]}
     text = unescape((whole.path / "report.html").read_text())
     assert "default-src 'none'; img-src data:;" in text
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", text)
@@ -193,24 +191,6 @@ def test_what_a_run_started_from_is_called_so(run: RunFolder) -> None:
     assert "over the weights it started from. 95 % intervals" in text
     assert "before pretraining the weights it started from" in text
     assert "untrained" not in text
-
-
-def test_a_map_of_colors_is_painted_in_them() -> None:
-    labels = {"class": np.array([0, 1, 2])}
-
-    def coloring(*names: str) -> dict[str, Any]:
-        shown = Map(("all",), np.zeros((1, 3, 2)), ("a", "b", "c"), labels, {"class": names},
-                    np.zeros((3, 8, 8, 3), np.uint8))  # fmt: skip
-        (one,) = json.loads(plane(shown, 8)["points"])["colorings"]
-        return dict(one)
-
-    colors = coloring("Blue", "white", "black")
-    assert [one["name"] for one in colors["classes"]] == ["Blue", "white", "black"]
-    assert [one["color"] for one in colors["classes"]] == ["#0343df", "#fefefe", "#010101"]
-    assert colors["outline"] == GRAY
-    others = coloring("blue", "white", "tulip")
-    assert [one["color"] for one in others["classes"]] == list(COLORS[:3])
-    assert others["outline"] is None
 
 
 def test_a_bare_run_says_what_is_missing(tmp_path: Path) -> None:

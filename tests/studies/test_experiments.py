@@ -17,7 +17,7 @@ import mast
 from experiments.__main__ import EXPERIMENTS
 from experiments.advice_check import AdviceCheck
 from experiments.detectors import Detectors
-from experiments.does_it_help import COLUMNS, DoesItHelp
+from experiments.does_it_help import DoesItHelp
 from experiments.findings import Findings, Inquiry
 from experiments.flowers import Flowers
 from experiments.forgetting import CONTENDERS, Forgetting
@@ -195,29 +195,6 @@ def test_a_set_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ what they share
-
-
-def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> None:
-    """Those of the result files, by what a file says of its run."""
-    place = workplace(tmp_path, tmp_path)
-    runs = {run.name: run for run in DoesItHelp().plan(place, [0])}
-    files = list((RESULTS / "does_it_help").rglob("*-0.json"))
-    assert files
-    for file in files:
-        result = json.loads(file.read_text())
-        run = runs[f"{file.parent.name}/{file.stem}"]
-        assert (run.changes, run.seed) == (
-            {key: result[key] for key in ("variant", "weight")}, result["seed"]
-        )  # fmt: skip
-        assert run.config is not None
-        assert (run.config.epochs, run.config.size) == (result["epochs"], result["size"])
-        assert set(COLUMNS) <= result["scores"].keys()
-    half = runs["validation/half_plain-10-0"].config
-    assert half is not None
-    weights = ("masked_weight", "plain_weight", "sparsity_weight", "mask_common")
-    assert [getattr(half.objective, name) for name in weights] == [5.0, 5.0, 0.0, 0.5]
-    assert half.schedule.staged
-    assert half.optimizer.gate_lr == 1e-3
 
 
 def test_seeds_and_images_of_a_difference() -> None:
