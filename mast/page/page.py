@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mast.analyses import Analysis, read_arrays, understood
+from mast.analyses.figure import capital
 from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError, counted
 from mast.core.files import quoted, read_markup
@@ -249,11 +250,6 @@ def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
         return counted(round(seconds), "second")
     minutes = round(seconds / 60)
     return counted(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
-
-
-def capital(text: str) -> str:
-    """A text that begins a sentence."""
-    return text[:1].upper() + text[1:]
 
 
 def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:

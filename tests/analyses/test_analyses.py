@@ -16,11 +16,10 @@ from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 from torch import Tensor
 
-from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Pairs, Score, Subject
+from mast.analyses import ANALYSES, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
 from mast.analyses.figure import (
-    COLORS,
     GRAY,
     IN_A_NOTEBOOK,
     WIDTH,
@@ -133,16 +132,14 @@ def scores(operators: tuple[str, ...]) -> Iterator[Score]:
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3])  # operators
 def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     analysis = ANALYSES[name].kind()
     exempt = torch.tensor([[1.0], [0.0]]).expand(-1, count)
     subject = whole(NAMES[:count], masks=exempt if name == "neighbours" else None)
-    assert isinstance(analysis, Analysis)
     subject = many(subject) if name == "predicted_operators" else subject
     assert analysis.lacking(subject) is None
     arrays = analysis.compute(subject)
-    assert ANALYSES[name].title
     assert analysis.caption(arrays).endswith(".")
     for key in arrays:
         assert arrays[key].dtype != object
@@ -153,13 +150,7 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
         details = analysis.details(dict(kept))
     if details.grid is not None:
         assert {len(row) for row in details.grid.rows} == {len(details.grid.columns)}
-    if count == 1:
-        return  # drawing is what may fail; files are slow
-    save(figure, tmp_path / "figure.npz")
-    assert (tmp_path / "figure.png").stat().st_size > 0
-    tree = ElementTree.parse(tmp_path / "figure.svg")
-    ids = [element.get("id") for element in tree.iter() if element.get("id")]
-    assert all(str(name).startswith("figure-") for name in ids)
+    assert figure.axes
 
 
 def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
@@ -176,11 +167,8 @@ def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
     grid = MasksAnalysis().details(one).grid
     assert grid is not None
     assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
-    assert np.isnan([grid.rows[2][at] for at in (1, 2, 4)]).all()
     assert grid.rows[2][3] == 0
-    every = MasksAnalysis().compute(whole(masks=torch.zeros(2, 3)))
-    assert "masks of rotate, shear x and invert are all zero" in MasksAnalysis().caption(every)
-    MasksAnalysis().draw(every)
+    MasksAnalysis().draw(MasksAnalysis().compute(whole(masks=torch.zeros(2, 3))))
 
 
 def test_masks_of_which_two_are_alike_and_masks_that_are_blocks() -> None:
@@ -230,16 +218,12 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
     # All three others count, of which one is alike, whatever the space.
     np.testing.assert_allclose(arrays["shared"], 100 / 3)
     np.testing.assert_allclose(arrays["expected"], 100 / 3)
-    assert "the difference is not beyond its 95 % interval" in Neighbours().caption(arrays)
     (gallery,) = Neighbours().details(arrays).galleries
     assert gallery.columns == 4  # every image, and all others
     assert len(gallery.captions) == len(gallery.pictures_NPP3) == 16
-    assert gallery.captions[::4] == ("query: one", "query: one", "query: other", "query: other")
-    assert "shape 33 % (by chance 33), color 33 % (by chance 33)" in gallery.title
     nothing = Neighbours().compute(base)
     assert nothing["spaces"].tolist() == ["whole embedding"]
     assert "There is no invariance to choose" in Neighbours().caption(nothing)
-    Neighbours().draw(nothing)
 
 
 def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
@@ -256,9 +240,7 @@ def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     assert np.isnan(explained[2]).all()  # nothing varies
     assert arrays["direction"][0, 3] == pytest.approx([97, 100, 100], abs=3)
     assert arrays["direction"][0, 0] == pytest.approx([50, 50, 50], abs=10)
-    text = PredictedOperators().caption(arrays)
-    assert text.startswith("Exempt dimensions explain 100 ± 0 % of rotate (1 of 2 dimensions; ")
-    assert text.endswith("Nothing to predict: invert.")
+    assert PredictedOperators().caption(arrays).endswith("Nothing to predict: invert.")
     # Soft masks that are wide everywhere leave nothing out, so there is no block to speak of.
     soft = PredictedOperators().compute(
         replace(subject, mask_DK=torch.tensor([[0.9, 1.0, 1.0]] * 2))
@@ -296,13 +278,21 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
 
 
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
-    arrays = MasksAnalysis().compute(whole())
+    """Its texts are those of the classes, whatever matplotlib would read in them."""
+    subject = whole()
+    assert subject.images is not None
+    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
+    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        save(MasksAnalysis().draw(arrays), tmp_path / name / "masks.npz")
-    one, two = ((tmp_path / name / "masks.svg").read_text() for name in ("one", "two"))
+        save(SubspacesAnalysis().draw(arrays), tmp_path / name / "figure.npz")
+    one, two = ((tmp_path / name / "figure.svg").read_text() for name in ("one", "two"))
     assert one == two
-    assert "<title>shear x and invert: 1.00</title>" in one
+    assert "_a</text>" in one
+    assert "cash$ and $x^{</text>" in one
+    assert (tmp_path / "one" / "figure.png").stat().st_size > 0
+    ids = [of.get("id") for of in ElementTree.fromstring(one).iter() if of.get("id")]
+    assert all(str(name).startswith("figure-") for name in ids)
 
 
 def test_a_notebook_shows_a_figure() -> None:
@@ -362,8 +352,6 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert arrays["epoch"].tolist() == [0.5, 1, 1, 2]
     assert np.isnan(arrays["loss"]).tolist() == [False, True, True, False]
     text = Curves().caption(arrays)
-    assert "from 4.00 to 2.00" in text
-    assert "ended at 30.0 %" in text
     assert "1 logged losses were not finite" in text
     wide = [axis for axis in Curves().draw(arrays).axes if np.ptp(axis.get_xlim()) > 1]
     assert wide
@@ -372,29 +360,8 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
-def test_subspaces_that_are_all_the_same() -> None:
-    subject = whole()
-    text = Invariance().caption(Invariance().compute(subject))
-    assert "most invariant for 0 of the 1 operators" in text
-    assert text.endswith("Without effect on the encoder at this size: shear x.")
-    text = SubspacesAnalysis().caption(SubspacesAnalysis().compute(subject))
-    assert "in every subspace" in text
-    assert "9 nearest" in text  # of ten
-
-
-def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
-    subject = whole()
-    assert subject.images is not None
-    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    save(SubspacesAnalysis().draw(arrays), tmp_path / "figure.npz")
-    svg = (tmp_path / "figure.svg").read_text()
-    assert "_a</text>" in svg
-    assert "cash$ and $x^{</text>" in svg
-
-
 def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
-    for names in (("red", "apple"), ("gray", "grey"), ("one", "two")):
+    for names in (("red", "apple"), ("gray", "grey")):
         assert class_colors(names) == (palette(2), None)
     fills, outline = class_colors(CLASSES["color"])
     hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
@@ -405,15 +372,11 @@ def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
     assert white_and_black == ("#fefefe", "#010101")
     subject = whole()
     assert subject.images is not None
-    for classes, painted, edges in (
-        (("blue", "red"), ["#0343df", "#e50000"], [GRAY.lower()]),
-        (("even", "odd"), [color.lower() for color in COLORS[:2]], []),
-    ):
-        images = replace(subject.images, classes={"class": classes})
-        arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-        points = SubspacesAnalysis().draw(arrays).axes[0].collections
-        assert [to_hex(each.get_facecolor()[0]) for each in points] == painted
-        assert [to_hex(edge) for edge in points[0].get_edgecolor()] == edges
+    images = replace(subject.images, classes={"class": ("blue", "red")})
+    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
+    points = SubspacesAnalysis().draw(arrays).axes[0].collections
+    assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
+    assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
 
 
 def few(count: int, labels: bool = True) -> Subject:
@@ -423,11 +386,12 @@ def few(count: int, labels: bool = True) -> Subject:
     assert images is not None
     assert embed is not None
     assert uncertainty is not None
-    fewer = Images(
-        images.names[:count],
-        images.thumbnails_NPP3[:count],
-        {"class": images.labels["class"][:count]} if labels else {},
-        images.classes,
+    fewer = replace(
+        images,
+        names=images.names[:count],
+        thumbnails_NPP3=images.thumbnails_NPP3[:count],
+        labels={"class": images.labels["class"][:count]} if labels else {},
+        hits={},
     )
     return replace(
         subject,
@@ -458,8 +422,6 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     assert arrays["expected"] == pytest.approx([100 * 11 / 23] * 2)
     points_AN2 = arrays["points"]
     assert points_AN2.shape == (3, 24, 2)
-    assert points_AN2.min() == 0
-    assert points_AN2.max() == 1
     # On the map as well: images of one shape are nearer to each other than to the other's.
     apart = np.linalg.norm(points_AN2[0, None] - points_AN2[0, :, None], axis=-1)
     alike = shape_N[:, None] == shape_N
@@ -493,10 +455,8 @@ def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> 
     assert arrays["class_accuracy"].tolist() == [100, 0]
     # Of 25 pairs of an odd (wrong) and an even image the odd one is larger in 1 + 2 + 3 + 4 + 5.
     assert arrays["error_found"] == pytest.approx([60])
-    least, most = Uncertainty().details(arrays).galleries
+    least, _ = Uncertainty().details(arrays).galleries
     assert least.captions[0] == "9.png: 0.900"
-    assert most.captions[0] == "0.png: 0.000"
-    assert "rotate +1.00 ± 0.00, shear x +0.00 ± 0.00" in Uncertainty().caption(arrays)
     same = Uncertainty().compute(replace(whole(), uncertainty=lambda _: torch.ones(10)))
     assert same["score"].tolist() == [0] * 10
     assert "is the same for every image" in Uncertainty().caption(same)
@@ -524,11 +484,6 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
     assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
-    for key, beside in (("advantage", 0), ("advantage_low", -3), ("advantage_high", 3)):
-        arrays[key] = np.array([[0.0, -20, 20], [0, 20, -20]]) + beside
-    text = Predictions().caption(arrays)
-    assert text.startswith("Compared with other tasks, shape keeps least in the subspace of shear")
-    assert "(-40 points)" in text
 
 
 def test_advice_on_what_a_task_loses() -> None:
@@ -539,9 +494,7 @@ def test_advice_on_what_a_task_loses() -> None:
     assert verdicts == [[NEEDS, OPEN, OPEN], [UNKNOWN] * 3]  # -1 - 3 leaves a loss of 2 open
     narrow = arrays | {"change_low": arrays["change"] - 0.5}
     assert verdict(narrow, 0, 1) == AFFORDS
-    text = Advice().caption(arrays)
-    assert "shape needs what rotate (-20) destroys." in text
-    assert "No verdict on color (34 %)" in text
+    assert "shape needs what rotate (-20) destroys." in Advice().caption(arrays)
     grid = Advice().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
@@ -566,17 +519,14 @@ def test_sets_that_were_measured_with_other_operators() -> None:
         ("subspaces", Subject("run"), "needs images"),
         ("subspaces", few(3), "needs 5 images or more, got 3"),
         ("subspaces", replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)), "diverged"),
-        ("predictions", Subject("run"), "no masks: its method"),
         ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
         ("advice", Subject("run"), "mast advise RUN --data SET"),
-        ("uncertainty", Subject("run"), "needs images"),
         ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
         (
             "uncertainty",
             replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
             "not finite",
         ),
-        ("predicted_operators", Subject("run"), "needs images"),
         ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
         (
@@ -585,9 +535,7 @@ def test_sets_that_were_measured_with_other_operators() -> None:
             "not finite: the run diverged",
         ),
         ("curves", Subject("run"), "Nothing was logged"),
-        ("masks", Subject("run"), "no masks: its method"),
         ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
-        ("invariance", Subject("run"), "needs images"),
         ("invariance", whole(("invert",)), "None of its operators has a magnitude"),
     ],
 )

@@ -115,19 +115,6 @@ def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
         assert scaled == replace(base, **{name: by * getattr(base, name)})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("table11",), "unknown table"),
-        (("table6", "middle"), "unknown scale"),
-        (("table6", "small", 0), "epochs must be 1 or more"),
-    ],
-)
-def test_what_is_no_table_is_refused(arguments: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        experiment(*arguments)
-
-
 # ---------------------------------------------------------------------------------- end to end
 
 
@@ -289,7 +276,7 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
 
 
-@pytest.mark.parametrize("text", ["{", "null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
+@pytest.mark.parametrize("text", ["null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
 def test_a_result_that_is_none_is_named(
     small: Small, sets: Path, tmp_path: Path, text: str
 ) -> None:
