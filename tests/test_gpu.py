@@ -85,9 +85,7 @@ WAITS: dict[str, Callable[[Tensor], object]] = {
     "a number": lambda tensor: tensor.sum().item(),
     "a condition": lambda tensor: bool(tensor.sum() > 0),
     "a copy from it": lambda tensor: tensor.cpu(),
-    "a copy into memory": lambda tensor: torch.ones(4).copy_(tensor),
     "a copy to it": lambda tensor: torch.ones(4).to(GPU),
-    "a copy into its memory": lambda tensor: tensor.copy_(torch.ones(4)),
     "an index on the CPU": lambda tensor: tensor[torch.tensor([1, 2])],
 }
 ERRORS: dict[str, Callable[[Tensor], object]] = {

@@ -225,7 +225,6 @@ def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None
 
 def test_what_a_caller_set_for_products_comes_back() -> None:
     for change, value, before in (
-        (torch.set_float32_matmul_precision, "medium", "highest"),
         (torch.set_float32_matmul_precision, "high", "highest"),
         (products, "tf32", "none"),
     ):

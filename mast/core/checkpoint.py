@@ -72,7 +72,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | N
     path = Path(os.path.realpath(path))
     try:
         if path.exists() and not path.is_file():
-            raise UserError(f"cannot write {path}: it is there and is not a regular file")
+            raise UserError(f"cannot write {path}: it exists and is not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, keep) as partial:
             write(partial)

@@ -79,7 +79,7 @@ def out_file(
         raise UserError(f"cannot write {path}: no permission to write into {place}")
     if target.exists() and target.stat().st_size and not kinds[path.suffix](target):
         raise UserError(
-            f"{path} is there and is not what this command writes: give another {option}, or "
+            f"{path} exists and is not what this command writes: give another {option}, or "
             "remove it"
         )
     return path

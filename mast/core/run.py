@@ -142,7 +142,9 @@ class RunFolder:
             )
         holder = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
         if holder and not re.fullmatch(r"process \d+ on .+", holder):
-            raise UserError(f"{self.holder} is not a run's: remove it, or choose another out")
+            raise UserError(
+                f"{self.holder} was not written by a run: remove it, or choose another out"
+            )
         if self.config.is_file() or not self.path.exists():
             return
         if not self.path.is_dir() or not all(map(ours, self.path.iterdir())):

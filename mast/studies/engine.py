@@ -26,8 +26,8 @@ class StudyRun:
 
     Attributes:
         name: Of the trial, or of the result where a study writes one for each run.
-        changes: How it differs from the other runs; of a run that is varied, fields of the
-            configuration by dotted name.
+        changes: How it differs from the other runs; where a run is varied, the fields of the
+            configuration that change, by dotted name.
         config: Its whole configuration; None where there is nothing to configure.
         seed: Of the run.
         trained: Whether it is trained; otherwise its encoder is measured as it starts.

@@ -129,7 +129,7 @@ def test_no_classifier_of_another_set_is_replaced(
     second = mast.fit(ours.path, other, settings=QUICK).path
     assert mast.fit(ours.path, photos, settings=QUICK, seed=1).path == first != second
     assert mast.load_classifier(second).about["images"]["set"] == str(other)
-    with pytest.raises(UserError, match=r"encoder\.safetensors is there and is not what"):
+    with pytest.raises(UserError, match=r"encoder\.safetensors exists and is not what"):
         mast.fit(ours.path, photos, out=ours.encoder)
     assert mast.fit(ours.path, other, settings=QUICK, out=first).path == first
 

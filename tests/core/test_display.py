@@ -119,7 +119,8 @@ display.say("begun")
 with display.doing("evaluate"):
     for _ in display.track(range(10), "features", 10, "images"):
         time.sleep(0.03)
-    with display.doing("a single step"):
+    with display.doing("a single step") as work:
+        work.update(0, "a note")
         time.sleep(0.6)
 print("result")
 """
@@ -167,4 +168,5 @@ def test_a_terminal_shows_bars() -> None:
     text = shown.decode()
     assert re.search("features +.*━+.* of 10 images, .* images/s", text)
     assert "a single step" in text
+    assert "a note" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back

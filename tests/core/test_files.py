@@ -256,7 +256,7 @@ def test_a_file_system_without_locks_is_worked_on(
         assert not held
 
 
-def test_tensorboard_reads_what_was_logged_and_logs_name_a_full_disk(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_and_what_tensorboard_reads(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logger = TensorBoardLogger(tmp_path / "tensorboard")

@@ -89,7 +89,7 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (2, False)])
+@pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (1, False)])
 def test_several_threads_that_wait_for_a_busy_core_are_noticed(
     by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -295,7 +295,7 @@ def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
 ) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small.md").write_text("# my notes\n")
-    with pytest.raises(UserError, match=r"small\.md is there and is not what this command writes"):
+    with pytest.raises(UserError, match=r"small\.md exists and is not what this command writes"):
         planned(small, sets, tmp_path)
     runs = small.plan(place(sets, tmp_path), (0, 1))
     first, second = (RunShard(at, 2).selects(runs) for at in range(2))

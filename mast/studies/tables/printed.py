@@ -27,9 +27,7 @@ def refuse_something_else(stem: Path, title: str) -> None:
     ours = stem.is_dir() and (not page.exists() or read_text(page).startswith(f"# {title}\n"))
     for file in (stem.with_name(stem.name + ending) for ending in ENDINGS):
         if file.exists() and not ours:
-            raise UserError(
-                f"{file} is there and is not what this command writes: give another out"
-            )
+            raise UserError(f"{file} exists and is not what this command writes: give another out")
 
 
 def write(
