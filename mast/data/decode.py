@@ -124,13 +124,10 @@ def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
 
 
 def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
-    """As `Image.open` does, without its bound, which is one for all of a process."""
-    if isinstance(file, Path):
-        with file.open("rb") as content:
-            begin = content.read(16)
-    else:
-        file.seek(0)
-        begin = file.read(16)
+    """As `Image.open` does, without its bound, which holds for a whole process."""
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        content.seek(0)
+        begin = content.read(16)
     for name in formats():
         make, accepts = Image.OPEN[name]
         if accepts is not None and accepts(begin) is not True:
@@ -196,7 +193,10 @@ def find_reading(
         counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in _GRAY else 3)
         if isinstance(image, Bands) or not plain:
             with suppress(Exception):  # a broken one is counted when all are decoded
-                found.append(_thinned(image if isinstance(image, Bands) else Bands.of(image)))
+                bands = image if isinstance(image, Bands) else Bands.of(image)
+                step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
+                some_HWC = bands.values_HWC[::step, ::step].copy()
+                found.append(replace(bands, values_HWC=some_HWC, alpha_HW=None))
     if counts and not counts & {channels, *_CONVERTED.get(channels, ())}:
         several = " and ".join(map(str, sorted(counts)))
         raise UserError(
@@ -218,14 +218,8 @@ def find_reading(
     return reading
 
 
-def _thinned(bands: Bands) -> Bands:
-    """Some of its values, evenly spaced."""
-    step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
-    return replace(bands, values_HWC=bands.values_HWC[::step, ::step].copy(), alpha_HW=None)
-
-
 def alone(bands: Bands) -> Reading:
-    """How an image is read of which nothing else is known: as RGB of 8 bits."""
+    """How an image without a set is read: as RGB of 8 bits."""
     declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
     return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
 
@@ -316,8 +310,8 @@ def _limits(
         return (low,), (high,)
     types = {bands.values_HWC.dtype for bands in images}
     if wanted == ("dtype",):
-        of_types = [_of_type(bands) for bands in images]
-        return (min(low for low, _ in of_types),), (max(high for _, high in of_types),)
+        lows, highs = zip(*map(_of_type, images), strict=True)
+        return (min(lows),), (max(highs),)
     if wanted == ("auto",):
         windows = [bands.window for bands in images if bands.window is not None]
         if len(windows) == len(images):
@@ -341,13 +335,13 @@ def _limits(
             if fitting:
                 return (0.0,), (fitting[0],)
     several = max(bands.channels for bands in images) > 1
-    lows, highs = [], []
+    limits = []
     for at in range(channels if several else 1):
         some_N = _sampled(images, at, no_data)
         low, high = np.percentile(some_N, _TAILS).tolist() if len(some_N) else (0.0, 1.0)
-        lows.append(low)
-        highs.append(high if high > low else low + 1)
-    return tuple(lows), tuple(highs)
+        limits.append((low, high if high > low else low + 1))
+    lows, highs = zip(*limits, strict=True)
+    return lows, highs
 
 
 def _of_type(bands: Bands) -> tuple[float, float]:
@@ -361,7 +355,7 @@ def _of_type(bands: Bands) -> tuple[float, float]:
 
 
 def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
-    """Warn where little of the range is used."""
+    """Warns where little of the range is used."""
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
         low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
@@ -393,13 +387,10 @@ _T = TypeVar("_T")
 def read_canvas(
     image: str | Path | Image.Image, side: int, reading: Reading | None = None
 ) -> tuple[np.ndarray, float]:
-    """A file, or an image that is open already, as `to_canvas` gives it.
+    """`to_canvas` of a file, or of an image that is open and stays as it is.
 
-    Args:
-        image: A file is decoded as for the cache. An image that is open stays as it is: a copy is
-            decoded, whole, from which pixels of a large JPEG differ a little.
-        side: Of a square with as many pixels as the canvas may have.
-        reading: As of `to_canvas`.
+    A file is decoded as for the cache. An image is copied and decoded whole, from which pixels of a
+    large JPEG differ a little.
 
     Raises:
         BrokenImageError: It cannot be decoded.
@@ -410,7 +401,7 @@ def read_canvas(
 def read_test_view(
     image: str | Path | Image.Image, size: int, reading: Reading | None = None
 ) -> np.ndarray:
-    """A file, or an image that is open already and stays as it is, as `to_test_view` gives it.
+    """`to_test_view` of a file, or of an image that is open and stays as it is.
 
     Raises:
         BrokenImageError: It cannot be decoded.
@@ -419,7 +410,7 @@ def read_test_view(
 
 
 def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
-    """What is made of an image, by a name for what is broken."""
+    """Reads an image; an error names it."""
     try:
         if isinstance(image, Image.Image):
             load_pixels(image)
@@ -557,7 +548,6 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
 
 @functools.cache
 def _warn_of_range() -> None:
-    """Says it once."""
     _log.warning(
         "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
         "the reading of an encoder says another"

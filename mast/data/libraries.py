@@ -52,7 +52,6 @@ class RandomSplit:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that there are."""
         return (*self.counts, *([self.rest] if self.rest else []))
 
     def positions(self, name: str, split: str, label_N: np.ndarray) -> np.ndarray:
@@ -93,7 +92,6 @@ class FileSplit:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that there are."""
         return tuple(self.files)
 
     def positions(
@@ -131,7 +129,6 @@ class Usual:
         train: The split to learn from.
         val: The split to choose hyper-parameters by; None where a part of `train` is held out.
         test: The split that is scored.
-        metric: What is reported.
         arguments: What torchvision's class takes beside its split.
         partition: How it is split, where torchvision's class has no splits.
         halves: Whether each split has halves, as letters-train and letters-test.
@@ -227,7 +224,11 @@ class TorchvisionSet(Source):
             arguments["download"] = download
             root.mkdir(parents=True, exist_ok=True)
         key = next((key for key in _SPLIT_ARGUMENTS if key in parameters), None)
-        choices = _choices(key, usual)
+        choices: tuple[str, ...] = ("train", "test") if key == "train" else ()
+        if key is None:
+            # A class without splits has one: were another name let through, training and test would
+            # share their images.
+            choices = (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
         if choices and split not in choices:
             raise unknown(f"split of {name}", split, choices)
         whole, _, half = split.partition("-") if usual.halves else (split, "", "")
@@ -307,17 +308,6 @@ def describe_torchvision(spec: str) -> SetDescription:
     usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
     splits = {"train": usual.train, "val": usual.val, "test": usual.test}
     return SetDescription(split_names(spec, splits), usual.metric)
-
-
-def _choices(key: str | None, usual: Usual) -> tuple[str, ...]:
-    """The splits of a set of torchvision; none where its class knows best."""
-    if key == "train":
-        return ("train", "test")
-    if key is not None:
-        return ()
-    # A class without splits has one: were another name let through, training and test would share
-    # their images.
-    return (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
 
 
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
@@ -422,7 +412,12 @@ class HuggingFaceSet(Source):
                 values = [UNLABELLED if value is None else value for value in loaded[label][:]]
                 self.classes[label] = tuple(feature.names)
                 self.targets[label] = np.maximum(np.array(values, np.int64), UNLABELLED)
-        plain = [of for of, kind in kinds.items() if kind == "Value" and _is_label(loaded, of)]
+        text_or_whole = re.compile(r"u?int\d+|bool|(large_)?string")
+        plain = [
+            name
+            for name, feature in loaded.features.items()
+            if kinds[name] == "Value" and text_or_whole.fullmatch(feature.dtype)
+        ]
         if not self.targets and (label := label_column(plain)):
             self.targets[label], self.classes[label] = numbered(list(loaded[label][:]))
         self._version = str(getattr(loaded, "_fingerprint", ""))
@@ -461,11 +456,6 @@ def describe_hugging_face(spec: str) -> SetDescription:
     parts = split_names(whole, {"train": "train", "test": "test"})
     end = f"#{column}" if column else ""
     return SetDescription({part: name + end for part, name in parts.items()})
-
-
-def _is_label(loaded: Any, column: str) -> bool:
-    """Whether a column of values holds text or whole numbers."""
-    return bool(re.fullmatch(r"u?int\d+|bool|(large_)?string", loaded.features[column].dtype))
 
 
 @contextmanager

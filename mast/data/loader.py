@@ -65,7 +65,6 @@ class Feed(ABC):
         fingerprint: Hash of the images and their order.
         skipped: Reason by name of every broken file that was left out.
         classes: Names of classes by task; empty where there are no labels.
-        reading: How the files are read.
         steps_per_epoch: Batches of an epoch; what does not fill one is left out.
         broken: Images that this process found broken since it began; others took their places.
     """
@@ -112,13 +111,9 @@ class Feed(ABC):
 
     @abstractmethod
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch; what fails in the background is raised here.
+        """The batches of one epoch, from 0, from a step on; errors in the background are raised.
 
         Closing the iterator early, or dropping it, ends the background threads.
-
-        Args:
-            epoch: Which epoch, from 0.
-            start_step: The first step to yield: a resumed run skips those it has done.
         """
 
     @abstractmethod
@@ -213,9 +208,7 @@ class ShardLoader(Feed):
     """Batches in an order that is a pure function of seed, epoch and the numbers of ranks.
 
     Args:
-        index: The shards.
         side: Of a square with as many pixels as a canvas may have.
-        batch_size: The global batch, all ranks together.
         width: Samples among which the order is mixed; a process keeps as many encoded images.
         readers: Shards that a process reads at a time.
         workers: Threads that decode.
@@ -427,11 +420,9 @@ class ShardLoader(Feed):
     def _read(self, dealing: Dealing, row: ReaderRow) -> Generator[tuple[int, Sample], None, None]:
         """The samples of a row, in its order, from several shards that are read at a time."""
         first_S = self.index.counts.cumsum() - self.index.counts
-        parts = _by_shard(row, dealing.shards(), self.index.counts)
-
         openings = (
             (number, offset_N, Prefetcher(self.index.shards[number].samples(offset_N), _WAITING))
-            for number, offset_N in parts
+            for number, offset_N in _by_shard(row, dealing.shards(), self.index.counts)
         )
         reading = deque(islice(openings, self.readers))
         try:
@@ -483,14 +474,11 @@ def open_feed(
     """Opens the images of a run.
 
     Args:
-        config: Which they are.
         view_size: Side in pixels of the views that will be cut from the canvases.
         batch_size: The global batch, all ranks together.
         seed: Seed of the order.
-        rank: This process, from 0.
-        world_size: Number of processes.
-        local: How many of them share this machine's cores.
-        device: Which wants the batches.
+        local: How many processes share this machine's cores.
+        device: Where the batches are used.
     """
     if not config.spec.startswith(SHARDS):
         canvases = open_canvas(config, view_size, local)

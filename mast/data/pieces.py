@@ -123,7 +123,7 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
     Args:
         source: The images; its limit of pixels is changed.
         cut: What of each file is an image.
-        cache: Folder where it is kept where pieces lie.
+        cache: Folder for a file with the positions of pieces.
         no_data: A value that does not count in whether a piece is blank.
     """
     if not cut.suffix:
@@ -168,7 +168,15 @@ class Pieces(Source):
             blank_N = scenes["blank"] if known is not None else self._blank()
             scenes["blank"] = blank_N
             self._keep(~blank_N)
-            self._warn_of_blank(int(blank_N.sum()), len(blank_N))
+            _log.warning(
+                "%d of %d images of %s are blank and left out: the standard deviation of their "
+                "values is below %g of white", blank_N.sum(), len(blank_N), self.name, cut.blank,
+            )  # fmt: skip
+            if blank_N.all():
+                raise UserError(
+                    f"all images of {self.name} are blank: give a lower threshold than "
+                    f"{cut.blank:g}"
+                )
         if known is None:
             self._write(file, scenes)
         if cut.exclude is not None:
@@ -196,11 +204,9 @@ class Pieces(Source):
 
     @property
     def whereabouts(self) -> str:
-        """Those of the source, and how it is cut."""
         return self.source.whereabouts + self.cut.suffix
 
     def fingerprint(self) -> str:
-        """That of the source, how it is cut, and the names that are excluded."""
         without = "" if self._no_data is None else f" {self._no_data}"
         said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}"
         if self.cut.exclude is not None:
@@ -219,7 +225,6 @@ class Pieces(Source):
         )
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width in pixels, as of `Source.size`."""
         scene, box = self._scene_N[index], self._box(index)
         if box:
             return box[3] - box[1], box[2] - box[0]
@@ -351,15 +356,6 @@ class Pieces(Source):
             raise
         except Exception:
             return [False] * count
-
-    def _warn_of_blank(self, blank: int, count: int) -> None:
-        _log.warning(
-            "%d of %d images of %s are blank and left out: the standard deviation of their values "
-            "is below %g of white", blank, count, self.name, self.cut.blank,
-        )  # fmt: skip
-        if blank == count:
-            raise UserError(f"all images of {self.name} are blank: give a lower threshold than "
-                            f"{self.cut.blank:g}")  # fmt: skip
 
     def _keep(self, kept_N: np.ndarray) -> None:
         """Leaves out all other pieces."""

@@ -117,7 +117,6 @@ def open_index(spec: str, cache: Path) -> ShardIndex:
 
 
 def refuse_empty(spec: str, shards: int, images: int) -> None:
-    """Checks that there is an image in shards."""
     if images == 0:
         raise UserError(
             f"{spec} has no image: {shards} shards were looked through for files that end in "
@@ -131,7 +130,6 @@ class FoundShards(NamedTuple):
     Attributes:
         files: Size and state of each, by its URL; in the order of their names.
         counts: Samples and size of each that the index names.
-        classes: Names of the classes.
         version: What they were made of.
         column: The column of images that the user names.
     """
@@ -144,7 +142,7 @@ class FoundShards(NamedTuple):
 
     @property
     def said(self) -> dict[str, int]:
-        """Samples of the shards that are as the index says, by where they are."""
+        """Samples of the shards whose size is as the index says, by URL."""
         return {
             url: self.counts[url][0]
             for url, (size, _) in self.files.items()
@@ -181,7 +179,7 @@ def is_there(spec: str) -> bool:
 def _counted(
     spec: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None
 ) -> dict[str, int]:
-    """How many samples shards have, as was counted before or is now."""
+    """How many samples shards have, as counted before or now."""
     pattern = spec.removeprefix(SHARDS)
     file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
@@ -265,11 +263,10 @@ def _details(pattern: str, system: Any, paths: list[str]) -> dict[str, dict[str,
 
 
 def _informed(pattern: str, system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
-    def informed(path: str) -> dict[str, Any]:
-        return answered(pattern, lambda: system.info(path))
-
     with Threads(READERS) as pool:
-        return dict(zip(paths, pool.map(informed, paths), strict=True))
+        asked = (functools.partial(system.info, path) for path in paths)
+        answers = pool.map(functools.partial(answered, pattern), asked)
+        return dict(zip(paths, answers, strict=True))
 
 
 def _state(details: Mapping[str, Any]) -> str:
@@ -280,7 +277,7 @@ def _state(details: Mapping[str, Any]) -> str:
 
 
 def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
-    """By an index beside shards: counts and sizes, names of classes, and what it is of."""
+    """What the index beside shards has: counts and sizes, names of classes, and its version."""
     from fsspec.core import url_to_fs
 
     folder = shard[: shard.rfind("/") + 1]
@@ -318,7 +315,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
 
 
 def check_named(spec: str, label: int, classes: Sequence[str]) -> None:
-    """Refuse the number of a class that the index has no name for."""
+    """Checks that the index has a name for the number of a class."""
     if label >= len(classes):
         raise UserError(
             f"{spec} has images of class {label}, counted from 0, and its index.json names "

@@ -105,7 +105,7 @@ class Shard:
 
 
 def miscounted(url: str, how: str, count: int) -> UserError:
-    """An error for a shard that has `how` samples, "more" or "fewer", than counted or said."""
+    """An error for a shard with "more" or "fewer" samples (`how`) than were counted."""
     return UserError(
         f"the shard {url} has {how} samples than the {count} that were counted: it changed since, "
         "or the index.json beside it is wrong"
@@ -114,7 +114,7 @@ def miscounted(url: str, how: str, count: int) -> UserError:
 
 @contextmanager
 def naming_shard(url: str) -> Iterator[None]:
-    """Say which shard it was where one cannot be read."""
+    """Name the shard in an error from reading it."""
     try:
         yield
     except UserError:
@@ -135,7 +135,7 @@ def read_samples(
 
 
 def opened(url: str) -> io.BufferedReader:
-    """A file wherever it is, which is read again where its store fails."""
+    """A file wherever it is; reads that fail are tried again."""
     return io.BufferedReader(_Steady(url), BUFFER if is_local(url) else BLOCK)
 
 
@@ -312,18 +312,15 @@ def label_of(written: Any) -> int:
 
 def _parquet(file: Any, url: str, first: int, column: str | None) -> Iterator[tuple[int, Sample]]:
     parquet, image, label = open_parquet(file, url, column)
-    begin = 0
-    groups = []
+    number, groups = 0, list[int]()
     for group in range(parquet.num_row_groups):
         rows = parquet.metadata.row_group(group).num_rows
-        if begin + rows > first:
-            groups.append((begin, group))
-        begin += rows
-    if not groups:
-        return
-    number = groups[0][0]
+        if groups or number + rows > first:
+            groups.append(group)
+        else:
+            number += rows
     columns = [image] if label is None else [image, label]
-    for row in rows_of(parquet, [group for _, group in groups], columns):
+    for row in rows_of(parquet, groups, columns) if groups else ():
         if number >= first:
             own = None if label is None else row[label]
             yield number, Sample(f"{url}#{number}", _content(row, image), label_of(own))
@@ -343,9 +340,8 @@ def read_rows(url: str, at: int, column: str | None = None) -> tuple[int, list[b
     with opened(url) as file:
         parquet, image, _ = open_parquet(file, url, column)
         first, group = 0, 0
-        while at >= first + parquet.metadata.row_group(group).num_rows:
-            first += parquet.metadata.row_group(group).num_rows
-            group += 1
+        while at >= first + (count := parquet.metadata.row_group(group).num_rows):
+            first, group = first + count, group + 1
         contents, room = list[bytes](), GROUP
         for row in rows_of(parquet, [group], [image]):
             contents.append(_content(row, image))
@@ -355,9 +351,9 @@ def read_rows(url: str, at: int, column: str | None = None) -> tuple[int, list[b
                     f"the shard {url} has more than {GROUP:,} bytes of images in row group "
                     f"{group}, and such a group is read at a time: write it with smaller ones"
                 )
-        if len(contents) != (said := parquet.metadata.row_group(group).num_rows):
+        if len(contents) != count:
             raise UserError(f"the shard {url} has {len(contents)} rows in row group {group}, and "
-                            f"says that it has {said}")  # fmt: skip
+                            f"says that it has {count}")  # fmt: skip
     return first, contents
 
 

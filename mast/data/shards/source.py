@@ -285,7 +285,7 @@ def _state(found: Mapping[str, tuple[int, str]]) -> str:
 
 
 def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> SampleTable | None:
-    """What was kept of shards as they are; None where that is nothing."""
+    """The table of shards as they are; None where there is none."""
     if not file.is_file():
         return None
     try:
@@ -309,13 +309,14 @@ def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Sampl
 def _check(table: SampleTable, found: Mapping[str, tuple[int, str]]) -> None:
     """Look whether arrays fit each other and the shards, a shard at a time."""
     count, text = len(table), len(table.names.text)
-    for name, dtype, length in (
-        ("count_S", np.int64, len(found)), ("at_N", np.int64, count), ("size_N", np.int64, count),
-        ("label_N", np.int64, count), ("aspect_N", np.float32, count),
+    for name, array, dtype, length in (
+        ("count_S", table.count_S, np.int64, len(found)), ("at_N", table.at_N, np.int64, count),
+        ("size_N", table.size_N, np.int64, count), ("label_N", table.label_N, np.int64, count),
+        ("aspect_N", table.aspect_N, np.float32, count),
+        ("names", table.names.text, np.uint8, text), ("ends", table.names.end_N, np.int64, count),
     ):  # fmt: skip
-        _check_array(name, getattr(table, name), dtype, (length,))
-    _check_array("names", table.names.text, np.uint8, (text,))
-    _check_array("ends", table.names.end_N, np.int64, (count,))
+        if array.dtype != dtype or array.shape != (length,):
+            raise ValueError(f"{name} is {array.dtype} {array.shape}: expected {(length,)}")
     if (table.count_S < 0).any() or sum(table.count_S.tolist()) != count:
         raise ValueError(f"shards of other than {count} images")
     first, begin = 0, 0
@@ -335,11 +336,6 @@ def _check(table: SampleTable, found: Mapping[str, tuple[int, str]]) -> None:
         ):  # fmt: skip
             raise ValueError(f"{url} has no such images")
         first, begin = first + of_shard, int(end_N[-1])
-
-
-def _check_array(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"{name} is {array.dtype} {array.shape}: expected {shape}")
 
 
 def _joined(parts: Sequence[SampleTable]) -> SampleTable:
@@ -386,23 +382,19 @@ def _look_through(url: str, prefix: str, column: str | None) -> SampleTable:
 
 def _of_tar(file: IO[bytes], url: str, prefix: str) -> SampleTable:
     shard = PurePosixPath(url).stem
-    rows, names = [], []
+    places, labels, aspects, names = [], [], [], []
     for key, image, parts in tar_samples(file, url, ("cls", "json")):
         content = {ending: part.content for ending, part in parts.items()}
         aspect, name = None, None
         if image.startswith(CANVAS):
             aspect, name = aspect_of(content.get("json")), _original(content.get("json"))
-        rows.append((
-            parts[image].at, parts[image].size, label_of(content.get("cls")),
-            np.nan if aspect is None else aspect,
-        ))  # fmt: skip
+        places.append((parts[image].at, parts[image].size))
+        labels.append(label_of(content.get("cls")))
+        aspects.append(np.nan if aspect is None else aspect)
         names.append(prefix + (f"{shard}/{key}" if name is None else name))
-    at, size, label, aspects = zip(*rows, strict=True) if rows else ((), (), (), ())
+    at_N, size_N = np.array(places, np.int64).reshape(-1, 2).T.copy()
     return SampleTable(
-        np.array([len(at)]),
-        np.array(at, np.int64),
-        np.array(size, np.int64),
-        np.array(label, np.int64),
+        np.array([len(names)]), at_N, size_N, np.array(labels, np.int64),
         np.array(aspects, np.float32), Names.of(names),
     )  # fmt: skip
 
