@@ -541,6 +541,7 @@ BROKEN = {
     "a TIFF of 10^12 pixels": patched(FIVE, t256=10**6, t257=10**6),
     "a TIFF of 10^8 pixels": patched(FIVE, t256=10**4, t257=10**4),
     "a packed TIFF of them": patched(PACKED, t256=13_000, t257=13_000),
+    "in one strip": patched(PACKED, t256=13_000, t257=13_000, t278=13_000),
     "60,000 bands": patched(FIVE, t277=60_000),
     "a TIFF of no width": patched(FIVE, t256=0),
     "a strip far away": patched(FIVE, t273=2**31),
