@@ -95,8 +95,8 @@ class PretrainConfig:
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
         compile: Compile encoder, projector and objective with torch.compile; by default on a GPU
             for which Triton builds kernels.
-        cuda_graphs: Compile, and replay the compiled parts as CUDA graphs (PyTorch's mode
-            "reduce-overhead"): faster where steps are so small that the GPU waits for the host.
+        cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:
+            for steps so small that the GPU waits for the CPU. One GPU, accumulate 1.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.
@@ -174,6 +174,14 @@ class PretrainConfig:
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
+        if self.cuda_graphs and (self.accumulate > 1 or self.devices * self.nodes > 1):
+            raise UserError(
+                "cuda_graphs is for one process that computes a batch as a whole: leave it out, or "
+                f"accumulate, devices and nodes, which are {self.accumulate}, {self.devices} and "
+                f"{self.nodes}"
+            )
+        if self.cuda_graphs and self.compile is False:
+            raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")
         if self.shard_optimizer and self.optimizer.name in OF_ALL_GRADIENTS:
             raise UserError(
                 f"shard_optimizer divides the parameters, and optimizer.name {self.optimizer.name} "
@@ -286,8 +294,6 @@ def read(path: str | Path) -> PretrainConfig:
             f"{path} has the method {name}, which is not registered: expected one of "
             f"{', '.join(METHODS)}, or a method of your own in `mast.methods.METHODS`"
         )
-    if values.get("cuda_graphs", False) is None:  # the default of an earlier version
-        del values["cuda_graphs"]
     try:
         return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
     except UserError as error:
@@ -384,6 +390,8 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
             from that mode's switches.
     """
     values = dict(values)
+    if values.get("cuda_graphs", False) is None:  # the default of an earlier version
+        del values["cuda_graphs"]
     if values.get("out") == "":
         raise UserError("out is empty: give a folder, or leave it out")
     method = values.pop("method", config.method)

@@ -187,8 +187,8 @@ class _Options:
             )
         if (own := name.removeprefix("--objective.")) in RENAMED:
             return UserError(f"{name} is now called --objective.{RENAMED[own]}")
-        names = [known.lstrip("-") for known in self._names]
-        close = get_close_matches(name.lstrip("-"), names, n=1)
+        names, last = [known.lstrip("-") for known in self._names], name.rpartition(".")[2]
+        close = [last] if last in names else get_close_matches(name.lstrip("-"), names, n=1)
         hint = f" Did you mean --{close[0]}?" if close else ""
         return UserError(f"unknown option {name}.{hint} See `{self.form.program} --help`.")
 

@@ -192,6 +192,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     chief = fabric.is_global_zero
     processes = fabric.world_size
     part_size = _part_size(config, processes)
+    compiled = compiles(config, fabric.device)
 
     # ------------------------------------------------------------------------ data and views
     feed = open_feed(
@@ -257,7 +258,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         synchronise_batchnorm(plain_method, fabric.device)
     if config.channels_last:
         plain_method.to(memory_format=torch.channels_last)
-    if compiles(config, fabric.device):
+    if compiled:
         plain_method.compile_parts(config.cuda_graphs)
     shares = _encoder_shares(plain_method.encoder, config)
     groups = plain_method.parameter_groups(shares)

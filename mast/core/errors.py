@@ -42,7 +42,8 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
 
     names = list(choices)
     last = str(name).rpartition(".")[2]
-    nested = [choice for choice in names if choice.endswith(f".{last}")]  # optimizer.lr for lr
+    # optimizer.lr for lr, and the other way round
+    nested = [choice for choice in names if choice == last or choice.endswith(f".{last}")]
     close = get_close_matches(str(name), nested or names, n=1, cutoff=0.0 if nested else 0.6)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""

@@ -1,4 +1,4 @@
-"""Between the host and a device: as few copies as there can be, and none for which a GPU waits."""
+"""Copies between the host and a device, none for which a GPU waits."""
 
 from collections.abc import Iterable
 

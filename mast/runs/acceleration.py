@@ -10,7 +10,7 @@ import torch
 
 from mast.augment.pipeline import has_triton
 from mast.config import PretrainConfig
-from mast.core.errors import OutOfMemoryError, is_out_of_memory
+from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 from mast.core.launch import type_of
 from mast.core.optim import OF_ALL_GRADIENTS
 from mast.methods import METHODS
@@ -20,8 +20,12 @@ FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may t
 
 def compiles(config: PretrainConfig, device: torch.device) -> bool:
     """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
-    if config.cuda_graphs or config.compile is not None:
-        return config.cuda_graphs or bool(config.compile)
+    if config.cuda_graphs:
+        if device.type != "cuda":
+            raise UserError(f"cuda_graphs is for a GPU, and this run is on {device}: leave it out")
+        return True
+    if config.compile is not None:
+        return config.compile
     if not has_triton(device):
         return False
     from mast.augment.fused import works_on

@@ -20,6 +20,7 @@ from mast.core.checkpoint import (
     load_checkpoint,
     replacing,
     save_checkpoint,
+    saved,
     write_atomically,
     write_json,
     write_text,
@@ -174,6 +175,7 @@ def test_a_checkpoint_never_executes_code(tmp_path: Path) -> None:
     torch.save({"step": Attack(target)}, path)
     with pytest.raises(UserError, match="not a readable checkpoint"):
         load_checkpoint(path)
+    assert saved(path) == {}
     assert not target.exists()
 
 

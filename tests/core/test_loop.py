@@ -207,6 +207,36 @@ def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
     assert training.optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
 
 
+def test_what_is_dropped_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The generator of dropout and stochastic depth is part of a checkpoint."""
+
+    def training(name: str) -> Training:
+        return training_of(nn.Sequential(layer(), nn.Dropout(0.5)), checkpoint=tmp_path / name)
+
+    def run(training: Training, until: int) -> None:
+        batches = [torch.arange(12.0).view(4, 3) / 12] * STEPS
+        running = training.run(
+            make_fabric("cpu"),
+            lambda epoch, start: iter(batches[start:]),
+            lambda module, batch, step, part: squares(module, batch),
+        )
+        for _ in range(training.step, until):
+            next(running)
+
+    whole, cut, again = training("whole.pt"), training("cut.pt"), training("cut.pt")
+    whole.resume(seed=3)
+    run(whole, STEPS)
+    cut.resume(seed=3)
+    run(cut, 2)
+    cut.save()
+    run(training("other.pt"), 3)  # draws
+    again.resume(seed=3)
+    assert again.step == 2
+    run(again, STEPS)
+    pairs = zip(again.module.parameters(), whole.module.parameters(), strict=True)
+    assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
     tmp_path: Path, accumulate: int

@@ -429,6 +429,7 @@ def test_graphs_are_compiled_parts_whose_results_are_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     modes: list[str] = []
+    begun: list[None] = []
     memory = torch.zeros(())  # which every replay writes again
 
     def compiled(function: Any, mode: str) -> Any:
@@ -436,9 +437,11 @@ def test_graphs_are_compiled_parts_whose_results_are_copied(
         return function
 
     monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: begun.append(None))
     method = build("vicreg")
     method.compile_parts(graphs=True)
     assert modes == ["reduce-overhead"] * 3
     monkeypatch.setattr(method, "step", lambda *_: {"loss": memory.add_(1.0)})
     losses = [method(make_views(0), 0.0)["loss"] for _ in range(2)]
     assert losses == [1.0, 2.0]
+    assert len(begun) == 2
