@@ -158,8 +158,10 @@ def test_a_run_of_an_earlier_version_is_read(
         "told": values["objective"].pop("predicted"),
         "steady_predictor": True,
     }
+    values["cuda_graphs"] = None
     file.write_text(yaml.safe_dump(values))
     assert read(file) == configure("simsiam_augself_small")
+    assert configure("simsiam_augself_small", cuda_graphs=None) == read(file)
     values["objective"]["steady_predictor"] = False
     file.write_text(yaml.safe_dump(values))
     with pytest.raises(UserError, match=r"objective\.steady_predictor is always True now, got Fal"):

@@ -1,4 +1,4 @@
-"""Files, classes, folders and runs with names that a terminal, a page or a table could obey."""
+"""Files, classes, folders and runs with names that a terminal, a page or a table could execute."""
 
 import json
 import os

@@ -16,7 +16,7 @@ KINDS = {
     "disk": "no room, or a read-only folder",
     "kill": "stopped in the middle, once or twice",
     "lies": "a well-formed file that means something else",
-    "names": "a name that a terminal, a page or a table could obey",
+    "names": "a name that a terminal, a page or a table could execute",
     "ambient": "a state or variables around a command or a call",
     "writers": "two writers at once, or something else at the target",
     "hostile": "options of an encoder, and values in place of tensors",

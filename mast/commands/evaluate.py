@@ -154,14 +154,14 @@ def evaluate(
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
             make_evaluator(name, common).prepare(measured)
+        if fabric.is_global_zero and sets == NamedSets():
+            say("measuring on the generated set `factors`; choose another set with --data")
         groups = [
             (sets.open(kind, loaded.size, seed, loaded.module), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:
             check_writable(workspace)
-            if sets == NamedSets():
-                say("measuring on the generated set `factors`; name another by --data")
 
         results = Results()
 

@@ -71,8 +71,9 @@ LARGEST = 1e100  # no number is as large
 
 
 def in_words(measure: str) -> str:
-    """A measure's name as users read it: "mean per class", "top-1"."""
-    return re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ")
+    """A measure's name as users read it: "mean per class", "top-1", "AP small", "mAP area"."""
+    named = re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ")
+    return re.sub(r"^(m?)ap(?=\d|\b)", r"\1AP", named)
 
 
 @dataclass(frozen=True)

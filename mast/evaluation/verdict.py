@@ -147,7 +147,10 @@ class Verdict:
     @property
     def commands(self) -> dict[str, str]:
         """The commands that measure what is missing, by its name."""
-        missing = {"what it started as": self.command, "published weights": self.published}
+        missing = {
+            "the encoder that it started from": self.command,
+            "published weights": self.published,
+        }
         return {name: command for name, command in missing.items() if command is not None}
 
     @property
@@ -155,8 +158,8 @@ class Verdict:
         """The answer."""
         if not self.comparisons:
             if self.command is None:
-                return f"Nothing was measured beside {self.name}."
-            return "What pretraining added is not known: nothing was measured beside the run."
+                return f"Nothing but {self.name} was measured."
+            return "What pretraining added is unknown: no other encoder was measured on this set."
         first, *others = sorted(self.comparisons, key=lambda beside: beside.gain is None)
         clauses = [first.clause(), *(each.clause(first) for each in others)]
         text = "; ".join(clauses)

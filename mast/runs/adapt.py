@@ -190,7 +190,7 @@ def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Ad
                 data.spec, len(whole), run.path, trained_on,
             )  # fmt: skip
         canvases = _some(whole, IMAGES, 0)
-        say(f"adapting {run.path} on {len(canvases)} of its images, once")
+        say(f"adapting {run.path} on {len(canvases)} of its images; kept for later searches")
         exact = replace(compute, dtype=torch.float32)
         source = _at_depths(loaded, depths, run.path, exact)
         adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
@@ -246,7 +246,7 @@ def _moved(
     if not subspaces.moves:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
     changed = {name: changed[name] for name in subspaces.moves}
-    with doing("telling operators apart"):
+    with doing("fitting the operator classifier"):
         naming = Naming.learn(features_NF, changed, depths.widths, seed)
     return Adapted(depths.cpu(), subspaces, naming).eval()
 

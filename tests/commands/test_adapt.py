@@ -366,7 +366,7 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     (result,) = mast.evaluate(run, photos, "knn", ignore="rotate", device="cpu")
     assert result.encoder["space"] == {"ignored": ["rotate"]}
     assert [*(run / "spaces" / "ignored-rotate" / "evaluations").glob("knn-*.json")]
-    assert " of its images, once" in capsys.readouterr().err
+    assert " of its images; kept for later searches" in capsys.readouterr().err
     by_hand = mast.adapt(run, photos / "train", out=tmp_path / "other", device="cpu").adapted
     for name, values in tensors_of(mast.load_adapted(run)).items():
         assert torch.equal(values, tensors_of(by_hand)[name])

@@ -82,11 +82,11 @@ def test_measures_that_are_no_accuracies_have_a_table_of_their_own() -> None:
         for name, target in (("detection", objects), ("robust", robust))
     ]
     (shown,) = tables(results[:1])
-    assert list(shown.columns[3].cells) == ["ap", "ap50"]
+    assert list(shown.columns[3].cells) == ["AP", "AP50"]
     assert list(shown.columns[4].cells) == ["30.0", "50.0 [45.0, 55.0]"]
     whole, others = ({c.header: list(c.cells) for c in t.columns} for t in tables(results))
     assert whole["protocol"] == ["robust"]
-    assert others["measure"] == ["ap", "ap50", "invert", "solarize"]
+    assert others["measure"] == ["AP", "AP50", "invert", "solarize"]
     assert others["at 0.2"] == ["–", "–", "–", "70.0"]
 
 

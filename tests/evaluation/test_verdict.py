@@ -135,7 +135,7 @@ def test_nothing_in_common(run: Path, tmp_path: Path, changes: dict[str, Any]) -
 def test_what_is_missing_has_its_command(run: Path, tmp_path: Path) -> None:
     alone = judged(run)
     assert alone.sentence == (
-        "What pretraining added is not known: nothing was measured beside the run."
+        "What pretraining added is unknown: no other encoder was measured on this set."
     )
     assert list(alone.commands.values()) == [
         f"mast evaluate {run} --data SET --untrained",
@@ -144,7 +144,7 @@ def test_what_is_missing_has_its_command(run: Path, tmp_path: Path) -> None:
     assert str(alone).endswith(alone.commands["published weights"])
     assert size_of(BASELINE) == BASELINE_SIZE
     measured(tmp_path / "resnet", right(200))
-    assert judged(tmp_path / "resnet").sentence == "Nothing was measured beside resnet."
+    assert judged(tmp_path / "resnet").sentence == "Nothing but resnet was measured."
     assert judged(tmp_path / "resnet").command is None
 
 

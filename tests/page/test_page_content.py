@@ -164,7 +164,7 @@ def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
         (30.0, "good", "Pretraining added 40.0 points"),
         (70.0, "unknown", "Not distinguishable from the untrained encoder on photos (+0.0 points"),
         (100.0, "bad", "Worse than the untrained encoder on photos by 30.0 points"),
-        (None, "unknown", "What pretraining added is not known: nothing was measured beside"),
+        (None, "unknown", "What pretraining added is unknown: no other encoder was measured"),
     ],
 )
 def test_only_what_is_clearly_better_is_green(
@@ -201,7 +201,7 @@ def test_a_bare_run_says_what_is_missing(tmp_path: Path) -> None:
     name = shlex.quote(str(run.path))  # one word to a shell
     commands = ("mast study", f"mast analyze {name} --data SET --analyses")
     assert sum(map(page.text.count, commands)) == len(QUESTIONS)
-    assert "What pretraining added is not known: nothing has been measured yet." in page.text
+    assert "What pretraining added is unknown: nothing has been measured yet." in page.text
     assert f"mast evaluate {name} --data SET --untrained" in page.text
     assert page.sources == []
 
