@@ -51,6 +51,7 @@ CANDIDATES_ON_VALIDATION = Small(
         depths=True,
     ),
     results="candidates",
+    precision="32-true",
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=("All but VICReg and CASSLE predict color and position.",),

@@ -77,6 +77,7 @@ FAIR = Small(
     ),
     tasks=TASKS,
     results="fair",
+    precision="32-true",
     title="Methods that predict the same properties",
     about=(
         f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}; weights "
