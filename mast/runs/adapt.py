@@ -13,7 +13,7 @@ from torch import nn
 from mast.augment import OPERATORS, named_operators, operators_for
 from mast.config import configuration_of
 from mast.core.checkpoint import check_writable
-from mast.core.display import doing, say
+from mast.core.display import doing, say, track
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_folder
@@ -237,7 +237,7 @@ def _moved(
     if not bool((features_NF.std(dim=0) > 0).any()):
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
     changed = {}
-    for at, name in enumerate(named):
+    for at, name in enumerate(track(named, "operators", len(named), "operators")):
         drawn = STRONGER.get(name, {})
         change = changed_by(name, None, depths.size, len(canvases), seed + at, **drawn)
         changed[name] = source.features(canvases, depths.size, change)
