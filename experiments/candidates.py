@@ -4,7 +4,7 @@ A row is dropped that is half a point behind VICReg + AugSelf on the mean, with 
 that suits it: the last map or all depths.
 """
 
-from experiments.fair import ONE, TASKS, predicting
+from experiments.fair import LINEAR, ONE, TASKS, predicting
 from experiments.objectives import CANDIDATES
 from experiments.small import DEPTHS, Row, Small
 from experiments.variants import LR
@@ -41,14 +41,13 @@ ROWS: dict[str, Row] = {
         "MAST, pooled before the layers", "mast5_small", projector={"pool": "before"}
     )._replace(rates=RATES),
 }  # fmt: skip
-COLUMNS = {key: title for key, title in TASKS.columns.items() if key.endswith("class/linear")}
-COLUMNS |= {"cifar10/colour/linear": "color"}
 CANDIDATES_ON_VALIDATION = Small(
     rows=ROWS,
     tasks=TASKS._replace(
         protocols={"validation": ONE},
-        columns=COLUMNS | {f"{DEPTHS}{key}": f"{title}, depths" for key, title in COLUMNS.items()},
-        depths=True,
+        columns={
+            key: title for key, title in TASKS.columns.items() if key.removeprefix(DEPTHS) in LINEAR
+        },
     ),
     results="candidates",
     precision="32-true",

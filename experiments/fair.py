@@ -6,7 +6,7 @@ defects, 1,800 images), `tiles` (magnetic tiles, 1,344) and `flowers5` (five kin
 
 from typing import Any
 
-from experiments.small import GENERATED, RATES, SETTINGS, TOLD, WEIGHT, Row, Small, Tasks
+from experiments.small import DEPTHS, GENERATED, RATES, SETTINGS, TOLD, WEIGHT, Row, Small, Tasks
 from experiments.variants import LR
 from mast.evaluation.protocols.run import EvaluationSettings
 
@@ -19,6 +19,15 @@ ONE: dict[str, tuple[str, ...]] = {
     "textures": ("linear",),
     **dict.fromkeys(PHOTOS, ("linear",)),
 }
+LINEAR = {
+    "cifar10/class/linear": "objects",
+    "cifar10/colour/linear": "color",
+    "flowers17/class/linear": "flowers 17",
+    "flowers5/class/linear": "flowers 5",
+    "textures/class/linear": "textures",
+    "steel/class/linear": "steel",
+    "tiles/class/linear": "tiles",
+}
 TASKS = Tasks(
     protocols={
         "validation": ONE,
@@ -29,18 +38,13 @@ TASKS = Tasks(
         },
     },
     columns={
-        "cifar10/class/linear": "objects",
+        **LINEAR,
+        **{f"{DEPTHS}{key}": f"{title}, depths" for key, title in LINEAR.items()},
         "cifar10/class/knn": "objects kNN",
         "cifar10/class/fewshot/5_a_class": "objects, 5 labels",
-        "cifar10/colour/linear": "color",
-        "flowers17/class/linear": "flowers 17",
-        "flowers5/class/linear": "flowers 5",
         "flowers5/class/knn": "flowers 5 kNN",
         "flowers5/class/fewshot/5_a_class": "flowers 5, 5 labels",
-        "textures/class/linear": "textures",
-        "steel/class/linear": "steel",
         "steel/class/fewshot/5_a_class": "steel, 5 labels",
-        "tiles/class/linear": "tiles",
         "cifar10/rotation/rotation": "rotation",
         "factors/orientation/linear": "orientation",
         "factors/position/linear": "position",
@@ -52,6 +56,7 @@ TASKS = Tasks(
         "surfaces": ("textures/class/linear", "steel/class/linear", "tiles/class/linear"),
     },
     photos=PHOTOS,
+    depths=True,
 )
 
 

@@ -84,11 +84,16 @@ class Tasks(NamedTuple):
     size: int = 64
     depths: bool = False
 
-    def mean(self, result: Measured) -> float:
-        """Of the groups, in percent."""
+    def mean(self, result: Measured, representation: str = "") -> float:
+        """Of the groups, in percent, with the last map or with `DEPTHS`."""
         return statistics.fmean(
-            statistics.fmean(result["scores"][key] for key in keys) for keys in self.groups.values()
+            statistics.fmean(result["scores"][f"{representation}{key}"] for key in keys)
+            for keys in self.groups.values()
         )
+
+    def best(self, result: Measured) -> float:
+        """The mean with the representation that suits the encoder, by which rates are chosen."""
+        return max(self.mean(result, each) for each in (("", DEPTHS) if self.depths else ("",)))
 
     def sets(self, workplace: Workplace, score: str, count: int) -> dict[str, list[EvaluationData]]:
         """By name; those of CIFAR-10 learn from `count` images."""
@@ -276,7 +281,7 @@ class Small(TableExperiment):
             return replace(run, changes={"row": name}, waits=True)
         rate = None
         if trials:
-            best = max(trained, key=lambda run: self.tasks.mean(measured[run.name]))
+            best = max(trained, key=lambda run: self.tasks.best(measured[run.name]))
             rate = best.changes["rate"]
         return self._run(workplace, name, rate, seed, "test")
 
@@ -315,7 +320,9 @@ class Small(TableExperiment):
         return self.count
 
     def measures(self, run: StudyRun) -> Any:
-        return [self.tasks.protocols[run.name.partition("/")[0]], plain(self.settings)]
+        tasks = self.tasks
+        own = [tasks.photos, tasks.size, tasks.depths] if tasks.photos else []
+        return [tasks.protocols[run.name.partition("/")[0]], plain(self.settings), *own]
 
     def prepare(self, workplace: Workplace) -> None:
         link_cifar(workplace, self.count)
@@ -366,7 +373,7 @@ class Small(TableExperiment):
             if (trained := [result for result in results if result["scores"]])
         }
         best_first = sorted(
-            tested, key=lambda name: -statistics.fmean(map(self.tasks.mean, tested[name]))
+            tested, key=lambda name: -statistics.fmean(map(self.tasks.best, tested[name]))
         )
         seeds = {name: _seeds(tests[name], tested[name]) for name in best_first}
         grids = {RESULTS: self._scores(best_first, tested, seeds)}
@@ -392,7 +399,7 @@ class Small(TableExperiment):
         if not whole:
             return []
         return whole[
-            max(whole, key=lambda rate: statistics.fmean(map(self.tasks.mean, whole[rate])))
+            max(whole, key=lambda rate: statistics.fmean(map(self.tasks.best, whole[rate])))
         ]
 
     def _scores(
@@ -409,10 +416,16 @@ class Small(TableExperiment):
                     for task in self.tasks.columns
                 ),
                 cell([self.tasks.mean(result) for result in tested[name]]),
+                *(
+                    [cell([self.tasks.mean(result, DEPTHS) for result in tested[name]])]
+                    if self.tasks.depths
+                    else []
+                ),
             )
             for name in names
         )  # fmt: skip
-        return Grid(("method", "seeds", *self.tasks.columns.values(), "mean of four"), rows)
+        means = ("mean of four", "mean of four, depths")[: 2 if self.tasks.depths else 1]
+        return Grid(("method", "seeds", *self.tasks.columns.values(), *means), rows)
 
     def _ahead(self, names: Sequence[str], tested: Mapping[str, Sequence[Measured]]) -> Grid:
         baseline = tested[self.baseline]
@@ -442,13 +455,13 @@ class Small(TableExperiment):
         trained = [result for result in results if result["scores"]]
         if len(results) < len(rates) or not trained:
             return "" if trained else "none"
-        best = max(trained, key=self.tasks.mean)["rate"]
+        best = max(trained, key=self.tasks.best)["rate"]
         return f"{best:.2g}{' (at the edge)' if best in (rates[0], rates[-1]) else ''}"
 
     def _trial(self, result: Measured | None) -> str:
         if result is None:
             return ""
-        return f"{self.tasks.mean(result):.1f}" if result["scores"] else "diverged"
+        return f"{self.tasks.best(result):.1f}" if result["scores"] else "diverged"
 
     def _budgets(self, tested: Mapping[str, Sequence[Measured]]) -> Grid:
         rows = tuple(

@@ -44,7 +44,8 @@ def place(photos: Path, pretrain: Any = mast.pretrain) -> Workplace:
 def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path) -> None:
     linear = dict.fromkeys(("cifar10", "flowers17", "textures", "photos"), ("linear",))
     columns = {"photos/class/linear": "photos", f"{DEPTHS}photos/class/linear": "photos, depths"}
-    tasks = Tasks({"validation": linear}, columns, photos=("photos",), size=32, depths=True)
+    groups = {"photos": ("photos/class/linear",)}
+    tasks = Tasks({"validation": linear}, columns, groups, ("photos",), size=32, depths=True)
     rows = {"vicreg": ROWS["vicreg"]._replace(rates=ROWS["vicreg"].rates[:2])}
     experiment = Small(
         rows, 24, 1, 8, asdict(ENCODER), SETTINGS, tasks, results="candidates", tested=False
@@ -55,6 +56,7 @@ def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path
     assert columns.keys() <= next(iter(results.values()))["scores"].keys()
     (row,) = experiment.table(results).rows
     assert row[:2] == ("VICReg", "2")
+    assert row[2:4] == row[4:]  # of one set, its scores and their means
 
 
 def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
