@@ -44,7 +44,7 @@ class Way(NamedTuple):
         title: Of its row.
         recipe: What trains it; None for an encoder that is taken as it is.
         changes: What differs from the recipe.
-        rates: Of the encoder, as shares of that of what is beside it; validation chooses.
+        rates: Learning rates of the encoder as shares of the projector's; validation chooses.
         weights: Whether it starts from ImageNet's weights.
         adapted: Whether features are those of all depths, ignoring all operators.
     """

@@ -376,7 +376,7 @@ CANDIDATES = {
 
 
 def candidate(name: str) -> PretrainConfig:
-    """The recipe of a candidate, with the sizes and weights of what it changes."""
+    """The recipe of a candidate: sizes and weights of VICReg or SimCLR."""
     own = CANDIDATES[name].config
     base = recipe("simclr_small" if issubclass(own, SimCLRConfig) else "vicreg5_small")
     shared = {each.name: getattr(base.objective, each.name) for each in fields(base.objective)}

@@ -162,7 +162,7 @@ def plan(
             raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
     if size is not None:
-        raise UserError("size is for adapt: a plan of pretraining has the recipe's")
+        raise UserError("size is for adapt: pretraining is planned at the size of each recipe")
     if hours is not None and not hours > 0:
         raise UserError(f"hours must be positive, got {hours}")
     here = find_device("cpu" if gpu == "cpu" else device)

@@ -269,7 +269,7 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _warn(root: Path, found: FoundFiles) -> None:
-    """Warns of what is left out, in a line each."""
+    """Log a warning for each kind of file that is left out."""
     if found.unread:
         _log.warning("%s: %s.", root, _unread(found.unread))
     if found.again:

@@ -86,7 +86,7 @@ LARGE = ("torchvision:vit_b_16", "torchvision:swin_t")
     [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in FAMILIES],
 )
 def test_families(name, tmp_path):
-    """Of five channels, each of which counts; what is written is read."""
+    """Each of five channels gets a gradient, and a written file gives the same features."""
     options, locations, dim = FAMILIES[name]
     config = EncoderConfig(name, dict(options), **usual_normalization(5)._asdict())
     encoder, images_BCHW = Encoder(config, 64).eval(), torch.rand(2, 5, 64, 64)

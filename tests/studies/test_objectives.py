@@ -1,4 +1,4 @@
-"""Candidates for the objective: every part learns, and closed forms of what is new."""
+"""Candidates for the objective: every part gets a gradient, and new terms equal closed forms."""
 
 from dataclasses import replace
 from typing import Any
