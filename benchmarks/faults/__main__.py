@@ -32,6 +32,7 @@ import mast
 from faults import ambient, disks, files, hostile, kills, lies, names, options, writers
 from faults.case import FAULTS, Case
 from faults.world import World
+from mast.core import run as core_run
 
 Attack = Callable[[World, random.Random], Case]
 # How many of 40 cases are of each kind.
@@ -110,6 +111,8 @@ def _import_everything() -> None:
     for module in pkgutil.walk_packages(mast.__path__, "mast."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    revision = core_run._git_revision()  # in files that are compared: a commit changes no answer
+    core_run._git_revision = lambda: revision
 
 
 def _work(folder: Path, arguments: argparse.Namespace, job: int, until: float) -> None:
