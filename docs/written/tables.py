@@ -7,6 +7,7 @@ from typing import Any
 
 from scipy.stats import t as student
 
+from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
 from experiments.pooling import POOLING
 from experiments.small import ROWS, TESTED, Small
@@ -62,6 +63,15 @@ def pooling() -> str:
     experiment = POOLING
     parts = _grids("pooling", experiment.grids(_measured(experiment.results)))
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
+
+
+def candidates() -> str:
+    """Objectives on validation images, by groups of tasks."""
+    experiment = CANDIDATES_ON_VALIDATION
+    grids = experiment.grids(_measured(experiment.results))
+    shown = as_markdown(grids["by groups of tasks"])
+    notes = "\n".join(f"- {note}" for note in experiment.notes())
+    return "\n\n".join([shown, *_grids("candidates", grids, shown=False), notes])
 
 
 def table6() -> str:
