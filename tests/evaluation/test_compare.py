@@ -59,13 +59,20 @@ def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
     assert clear == [True, None]
 
 
-def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: Tensor) -> None:
+@pytest.mark.parametrize("others", [False, True])
+def test_a_measure_that_is_no_mean_is_paired_by_its_draws(
+    tmp_path: Path, hits: Tensor, others: bool
+) -> None:
+    """Unless tiles were cut from other files, of which other ones were drawn."""
     for run, shift in (("a", 0.0), ("b", 0.1)):
         draws = {"map_area": torch.linspace(0, 0.5, 50) + shift}
         target = TargetResult({"map_area": 25 + 100 * shift}, {}, {}, draws)
-        measured(tmp_path / run, hits, protocol="svm", targets={"objects": target})
-    gain = gain_of_b(tmp_path)
-    assert (gain.low, gain.high) == pytest.approx((10, 10), abs=1e-4)
+        files = {"test": 40 + (others and run == "b")}
+        measured(tmp_path / run, hits, protocol="svm", targets={"objects": target}, files=files)
+    (gain,) = compare([tmp_path / "b", tmp_path / "a"]).rows[0].gains
+    assert gain is not None
+    expected = (10, None, None) if others else pytest.approx((10, 10, 10), abs=1e-4)
+    assert (gain.value, gain.low, gain.high) == expected
 
 
 def test_draws_of_images_to_learn_from_are_few(tmp_path: Path, hits: Tensor) -> None:
