@@ -1,0 +1,54 @@
+"""What the study `beyond` found."""
+
+import json
+from typing import Any
+
+from experiments.beyond import FROZEN, RATES, Beyond, gain
+from written.result_files import RESULTS, processors, top
+
+Result = dict[str, Any]
+
+
+def beyond() -> str:
+    """A sentence a set, and the table."""
+    experiment, folder = Beyond(), RESULTS / Beyond.results
+    measured = {
+        file.relative_to(folder).with_suffix("").as_posix(): json.loads(file.read_text())
+        for file in sorted(folder.rglob("*.json"))
+    }
+    tests = experiment.tested(measured)
+    sentences = [
+        f"- {name}: {sentence}" for name in experiment.sets
+        if (sentence := _sentence(experiment, measured, name))
+    ]  # fmt: skip
+    notes = (
+        f"{experiment.epochs} epochs at {experiment.size} pixels; the encoder's rate, as a share "
+        f"of the projector's, is one of {', '.join(f'{rate:g}' for rate in RATES)}, chosen on "
+        "validation images by linear probe and kNN. *Ahead*: points of the linear probe ± standard "
+        "deviation over seeds [95 % interval over test images]. "
+        f"Trained on {processors(measured.values())}, two runs at a time with a thread each "
+        "(`python -m experiments beyond`)."
+    )
+    table = top("beyond", experiment.table(measured), lambda row: True)
+    assert tests
+    return "\n\n".join(["\n".join(sentences), notes, table])
+
+
+def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str:
+    """What a set gains over the frozen encoder, once all ways have been tested."""
+    tests = experiment.tested(measured)
+    own = {way: tests.get((name, way), []) for way in experiment.ways}
+    if not all(own.values()):
+        return ""
+    trials: dict[str, float] = {}
+    for file, result in measured.items():
+        if file.startswith("validation/") and result["set"] == name:
+            score = result["scores"]["linear"] + result["scores"]["knn"]
+            trials[result["way"]] = max(score, trials.get(result["way"], 0.0))
+    best = max(trials, key=trials.__getitem__)
+    ahead = {way: gain(own[way], own[FROZEN]) for way in ("adapted", best, "scratch")}
+    return (
+        f"{own[FROZEN][0]['images']:,} photos; over the frozen encoder, closed form "
+        f"{ahead['adapted']}, {experiment.ways[best].title} (the best on validation) "
+        f"{ahead[best]}, from random weights {ahead['scratch']}."
+    )
