@@ -37,6 +37,8 @@ COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
 SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes": 0}})
 RATES = (0.03, 0.1, 0.3)
 FROZEN = "frozen"
+LAST, ADAPTED = "", "adapted/"  # before the key of a score
+READ = {LAST: "last map", ADAPTED: "all depths, adapted"}  # in closed form, ignoring all operators
 
 
 class Way(NamedTuple):
@@ -48,7 +50,6 @@ class Way(NamedTuple):
         changes: What differs from the recipe.
         rates: Learning rates of the encoder as shares of the projector's; validation chooses.
         weights: Whether it starts from ImageNet's weights.
-        adapted: Whether features are those of all depths, ignoring all operators.
     """
 
     title: str
@@ -56,7 +57,6 @@ class Way(NamedTuple):
     changes: Mapping[str, Any] = {}
     rates: tuple[float, ...] = (1.0,)
     weights: bool = True
-    adapted: bool = False
 
 
 def continued(title: str, recipe: str, predicts: bool = True) -> Way:
@@ -66,8 +66,7 @@ def continued(title: str, recipe: str, predicts: bool = True) -> Way:
 
 
 WAYS = {
-    FROZEN: Way("frozen, last map"),
-    "adapted": Way("frozen, adapted in closed form", adapted=True),
+    FROZEN: Way("frozen"),
     "vicreg": continued("VICReg", "vicreg5_small", predicts=False),
     "simsiam_augself": continued("SimSiam + AugSelf", "simsiam_augself_small"),
     "mast": continued("MAST", "mast5_small"),
@@ -150,46 +149,59 @@ class Beyond(Experiment):
             link(canvases, workplace.sets / name, train_N, workplace.derived(name), flat=True)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        name, way = run.changes["set"], self.ways[run.changes["way"]]
+        name = run.changes["set"]
         canvases = workplace.open(name, self.size)
         train, val, test = (canvases.subset(index_N) for index_N in _parts(canvases))
         validates = run.name.startswith("validation/")
         data = EvaluationData(train, None, val if validates else test, self.size)
         encoder = workplace.frozen(run)
-        seconds = last_metrics(run.folder).get("seconds", 0.0) if run.trained else 0.0
-        if way.adapted:
-            start = time.monotonic()
+        encoders = {LAST: encoder}
+        start = time.monotonic()
+        if not validates:
             found = mast.adapt(encoder.module, workplace.derived(name), size=self.size,
                                seed=run.seed)  # fmt: skip
-            seconds = time.monotonic() - start
             space = InSpace(found.adapted.depths, found.adapted.space("all"))
-            encoder = FrozenEncoder(space, encoder.compute)
+            encoders[ADAPTED] = FrozenEncoder(space, encoder.compute)
+        adapting = time.monotonic() - start
         protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")
-        probed = probe(encoder, {name: [data]}, {name: protocols}, self.settings)
+        scores, each = {}, {}
+        for representation, seen in encoders.items():
+            probed = probe(seen, {name: [data]}, {name: protocols}, self.settings)
+            for own, values in ((scores, probed.scores), (each, probed.each)):
+                for key, value in values.items():
+                    own[f"{representation}{key.partition('/class/')[2]}"] = value
+        training = last_metrics(run.folder).get("seconds", 0.0) if run.trained else 0.0
+        minutes = {LAST: training / 60, ADAPTED: (training + adapting) / 60}
         return {
             **run.changes,
             "seed": run.seed,
             "images": len(train),
-            "scores": {key.partition("/class/")[2]: value for key, value in probed.scores.items()},
-            "each": {key.partition("/class/")[2]: value for key, value in probed.each.items()},
-            "minutes": seconds / 60,
+            "scores": scores,
+            "each": each,
+            "minutes": minutes,
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """One row a set and way."""
+        """Two rows a set and way: what a probe reads of the encoder."""
         tests = self.tested(measured)
-        rows = tuple(
-            (
-                name, f"{results[0]['images']:,}", self.ways[way].title, str(len(results)),
-                *(cell([each["scores"].get(key) for each in results]) for key in COLUMNS),
-                gain(results, tests.get((name, FROZEN), ())),
-                f"{results[0]['rate']:g}" if len(self.ways[way].rates) > 1 else "",
-                cell([each["minutes"] for each in results]),
-            )
-            for (name, way), results in tests.items()
-        )  # fmt: skip
+        rows = []
+        for (name, way), results in tests.items():
+            frozen = tests.get((name, FROZEN), [])
+            of = (name, f"{results[0]['images']:,}", self.ways[way].title)
+            rate = f"{results[0]['rate']:g}" if len(self.ways[way].rates) > 1 else ""
+            for read, title in READ.items():
+                scores = (
+                    cell([each["scores"].get(f"{read}{key}") for each in results])
+                    for key in COLUMNS
+                )
+                other = LAST if way == FROZEN else read
+                minutes = cell([each["minutes"][read] for each in results])
+                beside = (gain(results, frozen, read, other), rate, minutes)
+                rows.append((*of, title, str(len(results)), *scores, *beside))
         beside = ("linear, minus frozen", "rate", "minutes")
-        return Grid(("set", "images", "encoder", "seeds", *COLUMNS.values(), *beside), rows)
+        return Grid(
+            ("set", "images", "encoder", "read", "seeds", *COLUMNS.values(), *beside), tuple(rows)
+        )
 
     def tested(self, measured: Mapping[str, Measured]) -> dict[tuple[str, str], list[Measured]]:
         """Test results by set and way, in their order."""
@@ -203,10 +215,14 @@ class Beyond(Experiment):
         return {key: results for key, results in found.items() if results}
 
 
-def gain(results: Sequence[Measured], others: Sequence[Measured], key: str = "linear") -> str:
-    """How far a score is above that of others, over common seeds; empty without any."""
+def gain(
+    results: Sequence[Measured], others: Sequence[Measured], read: str = LAST, other: str = LAST
+) -> str:
+    """How far a linear probe is above that of others, over common seeds; empty without any."""
     common = {each["seed"] for each in results} & {each["seed"] for each in others}
-    return str(difference(results, others, key)) if common and results != others else ""
+    if not common or (results == others and read == other):
+        return ""
+    return str(difference(results, others, f"{read}linear", f"{other}linear"))
 
 
 def _mean(result: Measured) -> float:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from experiments.beyond import FROZEN, RATES, Beyond, gain
+from experiments.beyond import ADAPTED, FROZEN, LAST, RATES, Beyond, gain
 from written.result_files import RESULTS, processors, top
 
 Result = dict[str, Any]
@@ -46,9 +46,10 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
             score = result["scores"]["linear"] + result["scores"]["knn"]
             trials[result["way"]] = max(score, trials.get(result["way"], 0.0))
     best = max(trials, key=trials.__getitem__)
-    ahead = {way: gain(own[way], own[FROZEN]) for way in ("adapted", best, "scratch")}
+    frozen, chosen = own[FROZEN], own[best]
     return (
-        f"{own[FROZEN][0]['images']:,} photos; over the frozen encoder, closed form "
-        f"{ahead['adapted']}, {experiment.ways[best].title} (the best on validation) "
-        f"{ahead[best]}, from random weights {ahead['scratch']}."
+        f"{frozen[0]['images']:,} photos. Over the last map of the frozen encoder, its adapted "
+        f"depths {gain(frozen, frozen, ADAPTED, LAST)}, {experiment.ways[best].title} (the best on "
+        f"validation) {gain(chosen, frozen)}, from random weights {gain(own['scratch'], frozen)}. "
+        f"By adapted depths, training gains {gain(chosen, frozen, ADAPTED, ADAPTED)}."
     )

@@ -9,7 +9,7 @@ import tiny
 from tiny import ENCODER
 
 import mast
-from experiments.beyond import WAYS, Beyond
+from experiments.beyond import READ, WAYS, Beyond
 from experiments.small import DEPTHS, ROWS, Small, Tasks
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.experiment import Workplace, perform
@@ -62,7 +62,7 @@ def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path
 def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
     ways = {
         name: WAYS[name]._replace(weights=False, rates=WAYS[name].rates[:2])
-        for name in ("frozen", "adapted", "mast")
+        for name in ("frozen", "mast")
     }
     experiment = Beyond(("photos",), ways, 32, 1, asdict(ENCODER), settings=SETTINGS)
     runs, results = perform(experiment, place(photos), [0, 1])
@@ -70,8 +70,8 @@ def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
     trials = [results[f"validation/photos-mast-{rate:g}-0"] for rate in ways["mast"].rates]
     best = max(trials, key=lambda trial: trial["scores"]["linear"] + trial["scores"]["knn"])
     assert results["test/photos-mast-1"]["rate"] == best["rate"]
-    assert [row[2] for row in experiment.table(results).rows] == [
-        way.title for way in ways.values()
+    assert [row[2:4] for row in experiment.table(results).rows] == [
+        (way.title, read) for way in ways.values() for read in READ.values()
     ]
     tested = {name for name in results if name.startswith("test/")}
     assert tested == {f"test/photos-{way}-{seed}" for way in ways for seed in (0, 1)}
