@@ -35,6 +35,7 @@ SHARES = (0.6, 0.15)  # of a set, to learn from and to choose by; the others are
 COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
            "fewshot/20_a_class": "20 labels"}  # fmt: skip
 SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes": 0}})
+RARE = ("tiles",)  # 32 images of a class: 5 labels of it are drawn, not 20
 RATES = (0.03, 0.1, 0.3)
 FROZEN = "frozen"
 LAST, ADAPTED = "", "adapted/"  # before the key of a score
@@ -163,9 +164,13 @@ class Beyond(Experiment):
             encoders[ADAPTED] = FrozenEncoder(space, encoder.compute)
         adapting = time.monotonic() - start
         protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")
+        settings = self.settings
+        if name in RARE:
+            few = {**settings.protocols["fewshot"], "shots": (5,)}
+            settings = EvaluationSettings(protocols={**settings.protocols, "fewshot": few})
         scores, each = {}, {}
         for representation, seen in encoders.items():
-            probed = probe(seen, {name: [data]}, {name: protocols}, self.settings)
+            probed = probe(seen, {name: [data]}, {name: protocols}, settings)
             for own, values in ((scores, probed.scores), (each, probed.each)):
                 for key, value in values.items():
                     own[f"{representation}{key.partition('/class/')[2]}"] = value
