@@ -16,22 +16,19 @@ def beyond() -> str:
         file.relative_to(folder).with_suffix("").as_posix(): json.loads(file.read_text())
         for file in sorted(folder.rglob("*.json"))
     }
-    tests = experiment.tested(measured)
     sentences = [
         f"- {name}: {sentence}" for name in experiment.sets
         if (sentence := _sentence(experiment, measured, name))
     ]  # fmt: skip
+    epochs, rates = experiment.sets.values(), ", ".join(f"{rate:g}" for rate in RATES)
     notes = (
-        f"Some 12,000 images are seen, {min(experiment.sets.values())} to "
-        f"{max(experiment.sets.values())} epochs, at {experiment.size} pixels; the encoder's rate, "
-        f"as a share of the projector's, is one of {', '.join(f'{rate:g}' for rate in RATES)}, chosen on "
-        "validation images by linear probe and kNN. *Ahead*: points of the linear probe ± standard "
-        "deviation over seeds [95 % interval over test images]. "
-        f"Trained on {processors(measured.values())}, two runs at a time with a thread each "
-        "(`python -m experiments beyond`)."
+        f"Some 12,000 images are seen, in {min(epochs)} to {max(epochs)} epochs at "
+        f"{experiment.size} pixels. The encoder's rate is {rates} of the projector's, by linear "
+        "probe and kNN on validation images. Gains are points of the linear probe ± deviation over "
+        f"seeds [95 % interval over test images]. {processors(measured.values())}, two runs at a "
+        "time with a thread each (`python -m experiments beyond`)."
     )
     table = top("beyond", experiment.table(measured), lambda row: True)
-    assert tests
     return "\n\n".join(["\n".join(sentences), notes, table])
 
 
