@@ -32,6 +32,8 @@ ROWS: dict[str, Row] = {
     "heads_by_depth": candidate("by_depth", "L, heads alone", block=0),
     "by_depth": candidate("by_depth", "L, heads and block"),
     "masked_contrast": candidate("masked_contrast", "N"),
+    "contrast_by_depth": candidate("contrast_by_depth", "L, over SimCLR", exempt=()),
+    "depth_and_mask": candidate("contrast_by_depth", "L and N"),
     "simclr_augself": predicting("SimCLR + AugSelf", "simclr_small")._replace(rates=RATES),
     "conditioned": candidate("conditioned", "C"),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=RATES),

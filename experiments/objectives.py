@@ -75,6 +75,22 @@ class Block(VICReg):
 # ------------------------------------------------------------------------------- L: by depth
 
 
+def shallow(encoder: Encoder) -> int:
+    """F."""
+    return sum(stage["num_chs"] for stage in encoder.model.feature_info[:-1])
+
+
+def by_depth(encoder: Encoder, images: Images) -> tuple[list[Tensor], list[Tensor]]:
+    """Of each view, its representation and the pooled maps of all shallower depths, (B, F)."""
+    both, depths = [], []
+    for images_BCHW in images:
+        last, maps = encoder.model.forward_intermediates((images_BCHW - encoder.mean) / encoder.std)
+        both.append(encoder.model.forward_head(last, pre_logits=True))
+        pooled = [map_BCHW.float().mean(dim=(2, 3)) for map_BCHW in maps[:-1]]
+        depths.append(torch.cat(pooled, dim=1))
+    return both, depths
+
+
 @dataclass
 class ByDepthConfig(BlockConfig):
     """VICReg with heads that read shallower depths."""
@@ -91,8 +107,7 @@ class ByDepth(Block):
         self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        features = sum(stage["num_chs"] for stage in encoder.model.feature_info[:-1])
-        names = destroyers(operators, config.predicted)
+        features, names = shallow(encoder), destroyers(operators, config.predicted)
         if config.block:
             self.of_block = self.block(features)
             self.block_prediction = OperatorPrediction(
@@ -100,24 +115,16 @@ class ByDepth(Block):
             )
         self.prediction = OperatorPrediction(config.prediction, features, names, "depths")
 
-    def read(self, images_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """The representation, and the pooled maps of all shallower depths side by side, (B, F)."""
-        encoder = self.encoder
-        images_BCHW = (images_BCHW - encoder.mean) / encoder.std
-        last, maps = encoder.model.forward_intermediates(images_BCHW)
-        pooled = [map_BCHW.float().mean(dim=(2, 3)) for map_BCHW in maps[:-1]]
-        return encoder.model.forward_head(last, pre_logits=True), torch.cat(pooled, dim=1)
-
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
-        representations, shallow = zip(*map(self.read, images), strict=True)
-        common = [self.projector(x_BC) for x_BC in representations]
+        both, depths = by_depth(self.encoder, images)
+        common = [self.projector(x_BC) for x_BC in both]
         if self.config.block:
-            blocks = [self.of_block(x_BF) for x_BF in shallow]
+            blocks = [self.of_block(x_BF) for x_BF in depths]
             output = self.terms(common, blocks)
             output = self.block_prediction.add_to(output, blocks, inputs)
         else:
             output = self.objective(*common)
-        return self.prediction.add_to(output, shallow, inputs)
+        return self.prediction.add_to(output, depths, inputs)
 
 
 # -------------------------------------------------------------------------- N: masked contrast
@@ -158,8 +165,13 @@ class MaskedContrast(SimCLR):
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         return {"active_BK": views.active_BK, **super().host_inputs(views, progress)}
 
-    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
+    def read(self, images: Images) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The representations, and what the heads read."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
+        return both, both
+
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
+        both, read = self.read(images)
         z_ND = torch.cat([self.projector(x_BC) for x_BC in both])  # N = 2 B
         acted_BK = inputs["active_BK"].to(z_ND.dtype)
         weight_BD = 1 - (acted_BK @ (1 - self.masks()).T).clamp(max=1)
@@ -175,7 +187,30 @@ class MaskedContrast(SimCLR):
         negative_NN = cosine_NN.masked_fill(own_NN, -torch.inf)
         loss = contrast(positive_N, negative_NN, self.config.temperature)
         output = output_of({"contrast": loss}, spread=spread(z_ND))
-        return self.prediction.add_to(output, both, inputs)
+        return self.prediction.add_to(output, read, inputs)
+
+
+@dataclass
+class ContrastByDepthConfig(MaskedContrastConfig):
+    """Masked contrast with heads that read shallower depths; with nothing exempt, SimCLR."""
+
+
+class ContrastByDepth(MaskedContrast):
+    """Heads read shallower depths."""
+
+    def __init__(
+        self,
+        config: ContrastByDepthConfig,
+        encoder: Encoder,
+        operators: tuple[str, ...],
+        seed: int = 0,
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        features, names = shallow(encoder), destroyers(operators, config.predicted)
+        self.prediction = OperatorPrediction(config.prediction, features, names, "depths")
+
+    def read(self, images: Images) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        return by_depth(self.encoder, images)
 
 
 # ----------------------------------------------------------- C, CASSLE, Q: what was done is known
@@ -368,6 +403,9 @@ class Routed(VICReg):
 CANDIDATES = {
     "by_depth": MethodEntry("Heads by depth", ByDepthConfig, ByDepth),
     "masked_contrast": MethodEntry("Masked contrast", MaskedContrastConfig, MaskedContrast),
+    "contrast_by_depth": MethodEntry(
+        "Masked contrast, heads by depth", ContrastByDepthConfig, ContrastByDepth
+    ),
     "conditioned": MethodEntry("Conditioned block", ConditionedConfig, Conditioned),
     "cassle": MethodEntry("CASSLE over VICReg", CassleConfig, Cassle),
     "equivariant": MethodEntry("Equivariant block", EquivariantConfig, Equivariant),
