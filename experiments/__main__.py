@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dry", action="store_true", help="only say what would be run")
     parser.add_argument("--gpu", choices=GPUS, help="of which --dry says the hours of a table")
     options = parser.parse_args(arguments)
-    if options.name == "candidates":
+    if options.name in ("candidates", "fair"):
         register()
     try:
         carry_out(EXPERIMENTS[options.name], options)

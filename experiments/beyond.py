@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
+import torch
+from torch import nn
 
 import mast
 from experiments.fair import predicting
@@ -21,8 +23,10 @@ from experiments.small_sets import probe
 from mast.analyses import Grid
 from mast.core.errors import UserError
 from mast.data import CanvasSet
+from mast.evaluation.features import test_views
 from mast.evaluation.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
+from mast.evaluation.overlap import pixel_digests
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics, link
@@ -35,11 +39,12 @@ SHARES = (0.6, 0.15)  # of a set, to learn from and to choose by; the others are
 COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
            "fewshot/20_a_class": "20 labels"}  # fmt: skip
 SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes": 0}})
+BATCH = 64  # images of which BatchNorm's statistics are estimated
 RARE = ("tiles",)  # 32 images of a class: 5 labels of it are drawn, not 20
 RATES = (0.03, 0.1, 0.3)
 FROZEN = "frozen"
-LAST, ADAPTED = "", "adapted/"  # before the key of a score
-READ = {LAST: "last map", ADAPTED: "all depths, adapted"}  # in closed form, ignoring all operators
+LAST, DEPTHS, ADAPTED = "", "depths/", "adapted/"  # before the key of a score
+READ = {LAST: "last map", DEPTHS: "all depths", ADAPTED: "adapted"}  # depths, ignoring operators
 
 
 class Way(NamedTuple):
@@ -51,6 +56,8 @@ class Way(NamedTuple):
         changes: What differs from the recipe.
         rates: Learning rates of the encoder as shares of the projector's; validation chooses.
         weights: Whether it starts from ImageNet's weights.
+        size: Of views when it is measured; that of the experiment if not given.
+        statistics: Whether its BatchNorm's are those of the photos.
     """
 
     title: str
@@ -58,6 +65,8 @@ class Way(NamedTuple):
     changes: Mapping[str, Any] = {}
     rates: tuple[float, ...] = (1.0,)
     weights: bool = True
+    size: int | None = None
+    statistics: bool = False
 
 
 def continued(title: str, recipe: str, predicts: bool = True) -> Way:
@@ -68,10 +77,12 @@ def continued(title: str, recipe: str, predicts: bool = True) -> Way:
 
 WAYS = {
     FROZEN: Way("frozen"),
+    "frozen_224": Way("frozen, at 224 pixels", size=224),
+    "statistics": Way("frozen, BatchNorm of the photos", statistics=True),
     "vicreg": continued("VICReg", "vicreg5_small", predicts=False),
     "simsiam_augself": continued("SimSiam + AugSelf", "simsiam_augself_small"),
     "mast": continued("MAST", "mast5_small"),
-    "scratch": Way("MAST from random weights", "mast5_small", weights=False),
+    "scratch": Way("MAST from random weights", "mast5_small", {}, (0.3, 1.0, 3.0), weights=False),
 }
 
 
@@ -87,7 +98,8 @@ def published_weights() -> Path:
 class Beyond(Experiment):
     """Sets × ways × seeds. A folder of photos needs a subfolder a class.
 
-    Runs `validation/…` have seed 0 and one of a way's rates; `test/…` have the best of them.
+    Runs `validation/…` have seed 0 and one of a way's rates; `test/…` have the best of them. What
+    is not trained has one seed.
     """
 
     results: ClassVar[str] = "beyond"
@@ -105,7 +117,8 @@ class Beyond(Experiment):
             for key, way in self.ways.items():
                 trials = [self._run(workplace, name, key, rate, 0, "validation")
                           for rate in way.rates if len(way.rates) > 1]  # fmt: skip
-                plan += [*trials, *(self._test(workplace, name, key, trials, s) for s in seeds)]
+                own = seeds if way.recipe else seeds[:1]
+                plan += [*trials, *(self._test(workplace, name, key, trials, s) for s in own)]
         return plan
 
     def _test(
@@ -129,6 +142,7 @@ class Beyond(Experiment):
             way.recipe or "mast5_small",
             workplace.derived(name),
             size=self.size,
+            views="mast5",
             encoder={**self.encoder, **weights},
             optimizer={"encoder_rate": rate},
             epochs=self.sets[name],
@@ -148,19 +162,21 @@ class Beyond(Experiment):
             link(canvases, workplace.sets / name, train_N, workplace.derived(name), flat=True)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        name = run.changes["set"]
-        canvases = workplace.open(name, self.size)
-        train, val, test = (canvases.subset(index_N) for index_N in _parts(canvases))
+        name, way = run.changes["set"], self.ways[run.changes["way"]]
+        size, photos = way.size or self.size, workplace.derived(name)
+        parts = _parts(workplace.open(name, self.size))
+        train, val, test = (workplace.open(name, size).subset(index_N) for index_N in parts)
         validates = run.name.startswith("validation/")
-        data = EvaluationData(train, None, val if validates else test, self.size)
+        data = EvaluationData(train, None, val if validates else test, size)
         encoder = workplace.frozen(run)
-        encoders = {LAST: encoder}
-        start = time.monotonic()
+        if way.statistics:
+            _estimate(encoder.module, train, size)
+        start, encoders = time.monotonic(), {LAST: encoder}
         if not validates:
-            found = mast.adapt(encoder.module, workplace.derived(name), size=self.size,
-                               seed=run.seed)  # fmt: skip
-            space = InSpace(found.adapted.depths, found.adapted.space("all"))
-            encoders[ADAPTED] = FrozenEncoder(space, encoder.compute)
+            found = mast.adapt(encoder.module, photos, size=size, seed=run.seed).adapted
+            for read, ignored in ((DEPTHS, ()), (ADAPTED, "all")):
+                space = InSpace(found.depths, found.space(ignored))
+                encoders[read] = FrozenEncoder(space, encoder.compute)
         adapting = time.monotonic() - start
         protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")
         settings = self.settings
@@ -168,39 +184,41 @@ class Beyond(Experiment):
             few = {**settings.protocols["fewshot"], "shots": (5,)}
             settings = EvaluationSettings(protocols={**settings.protocols, "fewshot": few})
         scores, each = {}, {}
-        for representation, seen in encoders.items():
+        for read, seen in encoders.items():
             probed = probe(seen, {name: [data]}, {name: protocols}, settings)
             for own, values in ((scores, probed.scores), (each, probed.each)):
                 for key, value in values.items():
-                    own[f"{representation}{key.partition('/class/')[2]}"] = value
+                    own[f"{read}{key.partition('/class/')[2]}"] = value
         training = last_metrics(run.folder).get("seconds", 0.0) if run.trained else 0.0
-        minutes = {LAST: training / 60, ADAPTED: (training + adapting) / 60}
         return {
             **run.changes,
             "seed": run.seed,
             "images": len(train),
             "scores": scores,
             "each": each,
-            "minutes": minutes,
+            "minutes": training / 60,
+            "adapting": adapting / 60,
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """Two rows a set and way: what a probe reads of the encoder."""
+        """Rows for each set and way: what a probe reads of the encoder."""
         tests = self.tested(measured)
         rows = []
         for (name, way), results in tests.items():
             frozen = tests.get((name, FROZEN), [])
             of = (name, f"{results[0]['images']:,}", self.ways[way].title)
-            rate = f"{results[0]['rate']:g}" if len(self.ways[way].rates) > 1 else ""
+            rates, rate = self.ways[way].rates, results[0]["rate"]
+            chosen = f"{rate:g}" if len(rates) > 1 else ""
+            if rate in (min(rates), max(rates)) and chosen:
+                chosen += " (at the edge)"
             for read, title in READ.items():
                 scores = (
                     cell([each["scores"].get(f"{read}{key}") for each in results])
                     for key in COLUMNS
                 )
-                other = LAST if way == FROZEN else read
-                minutes = cell([each["minutes"][read] for each in results])
-                beside = (gain(results, frozen, read, other), rate, minutes)
-                rows.append((*of, title, str(len(results)), *scores, *beside))
+                spent = [each["minutes"] + (read != LAST) * each["adapting"] for each in results]
+                lead = gain(results, frozen, read, LAST if way == FROZEN else read)
+                rows.append((*of, title, str(len(results)), *scores, lead, chosen, cell(spent)))
         beside = ("linear, minus frozen", "rate", "minutes")
         return Grid(
             ("set", "images", "encoder", "read", "seeds", *COLUMNS.values(), *beside), tuple(rows)
@@ -221,7 +239,12 @@ class Beyond(Experiment):
 def gain(
     results: Sequence[Measured], others: Sequence[Measured], read: str = LAST, other: str = LAST
 ) -> str:
-    """How far a linear probe is above that of others, over common seeds; empty without any."""
+    """How far a linear probe is above that of others; empty without any, or beside itself.
+
+    Others of one seed, which are not trained, stand beside every seed.
+    """
+    if len(others) == 1:
+        others = [others[0] | {"seed": each["seed"]} for each in results]
     common = {each["seed"] for each in results} & {each["seed"] for each in others}
     if not common or (results == others and read == other):
         return ""
@@ -234,7 +257,22 @@ def _mean(result: Measured) -> float:
 
 
 def _parts(canvases: CanvasSet) -> list[np.ndarray]:
-    """Positions to learn from, to choose by and to test, drawn once."""
-    order_N = np.random.default_rng(0).permutation(len(canvases))
-    ends = np.cumsum([round(share * len(canvases)) for share in SHARES])
+    """Positions to learn from, to choose by and to test, drawn once; without exact copies."""
+    digests = pixel_digests(canvases, np.ones(len(canvases), dtype=bool))
+    first = {digest: position for position, digest in reversed([*enumerate(digests)])}
+    order_N = np.random.default_rng(0).permutation(sorted(first.values()))
+    ends = np.cumsum([round(share * len(order_N)) for share in SHARES])
     return [np.sort(part_N) for part_N in np.split(order_N, ends)]
+
+
+@torch.no_grad()
+def _estimate(module: nn.Module, photos: CanvasSet, size: int) -> None:
+    """Let BatchNorm's statistics be the mean of those of batches of photos."""
+    norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    module.train()
+    for start in range(0, len(photos) - BATCH + 1, BATCH):
+        module(test_views(photos, range(start, start + BATCH), size))
+    module.eval()

@@ -57,19 +57,32 @@ class Block(VICReg):
         return MLP(features, sizes)
 
     def terms(
-        self, common: Sequence[Tensor], blocks: Sequence[Tensor], **own: Tensor
+        self,
+        common: Sequence[Tensor],
+        blocks: Sequence[Tensor],
+        agreement: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Invariance of the common part; variance and covariance of both together."""
+        """VICReg's terms; a block that must agree too weighs as its dimensions do.
+
+        Args:
+            common: The first D - E dimensions of both views.
+            blocks: The others.
+            agreement: How little the blocks agree, as `invariance`; None if they need not.
+        """
         config, distance = self.config, invariance(*common)
         whole = [torch.cat(parts, dim=1) for parts in zip(common, blocks, strict=True)]
+        if agreement is not None:
+            share = config.block / whole[0].shape[1]
+            distance = (1 - share) * distance + share * agreement
         hinge = sum(map(variance, whole), whole[0].new_zeros(())) / 2
         terms = {
             "invariance": config.invariance_weight * distance,
             "variance": config.variance_weight * hinge,
             "covariance": config.covariance_weight * sum(map(covariance, whole), 0 * hinge),
-            **own,
         }
-        return output_of(terms, unmasked_distance=distance, embedding_std=whole[0].std(0).mean())
+        stds = (each[0].std(0).mean() for each in (whole, blocks))
+        own = dict(zip(("embedding_std", "block_std"), stds, strict=True))
+        return output_of(terms, unmasked_distance=distance, **own)
 
 
 # ------------------------------------------------------------------------------- L: by depth
@@ -282,8 +295,8 @@ class Conditioned(Informed):
             self.of_block(torch.cat([x_BC, self.read(acted_BT)], dim=1))
             for x_BC, acted_BT in zip(both, self.acted(inputs), strict=True)
         ]
-        agreement = self.config.invariance_weight * invariance(*blocks)
-        output = self.terms([self.projector(x_BC) for x_BC in both], blocks, block=agreement)
+        common = [self.projector(x_BC) for x_BC in both]
+        output = self.terms(common, blocks, invariance(*blocks))
         return self.prediction.add_to(output, both, inputs)
 
 
@@ -342,7 +355,7 @@ class Equivariant(Informed):
         back = second_BE + self.move(torch.cat([second_BE, second_BT, first_BT], dim=1))
         moved = (invariance(there, second_BE) + invariance(back, first_BE)) / 2
         common = [self.projector(x_BC) for x_BC in both]
-        output = self.terms(common, blocks, moved=self.config.invariance_weight * moved)
+        output = self.terms(common, blocks, moved)
         return self.prediction.add_to(output, both, inputs)
 
 

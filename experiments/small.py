@@ -4,12 +4,16 @@ Rates are chosen on validation images, from the same number for each method; tes
 what was chosen.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
+import torch
+from scipy.stats import t as student
+from torch import Tensor
 
 from experiments.does_it_help import COLUMNS, TASKS, DoesItHelp
 from experiments.small_sets import Probed, probe
@@ -35,7 +39,7 @@ from mast.studies.experiment import (
     last_metrics,
     link_cifar,
 )
-from mast.studies.seeds import cell, difference
+from mast.studies.seeds import cell, difference, spread, unpack
 from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
 from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
@@ -93,9 +97,44 @@ class Tasks(NamedTuple):
         keys = self.groups[title]
         return statistics.fmean(result["scores"][f"{representation}{key}"] for key in keys)
 
-    def best(self, result: Measured) -> float:
-        """The mean with the representation that suits the encoder, by which rates are chosen."""
-        return max(self.mean(result, each) for each in (("", DEPTHS) if self.depths else ("",)))
+    @property
+    def read(self) -> str:
+        """The representation by which rates are chosen and methods are ranked."""
+        return DEPTHS if self.depths else ""
+
+    def score(self, result: Measured) -> float:
+        """The mean of groups with that representation."""
+        return self.mean(result, self.read)
+
+    def lead(self, results: Sequence[Measured], others: Sequence[Measured]) -> str:
+        """How far the mean of groups is above that of others, over common seeds.
+
+        With the 95 % interval over seeds and, where it is known what each image contributed, over
+        test images: tasks of one set share these, sets are independent.
+        """
+        by_seed = {other["seed"]: other for other in others}
+        pairs = [(each, by_seed[each["seed"]]) for each in results if each["seed"] in by_seed]
+        gains = [self.score(result) - self.score(other) for result, other in pairs]
+        text = f"{statistics.fmean(gains):+.2f}"
+        if len(gains) > 1:
+            text += " (seeds {:+.2f} to {:+.2f})".format(*over_seeds(gains))
+        weights = {
+            f"{self.read}{key}": 1 / len(keys) / len(self.groups)
+            for keys in self.groups.values()
+            for key in keys
+        }
+        if any(key not in each["each"] for pair in pairs for each in pair for key in weights):
+            return text
+        of_set: dict[str, Tensor] = {}
+        for key, weight in weights.items():
+            gain_N = torch.stack(
+                [unpack(each["each"][key]) - unpack(other["each"][key]) for each, other in pairs]
+            ).mean(dim=0)
+            name = key.removeprefix(self.read).partition("/")[0]
+            of_set[name] = of_set.get(name, 0.0) + weight * gain_N
+        variance = sum(float(gain_N.var()) / len(gain_N) for gain_N in of_set.values())
+        mean, margin = statistics.fmean(gains), 196 * math.sqrt(variance)
+        return f"{text} [{mean - margin:+.2f}, {mean + margin:+.2f}]"
 
     def sets(self, workplace: Workplace, score: str, count: int) -> dict[str, list[EvaluationData]]:
         """By name; those of CIFAR-10 learn from `count` images."""
@@ -140,6 +179,13 @@ class Tasks(NamedTuple):
 TASKS_OF_SMALL = Tasks()
 
 
+def over_seeds(gains: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a mean over seeds, by Student's t."""
+    margin = float(student.ppf(0.975, len(gains) - 1)) * spread(gains) / len(gains) ** 0.5
+    mean = statistics.fmean(gains)
+    return mean - margin, mean + margin
+
+
 class Row(NamedTuple):
     """A row of the table.
 
@@ -150,6 +196,7 @@ class Row(NamedTuple):
         rates: Those that validation chooses from; none for an encoder that is not trained.
         tuned: What earlier studies chose on the same validation images; empty for nothing.
         labels: Whether it is given the images' labels.
+        optimizer: What differs in it, beside the rate.
     """
 
     title: str
@@ -158,6 +205,7 @@ class Row(NamedTuple):
     rates: tuple[float, ...] = RATES
     tuned: str = ""
     labels: bool = False
+    optimizer: Mapping[str, Any] = {}
 
 
 WEIGHT = "invariance 10 of 5, 10, 25"
@@ -288,7 +336,7 @@ class Small(TableExperiment):
             return replace(run, changes={"row": name}, waits=True)
         rate = None
         if trials:
-            best = max(trained, key=lambda run: self.tasks.best(measured[run.name]))
+            best = max(trained, key=lambda run: self.tasks.score(measured[run.name]))
             rate = best.changes["rate"]
         return self._run(workplace, name, rate, seed, "test")
 
@@ -305,7 +353,7 @@ class Small(TableExperiment):
                 "size": SIZE,
                 "views": VIEWS,
                 "encoder": dict(self.encoder),
-                "optimizer": {"lr": LR if rate is None else rate},
+                "optimizer": {"lr": LR if rate is None else rate, **row.optimizer},
                 "epochs": self.epochs,
                 "batch_size": self.batch_size,
                 "seed": seed,
@@ -380,7 +428,7 @@ class Small(TableExperiment):
             if (trained := [result for result in results if result["scores"]])
         }
         best_first = sorted(
-            tested, key=lambda name: -statistics.fmean(map(self.tasks.best, tested[name]))
+            tested, key=lambda name: -statistics.fmean(map(self.tasks.score, tested[name]))
         )
         seeds = {name: _seeds(tests[name], tested[name]) for name in best_first}
         grids = {RESULTS: self._scores(best_first, tested, seeds)}
@@ -408,7 +456,7 @@ class Small(TableExperiment):
         if not whole:
             return []
         return whole[
-            max(whole, key=lambda rate: statistics.fmean(map(self.tasks.best, whole[rate])))
+            max(whole, key=lambda rate: statistics.fmean(map(self.tasks.score, whole[rate])))
         ]
 
     def _scores(
@@ -467,34 +515,41 @@ class Small(TableExperiment):
             (
                 self.rows[name].title,
                 *(str(difference(tested[name], baseline, task)) for task in self.tasks.columns),
+                self.tasks.lead(tested[name], baseline),
             )
             for name in names
             if name != self.baseline and seeds & {result["seed"] for result in tested[name]}
         )
-        return Grid(("method", *self.tasks.columns.values()), rows)
+        return Grid(("method", *self.tasks.columns.values(), "mean"), rows)
 
     def _trials(self, tried: Mapping[str, Sequence[Measured]]) -> Grid:
         rates = sorted({rate for name in tried for rate in self.rows[name].rates})
         rows: list[tuple[str, ...]] = []
         for name, results in tried.items():
-            by_rate = {result["rate"]: result for result in results}
-            trials = (self._trial(by_rate.get(rate)) for rate in rates)
+            by_rate = {
+                rate: [result for result in results if result["rate"] == rate] for rate in rates
+            }
+            trials = (self._trial(by_rate[rate]) for rate in rates)
             rows.append((self.rows[name].title, *trials, self._best(name, results)))
         return Grid(("method", *(f"{rate:.2g}" for rate in rates), "best"), tuple(rows))
 
     def _best(self, name: str, results: Sequence[Measured]) -> str:
-        """The rate that is tested; at the edge of those tried a better one may lie beyond."""
+        """The rate that is best; at the edge of those tried a better one may lie beyond."""
         rates = sorted(self.rows[name].rates)
-        trained = [result for result in results if result["scores"]]
-        if len(results) < len(rates) or not trained:
-            return "" if trained else "none"
-        best = max(trained, key=self.tasks.best)["rate"]
-        return f"{best:.2g}{' (at the edge)' if best in (rates[0], rates[-1]) else ''}"
-
-    def _trial(self, result: Measured | None) -> str:
-        if result is None:
+        best = self._at_best(results)
+        if {result["rate"] for result in results} != set(rates):
             return ""
-        return f"{self.tasks.best(result):.1f}" if result["scores"] else "diverged"
+        if not best:
+            return "none"
+        rate = best[0]["rate"]
+        return f"{rate:.2g}{' (at the edge)' if rate in (rates[0], rates[-1]) else ''}"
+
+    def _trial(self, results: Sequence[Measured]) -> str:
+        if not results:
+            return ""
+        if not all(result["scores"] for result in results):
+            return "diverged"
+        return f"{statistics.fmean(map(self.tasks.score, results)):.1f}"
 
     def _budgets(self, tested: Mapping[str, Sequence[Measured]]) -> Grid:
         rows = tuple(
@@ -514,7 +569,7 @@ class Small(TableExperiment):
 
     def notes(self) -> tuple[str, ...]:
         *titles, last = self.tasks.groups
-        either = ", by the last map or by all depths" if self.tasks.depths else ""
+        read = ", by all depths" if self.tasks.depths else ""
         tuned = any(row.tuned for row in self.rows.values())
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all "
@@ -522,7 +577,7 @@ class Small(TableExperiment):
             *(TUNED,) * tuned,
             *self.about,
             NEAR_COPIES,
-            f"Rates are chosen by the mean of {', '.join(titles)} and {last}{either}, which "
+            f"Rates are chosen by the mean of {', '.join(titles)} and {last}{read}, which "
             "favours AugSelf and MAST: both are built to keep color.",
             "Differences: mean ± standard deviation over seeds [95 % interval over test images, "
             "with these seeds]. The trials use seed 0, too."

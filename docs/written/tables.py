@@ -5,14 +5,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy.stats import t as student
-
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
 from experiments.pooling import POOLING
-from experiments.small import ROWS, TESTED, Small
+from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
-from mast.studies.seeds import cell, difference, spread
+from mast.studies.seeds import cell, difference
 from mast.studies.tables import TABLES, experiment
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole
@@ -162,7 +160,7 @@ def winners(tested: Mapping[str, list[Result]]) -> list[str]:
         }
         first, second, *_ = sorted(mean, key=lambda name: -mean[name])
         lead = difference(ours[first], ours[second], task)
-        low, high = over_seeds(ours[first], ours[second], task)
+        low, high = _gains_over_seeds(ours[first], ours[second], task)
         sure = lead.low is not None and lead.low > 0 and low > 0
         verb = "is ahead of" if sure else "is not distinguishable from"
         sentences.append(
@@ -177,13 +175,15 @@ def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     ]
 
 
-def over_seeds(
+def _gains_over_seeds(
     results: Sequence[Result], others: Sequence[Result], task: str
 ) -> tuple[float, float]:
     """The 95 % interval of Student's t of the mean difference, over the seeds of both."""
     by_seed = {result["seed"]: result["scores"][task] for result in others}
-    gains = [result["scores"][task] - by_seed[result["seed"]] for result in results
-             if result["seed"] in by_seed]  # fmt: skip
-    margin = float(student.ppf(0.975, len(gains) - 1)) * spread(gains) / len(gains) ** 0.5
-    mean = statistics.fmean(gains)
-    return mean - margin, mean + margin
+    return over_seeds(
+        [
+            result["scores"][task] - by_seed[result["seed"]]
+            for result in results
+            if result["seed"] in by_seed
+        ]
+    )
