@@ -12,16 +12,15 @@ The rule. It was fixed when all rows had one seed at the larger rate, and none a
 """
 
 from experiments.fair import LINEAR, ONE, TASKS, predicting
-from experiments.objectives import CANDIDATES
 from experiments.small import DEPTHS, Row, Small
 from experiments.variants import LR
 
 RATES = (LR, 3 * LR, 9 * LR)
 
 
-def candidate(name: str, title: str = "", **objective: object) -> Row:
+def candidate(name: str, title: str, **objective: object) -> Row:
     """A candidate that predicts the same properties if its kind does."""
-    row = predicting(title or CANDIDATES[name].title, f"{name}_small", **objective)
+    row = predicting(title, f"{name}_small", **objective)
     return row._replace(rates=RATES)
 
 
@@ -29,16 +28,16 @@ ROWS: dict[str, Row] = {
     "vicreg": Row("VICReg", "vicreg5_small", rates=RATES),
     "vicreg_augself": predicting("VICReg + AugSelf", "vicreg5_augself_small")._replace(rates=RATES),
     "mast": predicting("MAST, color exempt", "mast5_small")._replace(rates=RATES),
-    "heads_by_depth": candidate("by_depth", "L, heads alone", block=0),
-    "by_depth": candidate("by_depth", "L, heads and block"),
-    "masked_contrast": candidate("masked_contrast", "N"),
-    "contrast_by_depth": candidate("contrast_by_depth", "L, over SimCLR", exempt=()),
-    "depth_and_mask": candidate("contrast_by_depth", "L and N"),
+    "heads_by_depth": candidate("by_depth", "VICReg, heads by depth", block=0),
+    "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
+    "masked_contrast": candidate("masked_contrast", "SimCLR, masked contrast"),
+    "contrast_by_depth": candidate("contrast_by_depth", "SimCLR, heads by depth", exempt=()),
+    "depth_and_mask": candidate("contrast_by_depth", "SimCLR, masked contrast, heads by depth"),
     "simclr_augself": predicting("SimCLR + AugSelf", "simclr_small")._replace(rates=RATES),
-    "conditioned": candidate("conditioned", "C"),
+    "conditioned": candidate("conditioned", "VICReg, conditioned block"),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=RATES),
-    "equivariant": candidate("equivariant", "Q"),
-    "routed": candidate("routed", "R"),
+    "equivariant": candidate("equivariant", "VICReg, equivariant block"),
+    "routed": candidate("routed", "VICReg, routed subspaces"),
     "budgeted": predicting("MAST, learned block", "mast5_small", masks="budgeted")._replace(
         rates=RATES, optimizer={"gate_lr": 1e-2}
     ),
@@ -63,8 +62,8 @@ CANDIDATES_ON_VALIDATION = Small(
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(
-        "All but VICReg and CASSLE predict color and position, by one head each; MAST and L with a "
-        "block predict color from the block as well, so its weight is twice the others'.",
+        "All but VICReg and CASSLE predict color and position by one head each; MAST and heads "
+        "with a block predict color from the block as well, so its weight is twice the others'.",
         "4 of the 863 validation images of flowers 5 are in its training images, too.",
     ),
     tested=False,

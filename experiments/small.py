@@ -571,9 +571,10 @@ class Small(TableExperiment):
         *titles, last = self.tasks.groups
         read = ", by all depths" if self.tasks.depths else ""
         tuned = any(row.tuned for row in self.rows.values())
+        looc = " (LooC four of them)" if "looc" in self.rows else ""
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all "
-            "methods get the same views (LooC four of them), each with the best of its rates.",
+            f"methods get the same views{looc}, each with the best of its rates.",
             *(TUNED,) * tuned,
             *self.about,
             NEAR_COPIES,
