@@ -1,6 +1,7 @@
 """Every experiment from images to result files, at a scale of seconds, and what they share."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import sem, ttest_1samp
 from tiny import ENCODER
 from tiny_evaluation import Colors, tiny_set
 
@@ -22,6 +24,7 @@ from experiments.findings import Findings, Inquiry
 from experiments.flowers import Flowers
 from experiments.forgetting import CONTENDERS, Forgetting
 from experiments.protocols import Protocols, against_sklearn
+from experiments.small import Tasks
 from experiments.small_sets import SmallRun, folds, with_colors
 from experiments.starts import STARTS, Starts
 from experiments.uncertainty_check import UncertaintyCheck
@@ -228,6 +231,43 @@ def test_seeds_and_images_of_a_difference() -> None:
     credit_N = torch.randint(0, 201, (500,)) / 200
     torch.testing.assert_close(unpack(pack(credit_N)), credit_N.double(), rtol=0, atol=1e-7)
     assert [cell([1.0, None]), cell([None]), cell([1.0, 3.0])] == ["1.0", "", "2.0 ± 1.4"]
+
+
+def test_a_lead_of_the_mean_of_groups() -> None:
+    """Tasks of one set share its images; sets are independent, and so are seeds."""
+    groups = {"objects": ("a/class/linear",), "others": ("a/colour/linear", "b/class/linear")}
+    tasks = Tasks(groups=groups)
+    generator = torch.Generator().manual_seed(0)
+    images = {"a/class/linear": 40, "a/colour/linear": 40, "b/class/linear": 25}
+    methods: list[list[dict[str, Any]]] = [[], []]
+    for results in methods:
+        for seed in range(3):
+            each = {key: torch.rand(count, generator=generator).round()
+                    for key, count in images.items()}  # fmt: skip
+            scores = {key: 100 * float(credit_N.mean()) for key, credit_N in each.items()}
+            packed = {key: pack(credit_N) for key, credit_N in each.items()}
+            results.append({"seed": seed, "scores": scores, "each": packed})
+    gain_SN = {
+        key: np.array(
+            [
+                (unpack(ours["each"][key]) - unpack(theirs["each"][key])).numpy()
+                for ours, theirs in zip(*methods, strict=True)
+            ]
+        )
+        for key in images
+    }
+    of_a_SN = gain_SN["a/class/linear"] / 2 + gain_SN["a/colour/linear"] / 4
+    of_b_SN = gain_SN["b/class/linear"] / 4
+    gain_S = 100 * (of_a_SN.mean(axis=1) + of_b_SN.mean(axis=1))
+    low, high = ttest_1samp(gain_S, 0).confidence_interval(0.95)
+    errors = (sem(part_SN.mean(axis=0)) for part_SN in (of_a_SN, of_b_SN))
+    mean, margin = gain_S.mean(), 196 * math.hypot(*errors)
+    assert tasks.lead(*methods) == (
+        f"{mean:+.2f} (seeds {low:+.2f} to {high:+.2f}) "
+        f"[{mean - margin:+.2f}, {mean + margin:+.2f}]"
+    )
+    del methods[1][0]["each"]["b/class/linear"]  # of folds: its images are not known
+    assert tasks.lead(*methods) == f"{mean:+.2f} (seeds {low:+.2f} to {high:+.2f})"
 
 
 def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:
