@@ -237,37 +237,31 @@ def test_a_lead_of_the_mean_of_groups() -> None:
     """Tasks of one set share its images; sets are independent, and so are seeds."""
     groups = {"objects": ("a/class/linear",), "others": ("a/colour/linear", "b/class/linear")}
     tasks = Tasks(groups=groups)
-    generator = torch.Generator().manual_seed(0)
     images = {"a/class/linear": 40, "a/colour/linear": 40, "b/class/linear": 25}
-    methods: list[list[dict[str, Any]]] = [[], []]
-    for results in methods:
-        for seed in range(3):
-            each = {key: torch.rand(count, generator=generator).round()
-                    for key, count in images.items()}  # fmt: skip
-            scores = {key: 100 * float(credit_N.mean()) for key, credit_N in each.items()}
-            packed = {key: pack(credit_N) for key, credit_N in each.items()}
-            results.append({"seed": seed, "scores": scores, "each": packed})
-    gain_SN = {
-        key: np.array(
-            [
-                (unpack(ours["each"][key]) - unpack(theirs["each"][key])).numpy()
-                for ours, theirs in zip(*methods, strict=True)
-            ]
-        )
-        for key in images
-    }
-    of_a_SN = gain_SN["a/class/linear"] / 2 + gain_SN["a/colour/linear"] / 4
-    of_b_SN = gain_SN["b/class/linear"] / 4
+    right = {key: np.random.default_rng(0).integers(0, 2, (2, 3, n)) for key, n in images.items()}
+    ours, theirs = (
+        [
+            {
+                "seed": seed,
+                "scores": {key: 100 * each[method, seed].mean() for key, each in right.items()},
+                "each": {key: pack(torch.from_numpy(each[method, seed]))
+                         for key, each in right.items()},
+            }
+            for seed in range(3)
+        ]
+        for method in range(2)
+    )  # fmt: skip
+    first_SN, second_SN, of_b_SN = (each[0] - each[1] for each in right.values())
+    of_a_SN, of_b_SN = first_SN / 2 + second_SN / 4, of_b_SN / 4
     gain_S = 100 * (of_a_SN.mean(axis=1) + of_b_SN.mean(axis=1))
     low, high = ttest_1samp(gain_S, 0).confidence_interval(0.95)
     errors = (sem(part_SN.mean(axis=0)) for part_SN in (of_a_SN, of_b_SN))
     mean, margin = gain_S.mean(), 196 * math.hypot(*errors)
-    assert tasks.lead(*methods) == (
-        f"{mean:+.2f} (seeds {low:+.2f} to {high:+.2f}) "
-        f"[{mean - margin:+.2f}, {mean + margin:+.2f}]"
-    )
-    del methods[1][0]["each"]["b/class/linear"]  # of folds: its images are not known
-    assert tasks.lead(*methods) == f"{mean:+.2f} (seeds {low:+.2f} to {high:+.2f})"
+    over_seeds = f"{mean:+.2f} (seeds {low:+.2f} to {high:+.2f})"
+    over_images = f"[{mean - margin:+.2f}, {mean + margin:+.2f}]"
+    assert tasks.lead(ours, theirs) == f"{over_seeds} {over_images}"
+    del theirs[0]["each"]["b/class/linear"]  # of folds: its images are not known
+    assert tasks.lead(ours, theirs) == over_seeds
 
 
 def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:
