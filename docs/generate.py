@@ -12,6 +12,7 @@ stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 from collections.abc import Iterable
 from pathlib import Path
 
+from written.beyond import beyond
 from written.clean import label_errors, search
 from written.detection import detection
 from written.faults import faults
@@ -53,7 +54,7 @@ PARTS = {
     "docs/results.md": {
         "short": in_short, "photos": compared_on_photos, "regimes": regimes,
         "searches": found_on_photos, "flowers": photos, "variants": variants, "small": small,
-        "candidates": candidates, "demo": demonstration, "forgetting": forgetting,
+        "candidates": candidates, "beyond": beyond, "demo": demonstration, "forgetting": forgetting,
         "tables": tables, "table6": table6, "pooling": pooling,
     },
     "docs/reliability.md": {"faults": faults},

@@ -32,7 +32,7 @@ def beyond() -> str:
         "thread each (`python -m experiments beyond`)."
     )
     table = top("beyond", experiment.table(measured), lambda row: True)
-    return "\n\n".join(["\n".join(sentences), notes, table])
+    return "\n\n".join(filter(None, ["\n".join(sentences), notes, table]))
 
 
 def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str:
