@@ -267,7 +267,8 @@ def _parts(canvases: CanvasSet) -> list[np.ndarray]:
 
 @torch.no_grad()
 def _estimate(module: nn.Module, photos: CanvasSet, size: int) -> None:
-    """Let BatchNorm's statistics be the mean of those of batches of photos."""
+    """Let BatchNorm's statistics be the mean of those of random batches of photos."""
+    photos = photos.subset(np.random.default_rng(0).permutation(len(photos)))
     norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
