@@ -1,6 +1,7 @@
 """What the study `beyond` found."""
 
 import json
+import statistics
 from typing import Any
 
 from experiments.beyond import ADAPTED, DEPTHS, FROZEN, LAST, RATES, Beyond, gain
@@ -9,13 +10,29 @@ from written.result_files import RESULTS, processors, top
 Result = dict[str, Any]
 
 
-def beyond() -> str:
-    """A sentence a set, and the table."""
-    experiment, folder = Beyond(), RESULTS / Beyond.results
-    measured = {
+def read() -> dict[str, Result]:
+    """All results by name."""
+    folder = RESULTS / Beyond.results
+    return {
         file.relative_to(folder).with_suffix("").as_posix(): json.loads(file.read_text())
         for file in sorted(folder.rglob("*.json"))
     }
+
+
+def not_trained(read_as: str) -> str:
+    """Linear probe and five labels a class on the frozen encoder, means of all sets."""
+    tests = Beyond().tested(read())
+    scores = [tests[name, FROZEN][0]["scores"] for name in Beyond().sets]
+    linear, few = (
+        statistics.fmean(each[f"{read_as}{key}"] for each in scores)
+        for key in ("linear", "fewshot/5_a_class")
+    )
+    return f"{linear:.0f} / {few:.0f}"
+
+
+def beyond() -> str:
+    """A sentence a set, and the table."""
+    experiment, measured = Beyond(), read()
     sentences = [
         f"- {name}: {sentence}" for name in experiment.sets
         if (sentence := _sentence(experiment, measured, name))

@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 
+from experiments.beyond import ADAPTED, LAST
 from experiments.does_it_help import mean_of_tasks
 from experiments.small import ROWS
 from mast import PUBLIC
@@ -11,6 +12,7 @@ from mast.analyses import Grid
 from mast.commands.common import TEXTS
 from mast.studies.seeds import cell
 from mast.studies.tables.printed import as_markdown
+from written.beyond import not_trained
 from written.invariances import brief
 from written.result_files import ROOT
 from written.subspaces import found_and_right
@@ -66,6 +68,8 @@ def results() -> str:
         ("changed copies found / grouped with the right photo, five sets",
          f"{found_and_right('ignoring all, or pHash')} (`mast duplicates --ignore all`)",
          f"pHash {found_and_right('pHash, up to 4 bits')}"),
+        ("linear probe / five labels a class, means of five sets of photos",
+         f"{not_trained(ADAPTED)} (`mast adapt`)", f"encoder alone {not_trained(LAST)}"),
         ("one small budget, mean of four tasks", _place(means), _others(means)),
         ("the same, objects alone", _place(objects), _others(objects)),
     ]  # fmt: skip
