@@ -245,7 +245,7 @@ def test_rates_are_chosen_on_validation_and_then_tested(
 
     workplace = place(sets, tmp_path, pretrain)
     monkeypatch.setattr(
-        "experiments.small.Tasks.best",
+        "experiments.small.Tasks.score",
         lambda tasks, result: {0.005: 70.0, 0.0017: 60.0}.get(round(result["rate"] or 0, 4), 50.0),
     )
     done = reproduced(small, workplace, [1], (), ALL, False, None)
@@ -270,7 +270,7 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     assert again == done
     # A test at a rate that is no longer the best is done again.
     monkeypatch.setattr(
-        "experiments.small.Tasks.best", lambda tasks, result: -(result["rate"] or 0)
+        "experiments.small.Tasks.score", lambda tasks, result: -(result["rate"] or 0)
     )
     states = planned(small, sets, tmp_path)
     assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
