@@ -39,13 +39,13 @@ def beyond() -> str:
     ]  # fmt: skip
     epochs, rates = experiment.sets.values(), ", ".join(f"{rate:g}" for rate in RATES)
     notes = (
-        f"Some 12,000 images are seen, in {min(epochs)} to {max(epochs)} epochs at "
+        f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
         f"{experiment.size} pixels. The encoder's rate is {rates} of the projector's, by linear "
         "probe and kNN on validation images; from random weights 0.3, 1 or 3. Gains are points of "
         "the linear probe ± deviation over seeds [95 % interval over test images], in the table "
         "over the frozen encoder as it is read in the same row. Exact copies were left out; slices "
         "of one brain and signs of one hand may be in both parts. Minutes are one run's, without "
-        f"those that chose its rate. {processors(measured.values())}, two runs at a time with a "
+        f"those that chose its rate. {processors(measured.values())}, up to three at once with a "
         "thread each (`python -m experiments beyond`)."
     )
     table = top("beyond", experiment.table(measured), lambda row: True)
