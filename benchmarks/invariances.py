@@ -6,7 +6,7 @@
 ENCODER is a timm name; "akamaster:20" with the clone that `known_accuracy.py` reads for --weights;
 "vicreg5_small:0", a recipe and a seed, which is pretrained on --photos at 32 pixels and compared by
 its embedding, too; "untrained:0", the same encoder; or "imagehash". Sets of --copies and --classes
-have a subfolder a class. Half of at most 1,000 of their photos can be learned from (labels,
+have a subfolder per class. Half of at most 1,000 of their photos can be learned from (labels,
 subspaces of their own), half are tested. Of --copies 100 of these are changed in twelve ways of
 three strengths, by Pillow, and looked for among all others and the distractors.
 Subspaces are those of five disjoint draws of 100 of --photos, of all 500, or of 100 of the set's
@@ -291,7 +291,7 @@ class PhotoSet:
 
     Args:
         name: In the results.
-        folder: With a subfolder a class.
+        folder: With a subfolder per class.
         features: Where its features are kept.
         most: Photos.
         looked_at: Of them, to find subspaces.

@@ -115,7 +115,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("clone", type=Path, help=f"of {REPOSITORY}")
-    parser.add_argument("cifar10", type=Path, help="CIFAR-10: train and test, a folder a class")
+    parser.add_argument("cifar10", type=Path, help="CIFAR-10: train and test, a folder per class")
     parser.add_argument("--depths", type=int, nargs="+", default=[20], choices=PUBLISHED)
     options = parser.parse_args()
     rows = []

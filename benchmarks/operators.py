@@ -2,7 +2,7 @@
 
     python benchmarks/operators.py [--images 16] [--size 224] [--rounds 7] [--threads 1]
 
-Milliseconds an image, for images that all draw the operator with parameters of their own. The two
+Milliseconds per image, for images that all draw the operator with parameters of their own. The two
 warps are those of a crop of a canvas of twice the size, upright and turned. "copy" reads and
 writes every image once, which nothing that changes all pixels can beat by much.
 """

@@ -1,6 +1,6 @@
 """The quickstart's path from photos to predictions: its own commands, timed, in a new environment.
 
-The training photos of Flowers-17 without labels, ten labels a class, and the test photos as new
+The training photos of Flowers-17 without labels, ten labels per class, and the test photos as new
 ones. Beside it, for several draws of the ten: a linear head on the untrained encoder, and the whole
 network trained from scratch. About an hour on two cores; what is done is not done again.
 """
@@ -135,9 +135,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("flowers", type=Path, help="Flowers-17: train and test, a folder a class")
+    parser.add_argument("flowers", type=Path, help="Flowers-17: train and test, a folder per class")
     parser.add_argument("--work", type=Path, required=True, help="a folder for all that it makes")
-    parser.add_argument("--draws", type=int, default=3, help="of the ten labels a class")
+    parser.add_argument("--draws", type=int, default=3, help="of the ten labels per class")
     parser.add_argument("--epochs", type=int, help="of the pretraining, if not the recipe's")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS, help="to compare")
     options = parser.parse_args()

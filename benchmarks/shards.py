@@ -133,8 +133,8 @@ def main() -> None:
             shard(folder, root / name, size=options.size, format=form, images=100, max_broken=0)
             size = sum(file.stat().st_size for file in (root / name).glob("*.tar"))
             written[name] = {
-                "images a second": count / (time.perf_counter() - begun),
-                "bytes an image": size / count,
+                "images per second": count / (time.perf_counter() - begun),
+                "bytes per image": size / count,
             }
         with store():
             import fsspec

@@ -4,7 +4,7 @@
     python benchmarks/subspaces.py ENCODER NAME=FOLDER... --photos FOLDER [--pairs NAME...]
         [--weights FILE] [--size 160] [--cache FOLDER]
 
-Sets have a subfolder a class. Photos, copies and cache are those of `invariances.py`: of at most
+Sets have a subfolder per class. Photos, copies and cache are those of `invariances.py`: of at most
 1,000 photos of a set, 100 are changed in twelve ways of three strengths. Subspaces are those of
 five draws of 300 of 500 of --photos. With each draw:
 

@@ -96,7 +96,7 @@ def published_weights() -> Path:
 @final
 @dataclass(frozen=True)
 class Beyond(Experiment):
-    """Sets × ways × seeds. A folder of photos needs a subfolder a class.
+    """Sets × ways × seeds. A folder of photos needs a subfolder per class.
 
     Runs `validation/…` have seed 0 and one of a way's rates; `test/…` have the best of them. What
     is not trained has one seed.

@@ -2,8 +2,8 @@
 
 As `small`, on larger sets; budgets list what other weights were chosen before. Rates are chosen by
 seed 0 and candidates by seeds 0 to 2, so those to test are 3 to 10. Photos are folders with a
-subfolder a class: `steel` (NEU surface defects, 1,800 images), `tiles` (magnetic tiles, 1,344) and
-`flowers5` (five kinds, 4,317).
+subfolder per class: `steel` (NEU surface defects, 1,800 images), `tiles` (magnetic tiles, 1,344)
+and `flowers5` (five kinds, 4,317).
 """
 
 from typing import Any

@@ -75,7 +75,7 @@ class Flowers(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """One row an encoder and protocol."""
+        """One row per encoder and protocol."""
         rows = tuple(
             (
                 each["encoder"], protocol, f"{values['top1']:.1f}",

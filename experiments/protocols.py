@@ -108,7 +108,7 @@ class Protocols(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """Top-1, one row an encoder."""
+        """Top-1, one row per encoder."""
         rows = tuple(
             (name, *(f"{each['top1'][protocol]:.1f}" for protocol in PROTOCOLS))
             for name, each in measured.items()

@@ -258,6 +258,7 @@ ABOUT = (
     "Temperatures, momenta and other weights are those of the small recipes and were not tuned.",
     f"Not in the table: {', '.join(without_row(ROWS))}.",
     AUGSELF,
+    "SwAV and DINO are to be run again: their prototypes and normalization were at fault.",
     "MAST with exempt blocks is the default here; MAST with learned masks has neither the paper's "
     "uncertainty nor its two stages.",
 )
@@ -443,7 +444,7 @@ class Small(TableExperiment):
         return {**grids, "budgets": self._budgets(tested)}
 
     def _at_best(self, results: Sequence[Measured]) -> list[Measured]:
-        """The results, one a seed, of the rate that is best over seeds."""
+        """The results, one per seed, of the rate that is best over seeds."""
         by_rate: dict[float, list[Measured]] = {}
         for result in results:
             by_rate.setdefault(result["rate"], []).append(result)
@@ -574,7 +575,7 @@ class Small(TableExperiment):
         looc = " (LooC four of them)" if "looc" in self.rows else ""
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all "
-            f"methods get the same views{looc}, each with the best of its rates.",
+            f"methods get the same views{looc}, each at the best rate tried.",
             *(TUNED,) * tuned,
             *self.about,
             NEAR_COPIES,

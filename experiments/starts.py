@@ -147,7 +147,7 @@ class Starts(Experiment):
         return DoesItHelp(images=self.images).sets(workplace, score)
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """One row a set and start, by score."""
+        """One row per set and start, by score."""
         groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
         for name, result in measured.items():
             groups[name.partition("/")[0], result["set"], result["start"]].append(result)

@@ -137,7 +137,7 @@ class UncertaintyCheck(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """A row a kind of damage, a column a run."""
+        """A row a kind of damage, a column per run."""
         results = list(measured.values())
         columns = (
             f"{result.get('by', 'prediction')}: {result['run']['views']}, "

@@ -1,4 +1,4 @@
-"""MAST: self-supervised pretraining of image encoders in masked augmentation subspaces.
+"""Search, clean, classify images with any encoder; pretrain one on your own images.
 
 config = mast.configure("mast5_small", data="photos", epochs=50)
 run = mast.pretrain(config)

@@ -20,7 +20,7 @@ def read() -> dict[str, Result]:
 
 
 def not_trained(read_as: str) -> str:
-    """Linear probe and five labels a class on the frozen encoder, means of all sets."""
+    """Linear probe and five labels per class on the frozen encoder, means of all sets."""
     tests = Beyond().tested(read())
     scores = [tests[name, FROZEN][0]["scores"] for name in Beyond().sets]
     linear, few = (

@@ -13,7 +13,7 @@ from written.result_files import RESULTS, processors, top, whole
 SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
     "vicreg": "VICReg",
-    "augself_double": "VICReg + prediction",
+    "augself_double": "VICReg + AugSelf",
     "both": "MAST",
 }
 COMPARED = ("untrained", "vicreg", "augself_double", "both", "both_double")
@@ -105,15 +105,15 @@ def demonstration() -> str:
         for space in spaces_of_ours
     )
     return (
-        f"Mean of six linear tasks: MAST {level[OURS]:.1f}, VICReg + prediction "
+        f"Mean of six linear tasks: MAST {level[OURS]:.1f}, VICReg + AugSelf "
         f"{level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten nearest "
         f"with the query's color (chance 12 %): MAST's block of {dims} of {PROJECTOR['dim']} "
-        f"dimensions {matching:.0f} %, the representation of VICReg + prediction "
+        f"dimensions {matching:.0f} %, the representation of VICReg + AugSelf "
         f"{found['augself_double', 'representation']:.0f} %, of VICReg "
         f"{found['vicreg', 'representation']:.0f} %; the head of color jitter "
-        f"({PredictionConfig().hidden} numbers) of VICReg + prediction {heads:.0f} %, of MAST "
+        f"({PredictionConfig().hidden} numbers) of VICReg + AugSelf {heads:.0f} %, of MAST "
         f"{our_heads:.0f} %. Without its block MAST's embedding finds {ignoring:.0f} %, the "
-        "embedding of VICReg + prediction "
+        "embedding of VICReg + AugSelf "
         f"{found['augself_double', 'embedding']:.0f} %. {ahead(shown)}"
     )
 

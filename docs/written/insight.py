@@ -42,7 +42,7 @@ def warned() -> str:
 
 
 def uncertainty() -> str:
-    """How often a damaged copy is ranked above its original, a column a run."""
+    """How often a damaged copy is ranked above its original, a column per run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
     return as_markdown(UncertaintyCheck().table(results))
 

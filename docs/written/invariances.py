@@ -160,8 +160,8 @@ def _tables(measured: dict[str, Any]) -> str:
         f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
         f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
         "reach the cosine that 1 or 0.1 % of the queries reach with a distractor. Other columns: "
-        f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 photos of "
-        f"{setting['photos']}. ±: half of the 95 % interval over photos "
+        f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 ImageNet "
+        "photos. ±: half of the 95 % interval over photos "
         "(`benchmarks/invariances.py`)."
     )
 

@@ -12,7 +12,7 @@ from written.result_files import ROOT
 
 
 def methods() -> str:
-    """One row a method: where it is from, and its recipes."""
+    """One row per method: where it is from, and its recipes."""
     recipes = {name: recipe().method for name, recipe in FULL.items()}
     rows = tuple(
         (

@@ -31,7 +31,7 @@ def path() -> str:
     return "\n\n".join(
         [
             f"`photos` are the {setting['photos']} training photos of Flowers-17, `labelled` has "
-            f"{setting['labels']} of them a class with their names, and `new_photos` are the "
+            f"{setting['labels']} of them per class with their names, and `new_photos` are the "
             f"{setting['new_photos']} test photos:",
             as_markdown(Grid(("command", "minutes"), spent)),
             f"`mast plan --data photos` predicted {result['planned_minutes']:.0f} minutes of "

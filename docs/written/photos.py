@@ -20,13 +20,13 @@ OURS = "MAST"
 COMPARED = {  # as the study `does_it_help` calls them
     "untrained": "untrained",
     "vicreg5": "VICReg",
-    "augself_half": "VICReg + prediction",
+    "augself_half": "VICReg + AugSelf",
     "learned_slow": "MAST, guarded",
     "exempt_half": "MAST, heads see the block",
     "exempt_both_half": OURS,
 }
 KNN = "cifar10/class/knn"
-CONTROLS = ("VICReg", "VICReg + prediction")
+CONTROLS = ("VICReg", "VICReg + AugSelf")
 
 REGIME_TITLES = {  # by how names of `variants.REGIMES` begin: what it is called, and is
     "": ("usual operators", "those of `mast5`"),
@@ -65,7 +65,7 @@ def compared_on_photos() -> str:
     ours = methods[OURS]
     tasks = {task: ("linear", name) for task, name in COLUMNS.items() if task in TASKS}
     tasks |= {"cifar10/rotation/rotation": ("linear", "rotation"), KNN: ("kNN", "objects")}
-    tasks |= {task: ("5 labels a class", name) for task, name in FEW.items()}
+    tasks |= {task: ("5 labels per class", name) for task, name in FEW.items()}
     rows = [
         (
             name, how, *(cell([result["scores"][task] for result in results])

@@ -15,12 +15,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 VIEWS_A_SECOND = 2800  # forward and backward of a ResNet-50 at 224 pixels, a GPU
 SHARE = 0.9  # of the encoder's speed that a step reaches
 HOUR = 2.5  # dollars a GPU
-WRITE = 1e9  # bytes a second that a checkpoint is written with
+WRITE = 1e9  # bytes per second that a checkpoint is written with
 MINUTES = 30  # between checkpoints
-MEMORY = 3.35e12  # bytes a second of an H100's memory
+MEMORY = 3.35e12  # bytes per second of an H100's memory
 IN_SHARD = 10_000
 ASSUMED = (
-    ("a GPU trains a ResNet-50 at 224 pixels on, in bf16", f"{VIEWS_A_SECOND:,} views a second"),
+    ("a GPU trains a ResNet-50 at 224 pixels on, in bf16", f"{VIEWS_A_SECOND:,} views per second"),
     ("a step reaches, of the encoder's speed", f"{SHARE:.0%}"),
     ("memory of an H100", f"{MEMORY / 1e12:.2f} TB/s"),
     ("a checkpoint is written with", f"{WRITE / 1e9:.0f} GB/s, every {MINUTES} minutes"),
@@ -64,7 +64,7 @@ def scale() -> str:
     assumed = Grid(("assumed", ""), ASSUMED)
     warm = shards["cases"]["warm"]
     speeds = Grid(
-        ("canvases of 256 pixels", "images a second and core", "cold"),
+        ("canvases of 256 pixels", "images per second and core", "cold"),
         tuple(
             (name, f"{1 / of['median']:,.0f}", _speed(shards["cases"]["cold"].get(name)))
             for name, of in warm.items()
@@ -94,14 +94,14 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
     each = SHARE * VIEWS_A_SECOND / 2
     together = each * scenario.gpus
     seconds = scenario.images * scenario.epochs / together
-    image = shards["written"]["jpg"]["bytes an image"]
+    image = shards["written"]["jpg"]["bytes per image"]
     core = 1 / shards["cases"]["warm"]["shards of JPEGs"]["median"]
     saved = sum(saved_bytes(config))
     moved = views["views"]["mast15"]["Triton"]["GB"] * 1e9 / views["images"]
     step_s = scenario.batch / each
     waiting = config.data.shuffle * image
     return {
-        "images a second": f"{together:,.0f}",
+        "images per second": f"{together:,.0f}",
         "hours": f"{seconds / 3600:,.1f}",
         "steps": f"{scenario.images * scenario.epochs / config.batch_size:,.0f}",
         "a step, ms": f"{1e3 * step_s:.0f}",
@@ -173,7 +173,7 @@ def nodes() -> str:
     )  # fmt: skip
     same = [each["same"] for each in (result, divided)]
     text = "both times equals" if all(same) else f"equals ({same})"
-    head = ("killed", "times, until nothing runs", "with the optimizer divided")
+    head = ("killed", "kills, until all exited", "with the optimizer divided")
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
@@ -198,7 +198,7 @@ def state() -> str:
          f"{of['bytes'] / 1e9:.2f}", f"{of['save']:.1f}")
         for name, of in result["ways"].items()
     )  # fmt: skip
-    head = ("the optimizer's state", "GB a process", "a checkpoint, GB", "saved in s")
+    head = ("the optimizer's state", "GB per process", "a checkpoint, GB", "saved in s")
     equal = result["same"]
     same = "byte for byte the same" if all(equal.values()) else f"({equal})"
     origin = result["provenance"]

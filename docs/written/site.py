@@ -47,9 +47,9 @@ def pretraining() -> str:
         for way in ("mast5_small, linear head", "from scratch", "untrained, linear head")
     )
     return (
-        f"With {setting['photos']} unlabelled flower photos and {setting['labels']} labels a class,"
-        f" pretraining reaches {ours} % accuracy on {setting['classes']} classes; training on "
-        f"the labels alone reaches {scratch} %, the untrained encoder {untrained} %."
+        f"With {setting['photos']} unlabelled flower photos and {setting['labels']} labels per "
+        f"class, pretraining reaches {ours} % accuracy on {setting['classes']} classes; training "
+        f"on the labels alone reaches {scratch} %, the untrained encoder {untrained} %."
     )
 
 
@@ -60,15 +60,15 @@ def results() -> str:
     means = {name: [mean_of_tasks(one) for one in each] for name, each in tested.items()}
     objects = {name: [one["scores"][OBJECTS] for one in each] for name, each in tested.items()}
     rows = [
-        ("changed copies found first among 50,000 images", f"{copies['ignore all']} "
+        ("edited copies ranked first among 50,000 images", f"{copies['ignore all']} "
          "(`--ignore all`)", f"encoder alone {copies['last map']}, whitened "
          f"{copies['all depths, whitened']}, pHash {copies['pHash']}"),
         ("kNN, mean of seven sets", f"{knn['ignore all']} (`--ignore all`)",
          f"encoder alone {knn['last map']}, whitened {knn['all depths, whitened']}"),
-        ("changed copies found / grouped with the right photo, five sets",
+        ("edited copies found / grouped with the right photo, five sets",
          f"{found_and_right('ignoring all, or pHash')} (`mast duplicates --ignore all`)",
          f"pHash {found_and_right('pHash, up to 4 bits')}"),
-        ("linear probe / five labels a class, means of five sets of photos",
+        ("linear probe / five labels per class, means of five sets of photos",
          f"{not_trained(ADAPTED)} (`mast adapt`)", f"encoder alone {not_trained(LAST)}"),
         ("one small budget, mean of four tasks", _place(means), _others(means)),
         ("the same, objects alone", _place(objects), _others(objects)),
@@ -86,7 +86,7 @@ def _others(scores: dict[str, list[float]]) -> str:
     """What the best of the others has, VICReg, and the encoder as it starts."""
     best = next(name for name in _order(scores) if name != OURS)
     return ", ".join(f"{ROWS[name].title} {cell(scores[name])}"
-                     for name in dict.fromkeys((best, "vicreg", "untrained")))  # fmt: skip
+                     for name in dict.fromkeys((best, "vicreg_augself", "vicreg")))  # fmt: skip
 
 
 def _order(scores: dict[str, list[float]]) -> list[str]:

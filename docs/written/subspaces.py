@@ -103,7 +103,7 @@ def pairs() -> str:
     text = as_markdown(grids[0])
     link = whole("pairs-by-change", grids[1])
     return (
-        f"{text}\n\nBy change: {link}. Percent of strongly changed copies that "
+        f"{text}\n\nBy change: {link}. Percent of strongly edited copies that "
         f"find their photo first, among {_names(sets)}; {_adapted(sets)}. In "
         "brackets the lowest and highest set. A pair is a photo and its strong copy "
         "(`benchmarks/subspaces.py`)."
@@ -155,7 +155,7 @@ def _adapted(sets: Sets) -> str:
     encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
     return (
         f"`{encoder}` with ImageNet weights at {setting['size']} pixels, adapted on five draws of "
-        f"300 photos of {setting['photos']}"
+        "300 ImageNet photos"
     )
 
 

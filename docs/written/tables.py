@@ -47,9 +47,13 @@ def small() -> str:
     parts = ["\n".join(f"- {sentence}" for sentence in sentences)]
     if missing:
         parts.append(f"Not finished, and no part of this: {'; '.join(missing)}.")
-    parts += _grids("small", experiment.grids(measured))
+    grids = experiment.grids(measured)
+    parts += _grids("small", grids)
+    *_, rates, _ = grids.values()
+    edges = sum("edge" in row[-1] for row in rates.rows)
     notes = (
         *experiment.notes(),
+        f"{edges} of {len(rates.rows)} methods are best at the edge of the rates tried.",
         f"Trained on {processors(measured.values())}, two runs at a time with a thread each: "
         "minutes depend on other work, TFLOP do not.",
     )

@@ -117,7 +117,7 @@ class PredictedOperators(Analysis):
         ]
         height, rows = 0.9 + 0.32 * len(operators), -(-len(graded) // 3)
         drawn = figure.empty(height + 2.2 * rows + 0.6)
-        # One grid: above a row of the whole width, below three panels a row.
+        # One grid: above a row of the whole width, below three panels per row.
         grid = drawn.add_gridspec(1 + rows, 3, height_ratios=[height] + [2.2] * rows)
         above = drawn.add_subplot(grid[0, :])
         at_O = np.arange(len(operators))

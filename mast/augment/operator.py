@@ -385,6 +385,6 @@ def uniform(n: int, bounds: tuple[float, float], generator: torch.Generator) -> 
 
 
 def per_pixel(values_B: Tensor, images_BCHW: Tensor) -> Tensor:
-    """Bring one float32 value a sample to the images' device, broadcastable over C, H and W."""
+    """Bring one float32 value per sample to the images' device, broadcastable over C, H and W."""
     values_B = values_B.to(images_BCHW.device, torch.float32, non_blocking=True)
     return values_B[:, None, None, None]

@@ -68,7 +68,7 @@ class Pipeline:
     def draw(
         self, n: int, generator: torch.Generator, allowed_BK: Tensor | None = None
     ) -> tuple[Record, ...]:
-        """Decide what is applied to `n` samples; one record a view, on the CPU.
+        """Decide what is applied to `n` samples; one record per view, on the CPU.
 
         The stream of random numbers depends on `n` and the preset alone, so a process of a
         distributed run draws for the global batch and slices its part. `allowed_BK` says which
@@ -108,7 +108,7 @@ class Pipeline:
             out: Where the views go, as from `buffer`; by default new memory for float32.
         """
         if len(records) != len(self.sizes):
-            raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
+            raise UserError(f"expected {len(self.sizes)} records, one per view, got {len(records)}")
         count, device = len(canvases), canvases.device
         if canvases.layout.channels != self.channels:
             raise UserError(

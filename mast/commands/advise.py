@@ -81,7 +81,7 @@ def advise(
             or torchvision name; a tag, as in `timm:vit_small_patch16_dinov3.lvd1689m`, names
             weights too. In Python also a module from images (B, 3, H, W), RGB in [0, 1], to
             (B, D), which normalises images itself and is moved to the device.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class, of
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places, or may be downloaded.
         operators: Operators to measure, in addition to those of a run's views and of `views`.

@@ -58,7 +58,7 @@ class DemoResult(Shown):
     following: str  # the command to go on with
 
     def tables(self) -> list[FittedTable]:
-        """A row a space, a column a task, so that it fits into 80 characters."""
+        """A row a space, a column per task, so that it fits into 80 characters."""
         if not self.precision:
             return []
         title = "Of the ten nearest images, those that share it with the query (%)"

@@ -51,7 +51,7 @@ def embed(
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
         paths below it, one (N,) array of class indices a target as `target_<name>` (-1 of an image
         without a label), and one (N, C) int8 array a task of several labels as
-        `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an image with
+        `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row per image with
         the same columns, of which the first is called `identifier`. Beside them, in a .parquet as
         JSON in its metadata, are the names of the classes (C,), as `classes_<name>`, and what made
         the features: the set as it was named in `data`, the encoder's fingerprint, as evaluations

@@ -75,7 +75,7 @@ def evaluate(
             images itself and is moved to the device. Or an .npz or .parquet with features of any
             model: `features` (N, D) and `paths` (N,), or what `mast embed` writes. Or a classifier
             of `mast fit`, which is tested as it is on all labelled images, or on the test part.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class, of
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places.
         protocols: Names of protocols, in the order they run.
@@ -94,7 +94,7 @@ def evaluate(
             for all. Needs a run or a folder of `mast adapt`, whose `spaces/` gets the results.
 
     Returns:
-        One result a protocol; in the first process, none in the others.
+        One result per protocol; in the first process, none in the others.
     """
     if (classifier := _classifier(encoder)) is not None:
         options = {

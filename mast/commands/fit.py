@@ -103,7 +103,7 @@ def fit(
     """Train a classifier on an encoder from labelled images, and save it.
 
     Trains like the protocol of the same name, on train and val, or on a whole folder with one
-    subfolder a class. Held-out images choose hyper-parameters and the temperature of its
+    subfolder per class. Held-out images choose hyper-parameters and the temperature of its
     probabilities: val, or a tenth of train; with fewer than 5,000 images a linear head uses five
     folds. Test images are never read.
 
@@ -112,7 +112,7 @@ def fit(
             timm or torchvision name. In Python also a module from images (B, 3, H, W), RGB in
             [0, 1], to (B, D); the file then keeps its weights, not its code. Or an .npz or
             .parquet with features of any model, as `mast evaluate` takes it, for a linear head.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class.
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class.
         kind: "linear": logistic regression on the features; "finetune": head and encoder are
             trained together.
         out: A .safetensors file; by default `classifier-<kind>-<set>.safetensors` in the encoder's

@@ -90,8 +90,8 @@ def outliers(
     the probes disagree with many labels, few suspects are wrong: look at the least probable ones.
 
     Args:
-        data: The images. Labels, such as one subfolder a class, are checked; images without one are
-            ranked too.
+        data: The images. Labels, such as one subfolder per class, are checked; images without one
+            are ranked too.
         by: The score. "neighbours": distance from the other images, in the representation and, for
             a run, in the embedding too. "prediction": the covariance predicted by a run that was
             trained with `objective.uncertainty`.

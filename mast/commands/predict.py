@@ -78,7 +78,7 @@ def predict(
         every_class: Also write a column with the probability of each class.
 
     Returns:
-        The table's path and what was found. The table has a row an image in the order of the set:
+        The table's path and what was found. The table has a row per image in the order of the set:
         `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
         would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
         is above that of the next class, and `probability of <class>` where they are asked for. If

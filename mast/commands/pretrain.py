@@ -158,7 +158,7 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
         kinds = ", ".join(feed.classes) or "none"
         raise UserError(
             f"{config.method} learns from one kind of labels, and {feed.name} has {kinds}: "
-            "give images in a folder a class"
+            "give images in a folder per class"
         )
     if isinstance(feed, Loader):  # of shards it is seen as they are read
         (label_N,) = feed.canvas_set.targets.values()

@@ -37,7 +37,7 @@ class Reproduced(Shown):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong, a line a run."""
+        """What went wrong, a line per run."""
         return failures(self.runs)
 
     @property
@@ -82,7 +82,7 @@ def reproduce(
         table: Its name.
         data: Folder of the sets that the table needs, each in a folder of its name.
         out: Output folder: runs, results and the table.
-        scale: "small" takes minutes a run on a CPU; "paper" trains what the paper trains.
+        scale: "small" takes minutes per run on a CPU; "paper" trains what the paper trains.
         epochs: Epochs of a full-length run, in place of the scale's.
         seeds: Seeds of the runs; at least three before one row counts as ahead of another.
         only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.

@@ -43,7 +43,7 @@ class StudyResult(Shown):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong, a line a run."""
+        """What went wrong, a line per run."""
         return failures(self.runs)
 
     def shown(self) -> Iterator[str | Text | FittedTable]:

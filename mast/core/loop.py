@@ -218,7 +218,7 @@ class Training:
                 the losses of this process.
 
         Yields:
-            One result a step. A checkpoint is written after the caller's turn, so that what it
+            One result per step. A checkpoint is written after the caller's turn, so that what it
             did to the module and to `extra` is saved too.
 
         Raises:

@@ -11,7 +11,7 @@ subspaces.safetensors how operators move its features, once something was ignore
 spaces/               results in a space each, where something was
 classifier-*.safetensors   a classifier on the encoder, by `mast fit`
 tensorboard/          the same metrics for TensorBoard, where it is installed
-evaluations/*.json    one file a protocol and data set, by `mast evaluate`
+evaluations/*.json    one file per protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 analysis/missing.json why others could not be made
 untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`

@@ -1,6 +1,6 @@
 """The canvases of a set: in memory, decoded on demand, or in the cache, where they are verified.
 
-Two files a set, named after what they hold:
+Two files per set, named after what they hold:
 
     <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, its sheets of H × W × 3 bytes
     <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last

@@ -44,7 +44,7 @@ class DataConfig:
     """Which images, and how they are kept.
 
     Attributes:
-        spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
+        spec: A folder (flat, or with one subfolder per class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, the same of `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
@@ -68,7 +68,7 @@ class DataConfig:
         shuffle: Size of the shuffle buffer of shards, in images: a process keeps as many files in
             memory.
         readers: Shards that a process reads at a time.
-        download: Whether a torchvision or Hugging Face set may be downloaded.
+        download: Whether sets and weights may be downloaded.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
         pages: Of files with several pages or frames, the "first" is an image, or "all" are.
         tile: Larger images are cut into square tiles of this side, each an image.
@@ -77,8 +77,8 @@ class DataConfig:
             of white; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
-        exclude: A text file with the name or path of each image to leave out, one a line, as `mast
-            duplicates --list` writes it.
+        exclude: A text file with the name or path of each image to leave out, one per line, as
+            `mast duplicates --list` writes it.
     """
 
     spec: str = "factors"

@@ -1,4 +1,4 @@
-"""A folder of images, flat or with one subfolder a class; links to folders are followed once."""
+"""A folder of images, flat or with one subfolder per class; links to folders are followed once."""
 
 import hashlib
 import itertools
@@ -208,7 +208,7 @@ def describe_folder(spec: str) -> SetDescription:
     root = named(spec)
     if not os.path.isdir(root):
         raise UserError(
-            f"no folder {root}; give one with `train` and `test`, or a folder a class, below it"
+            f"no folder {root}; give one with `train` and `test`, or a folder per class, below it"
         )
     names = _subfolders(root)
     parts = parts_among(names) or {

@@ -146,7 +146,7 @@ class Usual:
 CATALOGUE: dict[str, Usual] = {
     "CIFAR10": Usual(),
     "CIFAR100": Usual(),
-    # Thirty images a class, as the set's authors propose; its class of background is left out.
+    # Thirty images per class, as the set's authors propose; its class of background is left out.
     "Caltech101": Usual(metric="mean_per_class", partition=RandomSplit({"train": 30}, rest="test")),
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
     "Country211": Usual(val="valid"),

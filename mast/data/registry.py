@@ -102,7 +102,7 @@ def describe(data: str | Path) -> SetDescription:
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; `shards:FOLDER`, in
             which folders or names of files begin with train, val and test; or a folder with
             `train`, `test` and perhaps `val` below it, whatever their case and affix (`Training`,
-            `seg_test`, `valid`), or with a subfolder a class.
+            `seg_test`, `valid`), or with a subfolder per class.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.

@@ -28,7 +28,7 @@ class ComparisonRow:
     """One measure of all runs; None where a run lacks it."""
 
     heading: tuple[str, str, str, str]  # protocol, set, target and measure
-    values: tuple[float | None, ...]  # percent, one a run
+    values: tuple[float | None, ...]  # percent, one per run
     intervals: tuple[tuple[float, float] | None, ...]  # of 95 %
     gains: tuple[Difference | None, ...]  # the first run minus each of the others, paired
     chance: float | None = None  # in percent

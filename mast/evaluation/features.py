@@ -1,6 +1,6 @@
 """Representations of a set by a frozen encoder, taken once and shared by the protocols.
 
-Images are float in [0, 1]; the encoder normalises inside. B images a batch, N in the set,
+Images are float in [0, 1]; the encoder normalises inside. B images per batch, N in the set,
 D dimensions, H and W pixels.
 """
 

@@ -208,7 +208,7 @@ def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) ->
         objects = " Objects are for svm, detection and segmentation."
         raise UserError(
             f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
-            f"folders with one sub-folder a class.{objects if data.train.multilabels else ''}"
+            f"folders with one sub-folder per class.{objects if data.train.multilabels else ''}"
         )
     return [_task(data, target, seed, tuned) for target in shared]
 
@@ -262,7 +262,7 @@ class PresenceTask:
 
 
 def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
-    """The tasks of several labels an image that every set of the data carries, checked."""
+    """The tasks of several labels per image that every set of the data carries, checked."""
     shared = [
         target
         for target in data.train.multilabels
@@ -270,7 +270,7 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
     ]
     if not shared:
         raise UserError(
-            f"{data.train.name} and {data.test.name} have no labels of several classes an image. "
+            f"{data.train.name} and {data.test.name} have no labels of several classes per image. "
             "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
         )
     tasks = []

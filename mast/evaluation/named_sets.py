@@ -197,8 +197,8 @@ class NamedSets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
                 f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
-                "test below it, one subfolder a class, or shards with labels; or give each part by "
-                "train, val and test"
+                "test below it, one subfolder per class, or shards with labels; or give each part "
+                "by train, val and test"
             )
         (names,) = whole.classes.values()
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
@@ -210,7 +210,7 @@ class NamedSets:
         if folder and (reason := doubt_of_classes(whole.identifiers)):
             raise UserError(
                 f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
-                "subfolder a class, or give each part by train, val and test"
+                "subfolder per class, or give each part by train, val and test"
             )
         return whole
 

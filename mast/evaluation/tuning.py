@@ -1,6 +1,6 @@
 """Fine-tuning: the encoder is trained further on labelled views, together with a linear head.
 
-B images a batch, D dimensions of the representation, C classes, N images in the pool, M in the
+B images per batch, D dimensions of the representation, C classes, N images in the pool, M in the
 test set.
 """
 

@@ -35,7 +35,7 @@ NAMED = 3  # sets that a sentence names
 
 
 class Gain(NamedTuple):
-    """By how many points a run is ahead, and the ends of its paired 95 % interval."""
+    """By how many points per run is ahead, and the ends of its paired 95 % interval."""
 
     value: float
     low: float

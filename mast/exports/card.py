@@ -176,7 +176,7 @@ def _training(run: RunFolder) -> list[tuple[str, str]]:
         "size of a view": f"{config.size} × {config.size} pixels",
         "epochs": f"{config.epochs:,}",
         "steps": None if steps is None else f"{steps:,}",
-        "images a step": f"{config.batch_size:,}",
+        "images per step": f"{config.batch_size:,}",
         "seed": str(config.seed),
         "software": _software(provenance),
     }

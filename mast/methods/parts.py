@@ -268,7 +268,7 @@ class PredictionConfig:
 
 
 class OperatorPrediction(Part):
-    """One head an operator, which predicts from both views how it transformed them differently.
+    """One head per operator, which predicts from both views how it transformed them differently.
 
     What must be predicted cannot be forgotten: to predict by how much the hue was turned between
     two views, both must show the hue.

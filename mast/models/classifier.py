@@ -1,6 +1,6 @@
 """An encoder with a head that predicts classes, and the file that holds both.
 
-Shapes: B images a batch, D dimensions of the representation, C classes.
+Shapes: B images per batch, D dimensions of the representation, C classes.
 """
 
 from collections import Counter

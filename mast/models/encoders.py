@@ -112,7 +112,7 @@ class EncoderConfig:
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
-        mean: Mean of each channel in [0, 1], one number a channel; ImageNet's by default.
+        mean: Mean of each channel in [0, 1], one number per channel; ImageNet's by default.
         std: Standard deviation of each channel.
         weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
             that `mast evaluate` recognises, or a name with a tag, such as

@@ -1,4 +1,4 @@
-"""Masks: one non-negative column an operator, which selects that operator's subspace.
+"""Masks: one non-negative column per operator, which selects that operator's subspace.
 
 Shapes: D embedding dimensions, K operators, G groups of operators.
 """

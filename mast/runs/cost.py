@@ -38,7 +38,7 @@ MEASURED_STEPS = 3  # of each of two epochs, the second of which counts
 # A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
 
-# Peak dense bfloat16 operations a second by NVIDIA's data sheets (SXM versions; GeForce RTX 4090).
+# Peak dense bfloat16 operations per second, by NVIDIA's data sheets (SXM; GeForce RTX 4090).
 GpuName = Literal["H200", "H100", "A100", "RTX4090"]
 GPUS: dict[GpuName, float] = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "RTX4090": 165e12}
 
@@ -86,7 +86,7 @@ def cost(
     Args:
         config: The run; a batch of more images than there are is halved.
         decoding: Seconds in which all of them are read and resized.
-        gpu: Operations a second of the GPU where it is to be trained; None: here.
+        gpu: Operations per second of the GPU where it is to be trained; None: here.
         hours: Its epochs are as many as fit, up to eight times as many; None leaves them.
         pretrain: Trains a run, with which the speed here is measured.
 
@@ -161,7 +161,7 @@ def flops_a_second(
     gpu: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> float:
-    """Operations a second of a training: `REACHED` of a GPU's peak, or measured here.
+    """Operations per second of a training: `REACHED` of a GPU's peak, or measured here.
 
     A few steps of the first run that needs no labels are trained; one is needed.
     """
@@ -226,7 +226,7 @@ def _seconds_an_epoch(cost: Cost) -> float:
 def _measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
-    """Train a few steps: the run in as few parts as fit, images a second, and bytes of a GPU."""
+    """Train a few steps: the run in as few parts as fit, images per second, and bytes of a GPU."""
     kind = METHODS[config.method].method
     if kind.labelled:
         raise UserError(

@@ -177,7 +177,7 @@ def carry_out(
 
 
 def failures(runs: Sequence[StudyRun]) -> tuple[str, ...]:
-    """What went wrong, a line a run."""
+    """What went wrong, a line per run."""
     known = (TO_DO, BEGUN, WAITING, FINISHED)
     return tuple(
         f"{run.name}, seed {run.seed}: {run.state}" for run in runs if run.state not in known

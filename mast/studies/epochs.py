@@ -72,7 +72,7 @@ class Epochs(Study):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> figure.Figure:
-        """A curve of each method, one panel a task."""
+        """A curve of each method, one panel per task."""
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 2.8)
         for task, axis in enumerate(axes):
             axis.set_xscale("log", base=2)
@@ -101,7 +101,7 @@ class Epochs(Study):
         return f"Top-1 on {'. On '.join(parts)}."
 
     def details(self, arrays: Arrays) -> Details:
-        """One row a task, method and number of epochs."""
+        """One row per task, method and number of epochs."""
         rows = []
         for at, method in enumerate(arrays["methods"]):
             ends_2TN = np.stack(mean_and_margin(arrays["accuracy"][at]))

@@ -94,7 +94,7 @@ def many(subject: Subject) -> Subject:
 
 
 def drawn_pairs(images: int, operators: tuple[str, ...]) -> Pairs:
-    """Two pairs an image: the first dimension shows by how much it was turned, the other nothing.
+    """Two pairs per image: the first dimension shows by how much it was turned, the other nothing.
 
     Its first view is at 0 there. What the second operator did does not show for half of the images;
     the last one did nothing.

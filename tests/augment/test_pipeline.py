@@ -295,7 +295,7 @@ def test_records_that_do_not_fit_are_refused(batch):
     records = pipeline.draw(4, generator())
     with pytest.raises(UserError, match="24 and 4"):
         pipeline.views(batch, records)
-    with pytest.raises(UserError, match="expected 2 records, one a view, got 1"):
+    with pytest.raises(UserError, match="expected 2 records, one per view, got 1"):
         pipeline.views(batch, records[:1])
 
 

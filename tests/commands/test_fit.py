@@ -204,7 +204,7 @@ def test_what_cannot_be_learned_is_one_line(
     coco = f"coco:{write_coco(tmp_path / 'coco')}"
     for options, message in (
         ("--data factors:32", "has several targets: give target, one of shape, color"),
-        (f"--data {coco}", "labels of several classes an image, and a classifier tells one"),
+        (f"--data {coco}", "labels of several classes per image, and a classifier tells one"),
         (f"--data {photos}/train/class0", "has no labels"),
         (f"--data {photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),
     ):

@@ -133,7 +133,7 @@ def test_a_plan_is_measured_here(
 def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.runs.cost._steps", lambda *_: (0.25, None))  # images a second
+    monkeypatch.setattr("mast.runs.cost._steps", lambda *_: (0.25, None))  # images per second
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
     long, _ = plan.costs
     assert 3600 < long.seconds < 8 * 3600

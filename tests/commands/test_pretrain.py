@@ -182,7 +182,7 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     )
     assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
     steps = [line["step"] for line in run.read_metrics() if "loss" in line]
-    assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
+    assert steps[-1] == 3  # 48 images, 16 per step, in parts of 8
     before = run.encoder.stat().st_mtime_ns
     config = read(run.config)
     mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result

@@ -37,7 +37,7 @@ def board(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Board:
 
 
 def lines(board: Board, clock: Clock, seconds: float, work: Work, count: float) -> list[str]:
-    """The lines of some seconds in which work is done, `count` a second."""
+    """The lines of some seconds in which work is done, `count` per second."""
     said = []
     for _ in range(round(4 * seconds)):
         clock.now += 0.25

@@ -1,4 +1,4 @@
-"""A folder with a subfolder a class and no parts: split by class and seed, or learned from."""
+"""A folder with a subfolder per class and no parts: split by class and seed, or learned from."""
 
 import json
 from pathlib import Path

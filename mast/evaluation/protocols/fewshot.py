@@ -1,6 +1,6 @@
 """How far a few labelled images go: a few of each class, and episodes of a few classes.
 
-N images in the pool, M test images, D dimensions, C classes, K labelled images a class.
+N images in the pool, M test images, D dimensions, C classes, K labelled images per class.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class FewShot(Probe):
 
     Args:
         shots: Values of K.
-        repeats: Draws of K images a class.
+        repeats: Draws of K images per class.
         ways: Classes of an episode; fewer where there are not that many.
-        support: Labelled images a class of an episode.
+        support: Labelled images per class of an episode.
         queries: Images a class that are scored; drawn again where a class has fewer.
         episodes: How many; 0 for none.
 
     Reference:
-        MAST, section 4 (5 and 10 labelled images a class); AugSelf (Lee et al., NeurIPS 2021),
+        MAST, section 4 (5 and 10 labelled images per class); AugSelf (Lee et al., NeurIPS 2021),
         section 4.1 and its code, for the episodes.
     """
 

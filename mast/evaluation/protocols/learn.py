@@ -35,7 +35,7 @@ def one_task(data: LearningData, target: str | None, seed: int) -> Task:
     """The target that a classifier is to tell; its name may be left out where there is one."""
     if data.train.multilabels and not data.train.targets:
         raise UserError(
-            f"{data.train.name} has labels of several classes an image, and a classifier tells "
+            f"{data.train.name} has labels of several classes per image, and a classifier tells "
             "one: give a set with one class an image"
         )
     found = {task.target: task for task in tasks(data, seed)}

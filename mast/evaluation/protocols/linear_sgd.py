@@ -1,7 +1,7 @@
 """A linear classifier trained by SGD on augmented views of a frozen encoder.
 
 All targets, and all learning rates that are tried, share the same representations: a sweep costs
-one pass of the encoder. B images a batch, D dimensions, C classes, N images in the pool, T tasks.
+one pass of the encoder. B images per batch, D dimensions, C classes, N images in the pool, T tasks.
 """
 
 from __future__ import annotations

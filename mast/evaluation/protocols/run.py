@@ -41,7 +41,7 @@ def evaluate_encoder(
     on_result: Callable[[Result], object] | None = None,
     near_duplicates: bool = False,
 ) -> list[Result]:
-    """Measure an encoder on labelled sets, one result a protocol; its features are extracted once.
+    """Measure an encoder on labelled sets, one result per protocol; features are extracted once.
 
     Args:
         encoder: A `FrozenEncoder`, or a module that takes images_BCHW in [0, 1] and returns

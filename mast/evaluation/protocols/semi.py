@@ -42,7 +42,7 @@ class Semi(Evaluator[EvaluationData]):
         epochs: Passes over the labelled images.
         batch_size: Images of a step.
         weight_decay: Of weights.
-        lists: Files with the names of the labelled images, one a line, instead of a draw, one a
+        lists: Files with the names of the labelled images, one per line, instead of a draw, one a
             share; a name may leave out folders.
 
     Reference:
@@ -119,7 +119,7 @@ def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:
 
 
 def positions_listed(file: Path, names: list[str]) -> Tensor:
-    """Positions of the images that a file names, one a line, with or without folders; ascending."""
+    """Positions of images that a file names, one per line, with or without folders; ascending."""
     if not file.is_file():
         raise UserError(f"no list {file} of labelled images")
     listed = [line.strip() for line in read_text(file).splitlines() if line.strip()]

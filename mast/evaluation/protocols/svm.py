@@ -1,4 +1,4 @@
-"""Which classes an image shows: a linear SVM a class on frozen features, scored by mAP.
+"""Which classes an image shows: one linear SVM per class on frozen features, scored by mAP.
 
 N images in the pool, M test images, L classes, D dimensions, R test sets of the bootstrap.
 """

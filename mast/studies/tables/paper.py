@@ -87,7 +87,7 @@ _NONE = ""
 SCALES: dict[ScaleName, Scale] = {
     "paper": Scale(
         changes={"precision": "bf16-mixed"},  # on a CPU, too
-        tuned="One trial a row, with the values of its recipe or those named here; nothing was "
+        tuned="One trial per row, with the values of its recipe or those named here; nothing was "
         "tuned on these sets.",
     ),
     # A narrow ResNet-10 at 32 pixels, 12 epochs of 10,000 images: minutes a run on a CPU.
@@ -111,7 +111,7 @@ SCALES: dict[ScaleName, Scale] = {
         {"finetune": {"changes": {"epochs": 5}}},
         # As VICReg beside it, whose small recipe has all operators from the start.
         {"vicreg5_staged": {"objective": {"invariance_weight": 10.0}}},
-        "One trial a row, at one rate for all. It and the small recipes of VICReg and MAST come "
+        "One trial per row, at one rate for all. It and the small recipes of VICReg and MAST come "
         "from earlier studies on CIFAR-10; nothing was tuned for the other rows.",
     ),
 }

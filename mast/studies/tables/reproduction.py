@@ -127,7 +127,7 @@ def costs(
 ) -> Grid:
     """What is left of a table's plan to train, and what that takes.
 
-    Hours are computed from operations: at a share of the peak of `gpu` (operations a second), or
+    Hours are computed from operations: at a share of the peak of `gpu` (operations per second), or
     at the speed of a few steps of the first run, which are trained here.
     """
     alike: dict[str, list[PretrainConfig]] = {}  # by name, as they differ in the seed alone

@@ -78,7 +78,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         test_min_size: The short side in testing.
         max_size: What the long side may reach at most.
         flip: Whether half of the images are mirrored in training.
-        anchors: Sides of the anchors in pixels of the resized image; "fpn" has one a map.
+        anchors: Sides of the anchors in pixels of the resized image; "fpn" has one per map.
         regions: Regions of an image that the heads are trained on.
         pyramid: Channels of the maps of "fpn", and of the head that draws masks.
         batchnorm: "train": all BatchNorm learns, over all processes, and the new layers have it
