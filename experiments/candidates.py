@@ -9,6 +9,9 @@ The rule, fixed when no row had more than one seed:
 3. What is left becomes rows of `fair`, with seeds that no choice has seen. The default is the best
    of them if its mean is ahead of VICReg + AugSelf's by both intervals, over test images and over
    seeds, and its objects are not more than a point behind VICReg's; otherwise VICReg + AugSelf.
+
+`contrast` was added after three seeds of `depth_and_mask`: the same idea with MAST's projector (two
+hidden layers, 512 dimensions, of which 15 are exempt) and the depths that `mast adapt` reads.
 """
 
 from experiments.fair import LINEAR, ONE, TASKS, predicting
@@ -33,6 +36,7 @@ ROWS: dict[str, Row] = {
     "masked_contrast": candidate("masked_contrast", "SimCLR, masked contrast"),
     "contrast_by_depth": candidate("contrast_by_depth", "SimCLR, heads by depth", exempt=()),
     "depth_and_mask": candidate("contrast_by_depth", "SimCLR, masked contrast, heads by depth"),
+    "contrast": predicting("MAST, contrast", "mast5_small", mode="contrast")._replace(rates=RATES),
     "simclr_augself": predicting("SimCLR + AugSelf", "simclr_small")._replace(rates=RATES),
     "conditioned": candidate("conditioned", "VICReg, conditioned block"),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=RATES),

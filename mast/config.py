@@ -168,7 +168,7 @@ class PretrainConfig:
             if value is not None and not value >= bound:
                 raise UserError(f"{name} must be {bound:g} or more, got {value}")
         check_size(self.size)
-        whole = METHODS[self.method].method.needs_whole_batch
+        whole = self.objective.needs_whole_batch
         if whole is not None and self.accumulate > 1:
             raise UserError(
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "

@@ -111,13 +111,41 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
         SimCLR, Eq. 1 and algorithm 1.
     """
     both = F.normalize(full(torch.cat([first_BD, second_BD])), dim=1)
-    cosine = product(both, both.T)
-    count = len(both)
-    partner = torch.arange(count, device=both.device).roll(count // 2)
-    own = torch.eye(count, dtype=torch.bool, device=both.device)
+    return _contrast_of_pairs(product(both, both.T), temperature)
+
+
+@checked
+def masked_nt_xent(
+    first_BD: Tensor, second_BD: Tensor, weight_BD: Tensor, temperature: float
+) -> Tensor:
+    """`nt_xent`, where each anchor is compared in a subspace of its own.
+
+    The similarity of anchor a to view b is the cosine under `<x, y>_a = sum_d w_ad x_d y_d`, with w
+    the weights of the anchor; it does not depend on their scale.
+
+    Args:
+        first_BD: As `nt_xent`, and `second_BD` and `temperature`.
+        weight_BD: How much each dimension counts for both views of an image, 0 or more.
+
+    Returns:
+        Scalar; that of `nt_xent` where all weights are equal.
+    """
+    both_ND, weight_ND = full(torch.cat([first_BD, second_BD])), full(weight_BD).repeat(2, 1)
+    weight_ND = weight_ND / weight_ND.amax(dim=1, keepdim=True)
+    length_NN = product(weight_ND, both_ND.square().T).clamp(min=1e-24).sqrt()
+    own_N1 = length_NN.diagonal()[:, None]
+    cosine_NN = product(weight_ND * both_ND, both_ND.T) / (own_N1 * length_NN)
+    return _contrast_of_pairs(cosine_NN, temperature)
+
+
+def _contrast_of_pairs(cosine_NN: Tensor, temperature: float) -> Tensor:
+    """The contrast of all anchors, with both views of a batch behind each other."""
+    count = len(cosine_NN)
+    partner = torch.arange(count, device=cosine_NN.device).roll(count // 2)
+    own = torch.eye(count, dtype=torch.bool, device=cosine_NN.device)
     own = own.scatter(1, partner[:, None], True)
-    positive = cosine.gather(1, partner[:, None]).squeeze(1)
-    return contrast(positive, cosine.masked_fill(own, -torch.inf), temperature)
+    positive = cosine_NN.gather(1, partner[:, None]).squeeze(1)
+    return contrast(positive, cosine_NN.masked_fill(own, -torch.inf), temperature)
 
 
 @checked

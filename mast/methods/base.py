@@ -39,6 +39,7 @@ THREE: ViewCount = (3, 3)
 TWO_OR_MORE: ViewCount = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
+NEGATIVES = "its negatives are the other images of the batch"
 
 
 class Limit(NamedTuple):
@@ -87,6 +88,11 @@ class MethodConfig:
     limits: ClassVar[Mapping[str, Limit]] = limited(
         momentum=SHARE, temperature=ABOVE_ZERO, queue=at_least(1)
     )
+
+    @property
+    def needs_whole_batch(self) -> str | None:
+        """Why a batch cannot be computed in parts; None where it can."""
+        return None
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""
@@ -165,7 +171,6 @@ class Method(nn.Module, ABC):
         gates: Names of the parameters that gate rather than weigh (masks, GeM powers): they
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
-        needs_whole_batch: Why a batch cannot be computed in parts; None where it can.
         labelled: Whether it learns from labels, which are in the views then.
     """
 
@@ -174,7 +179,6 @@ class Method(nn.Module, ABC):
     objective: Any
     gates: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
-    needs_whole_batch: str | None = None
     labelled: bool = False
 
     def __init__(

@@ -22,6 +22,8 @@ from mast.models import MLP, Encoder, MLPConfig
 class CLSAConfig(MethodConfig):
     """The two terms of CLSA. The momentum stays as it is."""
 
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
     takes = THREE
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
@@ -39,7 +41,6 @@ class CLSA(Method):
     """
 
     config: CLSAConfig
-    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: CLSAConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -43,6 +43,8 @@ class DINOConfig(MethodConfig):
         frozen: Share of the run at its start in which the prototypes stay as they are.
     """
 
+    needs_whole_batch = "its centre would move with each part of the batch"
+
     takes = TWO_OR_MORE
     limits = limited(
         teacher_temperature=ABOVE_ZERO, prototypes=at_least(2), warmup=SHARE, frozen=SHARE
@@ -67,7 +69,6 @@ class DINO(Method):
 
     config: DINOConfig
     center_P: Tensor
-    needs_whole_batch = "its centre would move with each part of the batch"
 
     def __init__(
         self, config: DINOConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

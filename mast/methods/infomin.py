@@ -28,6 +28,8 @@ class InfoMinConfig(MethodConfig):
         jigsaw: Share of the loss that is the jigsaw's.
     """
 
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
     takes = THREE
     limits = limited(jigsaw=SHARE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
@@ -52,7 +54,6 @@ class InfoMin(Method):
     """
 
     config: InfoMinConfig
-    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -28,6 +28,8 @@ class LooCConfig(MethodConfig):
         queue: Embeddings of earlier images that are negatives, of each head.
     """
 
+    needs_whole_batch = "its queues would take in each part of the batch before the next"
+
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     preserved: tuple[str, ...] = ("color", "orientation")
     temperature: float = 0.2
@@ -60,7 +62,6 @@ class LooC(Method):
 
     config: LooCConfig
     projector: ParallelHeads
-    needs_whole_batch = "its queues would take in each part of the batch before the next"
 
     def __init__(
         self, config: LooCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -1,7 +1,7 @@
-"""MAST: invariance in all dimensions but a block that predicts what the operators did.
+"""MAST: invariance in all dimensions but a block, and predictions of what the operators did.
 
-This is the product's objective; Eq. 7 of the paper, learned masks and the predicted uncertainty are
-in `mast.methods.mast_paper`.
+These are the product's objectives; Eq. 7 of the paper, learned masks and the predicted uncertainty
+are in `mast.methods.mast_paper`.
 
 Shapes: B batch (B_global over processes), D embedding dimensions, K operators, P of them predicted.
 """
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.collectives import gather
 from mast.core.errors import UserError
-from mast.losses import intersection, variance
-from mast.methods.base import PART, SHARE, Method, limited, output_of
+from mast.losses import intersection, masked_nt_xent, variance
+from mast.methods.base import NEGATIVES, PART, SHARE, Method, limited, output_of, spread
 from mast.methods.mast_paper import EPS, Equation7, PaperConfig, Source
 from mast.methods.parts import (
     HostInputs,
@@ -28,13 +28,22 @@ from mast.methods.parts import (
     destroyers,
     shared_covariance,
 )
-from mast.models import Encoder, ExemptBlocks, Gaussian, GaussianProjector, GeM, Masks
+from mast.models import (
+    Encoder,
+    ExemptBlocks,
+    Gaussian,
+    GaussianProjector,
+    GeM,
+    Masks,
+    ShallowDepths,
+)
 
 SOURCES: dict[Source, tuple[str, ...]] = {
     "none": (),
     "block": ("block",),
     "representation": ("representation",),
     "both": ("block", "representation"),
+    "depths": ("depths",),
 }
 
 
@@ -43,7 +52,7 @@ class MastConfig(PaperConfig):
     """MAST's objective: exempt blocks, or Eq. 7 with its switches. None: the mode decides.
 
     Attributes:
-        mode: "exempt", "guarded", or "paper" for Eq. 7 as printed.
+        mode: "exempt", "contrast", "guarded", or "paper" for Eq. 7 as printed.
         exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
             dimensions of their own. In these the views need not agree where an operator acted
             that destroys the property.
@@ -53,16 +62,22 @@ class MastConfig(PaperConfig):
         prediction: Weight and width of the heads that predict what the operators did.
         variance_weight: alpha.
         covariance_weight: beta.
+        temperature: By which the cosines of a contrast are divided.
     """
 
     limits = limited(mask_common=SHARE, exempt_share=PART)
-    mode: Literal["exempt", "guarded", "paper"] = "exempt"
+    mode: Literal["exempt", "contrast", "guarded", "paper"] = "exempt"
     exempt: tuple[str, ...] = ("color",)
     exempt_share: float = 0.03
     predicted: tuple[str, ...] | None = None
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
+    temperature: float = 0.1
+
+    @property
+    def needs_whole_batch(self) -> str | None:
+        return NEGATIVES if self.resolved().compare == "contrast" else None
 
     def check(self) -> None:
         super().check()
@@ -74,6 +89,11 @@ class MastConfig(PaperConfig):
             raise UserError(
                 f"objective.predict_from {mode.predict_from} needs objective.masks exempt or "
                 f"budgeted, got {mode.masks}, which has no block to predict from"
+            )
+        if mode.compare == "contrast" and not mode.is_exempt:
+            raise UserError(
+                "objective.compare contrast is for exempt blocks: leave out what Eq. 7 has "
+                "(composition, count, uncertainty, plain, KL, sparsity, standardize, other masks)"
             )
 
 
@@ -108,7 +128,11 @@ class Mast(Method):
         in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
         column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
-        of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, predicted)}
+        if "depths" in sources:
+            self.shallow = ShallowDepths(encoder)
+            of_source = {"depths": (self.shallow.dim, predicted)}
+        else:
+            of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, predicted)}
         self.predictions = nn.ModuleDict(
             {
                 source: OperatorPrediction(config.prediction, *of_source[source], source)
@@ -137,6 +161,9 @@ class Mast(Method):
             if source == "block":
                 part_DP, pair = 1 - mask_DK[:, self.column_P], [first.mean_BD, second.mean_BD]
                 output = prediction.add_to(output, pair, inputs, part_DP)
+            elif source == "depths":
+                *_, first_BF, second_BF = self.shallow.take()
+                output = prediction.add_to(output, [first_BF, second_BF], inputs)
             else:
                 pair = [encoding.representation_BC for encoding in encodings]
                 output = prediction.add_to(output, pair, inputs)
@@ -159,8 +186,15 @@ class Mast(Method):
         first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
         squared_BD = (first.mean_BD - second.mean_BD).square()
         statistics: dict[str, Tensor] = {}
+        if self.mode.compare == "contrast":
+            # SimCLR's contrast in the dimensions in which all applied operators want invariance.
+            weight_BD = gather(intersection(mask_DK, active_BK))
+            temperature = self.config.temperature
+            loss = masked_nt_xent(first_BD, second_BD, weight_BD, temperature)
+            terms = {"contrast": self.mode.masked_weight * loss}
+            return output_of(terms, spread=spread(first_BD))
         if self.equation_7 is None:
-            # VICReg's distance in the dimensions in which all applied operators want invariance.
+            # VICReg's distance there.
             weight_BD = intersection(mask_DK, active_BK)
             distance_B = (weight_BD * squared_BD).sum(dim=1) * active_BK.any(dim=1)
             terms = {"masked": self.mode.masked_weight * distance_B.mean()}

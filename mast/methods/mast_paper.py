@@ -1,8 +1,7 @@
 """Eq. 7 of the paper as printed, its guarded form, and the switches between them.
 
-docs/method.md has all three modes: "exempt" is the product's objective (`mast.methods.mast`),
-"guarded" is Eq. 7 with what keeps its learned masks from collapsing, and "paper" is Eq. 7 as
-printed, which collapses.
+docs/method.md has all modes: "contrast" and "exempt" are `mast.methods.mast`, "guarded" is Eq. 7
+with what keeps its learned masks from collapsing, and "paper" is Eq. 7 as printed, which collapses.
 
 Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 """
@@ -26,7 +25,7 @@ from mast.models import Gaussian, GaussianProjectorConfig
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
 
 EPS = 1e-6  # in denominators
-Source = Literal["none", "block", "representation", "both"]
+Source = Literal["none", "block", "representation", "both", "depths"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Mode:
     count: Literal["active", "all"] = "active"
     masks: Literal[BlockKind, MaskKind] = "exempt"
     predict_from: Source = "both"
+    compare: Literal["distance", "contrast"] = "distance"
     mask_start: MaskStart = "leave_one_out"
     normalize_masks: MaskNorm = "none"
     mask_gradient: Literal["distance", "relative"] = "distance"
@@ -63,6 +63,7 @@ class Mode:
 
 MODES: dict[str, Mode] = {
     "exempt": Mode(),
+    "contrast": Mode(masked_weight=1.0, predict_from="depths", compare="contrast"),
     "paper": Mode(
         masked_weight=25.0, kl_weight=25.0, sparsity_weight=600.0, composition="sum", count="all",
         masks="learned", predict_from="none", mask_start="block", uncertainty=True,
@@ -86,10 +87,13 @@ class PaperConfig(MethodConfig):
             (such blocks, learned), "learned", "handcrafted" (disjoint blocks, fixed) or "none"
             (one term over the whole embedding: Table 6's "uncertainty only").
         predict_from: What predicts how the operators that destroy an exempt property differed
-            between the views: its exempt "block", the encoder's "representation", "both" or "none".
+            between the views: its exempt "block", the encoder's "representation", "both", the
+            pooled maps of its shallower "depths" (those that `adapt` reads), or "none".
+        compare: What asks for invariance: the "distance" of two views, beside the terms of variance
+            and covariance, or their "contrast" with the views of other images.
         mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
         mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
-        masked_weight: Weight of the masked distance: the 25 in lambda = 25 d / K.
+        masked_weight: Weight of the masked distance, the 25 in lambda = 25 d / K, or contrast.
         plain_weight: Weight of VICReg's unmasked distance, in addition to the masked one.
         kl_weight: lambda_2.
         sparsity_weight: lambda_1 d K: weight of the mean mask entry. Negative beside
@@ -118,6 +122,7 @@ class PaperConfig(MethodConfig):
     uncertainty: bool | None = None
     masks: Literal[BlockKind, MaskKind] | None = None
     predict_from: Source | None = None
+    compare: Literal["distance", "contrast"] | None = None
     mask_start: MaskStart | None = None
     mask_common: float = 0.75
     masked_weight: float | None = None

@@ -27,6 +27,8 @@ class MoCoConfig(PairConfig):
             loss of the same weight; 0 is MoCo v2 itself.
     """
 
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
     limits = limited(hardness=NOT_NEGATIVE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
@@ -44,7 +46,6 @@ class MoCo(Method):
     """
 
     config: MoCoConfig
-    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: MoCoConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -25,6 +25,8 @@ class MoCoV3Config(PairConfig):
         projector_layers: Linear layers of the projector: 2 over a ResNet, 3 over a ViT.
     """
 
+    needs_whole_batch = "its negatives are the other images of the batch"
+
     limits = limited(projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
     projector_layers: int = 2
@@ -36,7 +38,6 @@ class MoCoV3(Method):
     """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021)."""
 
     config: MoCoV3Config
-    needs_whole_batch = "its negatives are the other images of the batch"
 
     def __init__(
         self, config: MoCoV3Config, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -43,6 +43,8 @@ class OBoWConfig(MethodConfig):
         scale: By which the scores of words are multiplied where they are predicted.
     """
 
+    needs_whole_batch = "its words would change with each part of the batch"
+
     takes = TWO_OR_MORE
     limits = limited(words=at_least(2), sharpness=ABOVE_ZERO, scale=ABOVE_ZERO)
     words: int = 8192
@@ -62,7 +64,6 @@ class OBoW(Method):
 
     config: OBoWConfig
     nearest: Tensor
-    needs_whole_batch = "its words would change with each part of the batch"
 
     def __init__(
         self, config: OBoWConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -29,6 +29,8 @@ class PrCLConfig(MoCoConfig):
             their mean.
     """
 
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
     limits = limited(hidden=PART, hardness=NOT_NEGATIVE)
     hidden: float = 0.5
     standardize: bool = True
@@ -44,7 +46,6 @@ class PrCL(Method):
     """
 
     config: PrCLConfig
-    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: PrCLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import nt_xent
-from mast.methods.base import Method, PairConfig, output_of, spread
+from mast.methods.base import NEGATIVES, Method, PairConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -14,6 +14,8 @@ from mast.models import MLP, Encoder, MLPConfig
 @dataclass
 class SimCLRConfig(PairConfig):
     """The contrast of SimCLR."""
+
+    needs_whole_batch = NEGATIVES
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.1
@@ -23,7 +25,6 @@ class SimCLR(Method):
     """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020)."""
 
     config: SimCLRConfig
-    needs_whole_batch = "its negatives are the other images of the batch"
 
     def __init__(
         self, config: SimCLRConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -44,6 +44,8 @@ class SwAVConfig(MethodConfig):
             the run; 0 for none.
     """
 
+    needs_whole_batch = "its batch is assigned to the prototypes as a whole"
+
     takes = TWO_OR_MORE
     limits = limited(
         epsilon=ABOVE_ZERO, frozen=SHARE, prototypes=at_least(2), iterations=bounded(1),
@@ -66,7 +68,6 @@ class SwAV(Method):
     """
 
     config: SwAVConfig
-    needs_whole_batch = "its batch is assigned to the prototypes as a whole"
 
     def __init__(
         self, config: SwAVConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

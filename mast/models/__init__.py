@@ -8,7 +8,7 @@ from mast.models.classifier import (
     read_about,
     save_classifier,
 )
-from mast.models.depths import Depths
+from mast.models.depths import Depths, ShallowDepths
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
@@ -63,6 +63,7 @@ __all__ = [
     "ParallelHeads",
     "Prediction",
     "SearchSpace",
+    "ShallowDepths",
     "ShownPatches",
     "SyncBatchNorm",
     "architecture_of",

@@ -96,12 +96,13 @@ class Depths(nn.Module):
         """What the encoder gives, and the pooled maps of some layers."""
         with _outputs(self.encoder, names) as outputs:
             output_BD = self.encoder(images_BCHW)
-        pooled = []
-        for name in names:
-            part_BC = self._pooled(outputs[name])
-            assert part_BC is not None, name
-            pooled.append(part_BC)
-        return output_BD, pooled
+        return output_BD, [self.pooled(outputs[name]) for name in names]
+
+    def pooled(self, output: Any) -> Tensor:
+        """A depth, from what its layer gives."""
+        part_BC = self._pooled(output)
+        assert part_BC is not None
+        return part_BC
 
     def _pooled(self, output: Any) -> Tensor | None:
         """The mean of a map, (B, C), or a class token and the mean of the others, (B, 2 C)."""
@@ -143,6 +144,43 @@ class Depths(nn.Module):
             for name, output in outputs.items()
             if (pooled := self._pooled(output)) is not None
         }
+
+
+class ShallowDepths:
+    """The depths of an encoder before its last, as it computes them in training.
+
+    Args:
+        encoder: It keeps them at each pass that computes gradients.
+
+    Attributes:
+        dim: F, numbers of these depths.
+
+    Raises:
+        UserError: An encoder that has no other depth than its last.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._depths = Depths(encoder, encoder.size)
+        *self._names, _ = self._depths.layers
+        if not self._names:
+            raise UserError(
+                f"the encoder {encoder.config.name} shows no depth but its last, so nothing can be "
+                "predicted from the others: choose objective.predict_from representation"
+            )
+        self.dim = sum(self._depths.widths[:-1])
+        self._kept: list[Tensor] = []
+        for name in self._names:
+            encoder.get_submodule(name).register_forward_hook(self._keep)
+
+    def _keep(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if torch.is_grad_enabled():
+            self._kept.append(self._depths.pooled(output))
+
+    def take(self) -> list[Tensor]:
+        """Of each pass since the last call, (B, F)."""
+        kept, self._kept = self._kept, []
+        each = len(self._names)
+        return [torch.cat(kept[at : at + each], dim=1) for at in range(0, len(kept), each)]
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

@@ -13,7 +13,6 @@ from mast.config import PretrainConfig
 from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 from mast.core.launch import type_of
 from mast.core.optim import OF_ALL_GRADIENTS
-from mast.methods import METHODS
 
 FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
@@ -48,7 +47,7 @@ def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Ite
             raise
         helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name",
                  "a narrower objective.projector (hidden, dim)"]  # fmt: skip
-        if METHODS[config.method].method.needs_whole_batch is None:
+        if config.objective.needs_whole_batch is None:
             helps.insert(0, f"accumulate {2 * config.accumulate}")
         if type_of(config.precision, device) is torch.float32:
             helps += ["precision bf16-mixed"]

@@ -227,8 +227,7 @@ def _measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
     """Train a few steps: the run in as few parts as fit, images per second, and bytes of a GPU."""
-    kind = METHODS[config.method].method
-    if kind.labelled:
+    if METHODS[config.method].method.labelled:
         raise UserError(
             f"{config.recipe} learns from labels, but the speed is measured on generated images "
             "without labels: plan vicreg5_small, whose steps take about as long"
@@ -239,7 +238,11 @@ def _measured(
             return config, *_steps(config, pretrain)
         except OutOfMemoryError:
             smaller, remainder = divmod(config.batch_size, 2 * config.accumulate)
-            if kind.needs_whole_batch is not None or remainder or smaller < SMALLEST_PART:
+            if (
+                config.objective.needs_whole_batch is not None
+                or remainder
+                or smaller < SMALLEST_PART
+            ):
                 raise
             config = replace(config, accumulate=2 * config.accumulate)
 
