@@ -42,6 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
 CONFIGS: dict[str, Any] = {
     **{name: row.config(**SMALL.get(name, {})) for name, row in METHODS.items()},
     "exempt": MastConfig(predict_from="both", exempt=("orientation",)),
+    "contrast": MastConfig(mode="contrast"),
     "budgeted": MastConfig(masks="budgeted", exempt=("orientation",)),
     "guarded": MastConfig(mode="guarded"),
     "paper": MastConfig(mode="paper"),

@@ -17,6 +17,7 @@ from mast.losses import (
     contrast,
     distributional_divergence,
     hardened_contrast,
+    masked_nt_xent,
     negative_cosine,
     nt_xent,
     sinkhorn,
@@ -58,6 +59,21 @@ def test_nt_xent_is_lightlys(batch: int, dim: int, temperature: float) -> None:
     first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
     theirs = NTXentLoss(temperature)(first_BD, second_BD)
     assert_same(nt_xent(first_BD, second_BD, temperature), theirs, first_BD, second_BD)
+
+
+def test_masked_nt_xent_is_its_formula() -> None:
+    """Cosines of weighted embeddings, by the anchor's weights; equal weights are no weights."""
+    views, weight_BD = [embeddings(5, 4, seed) for seed in (0, 1)], embeddings(5, 4, 2).square()
+    both, roots = torch.cat(views), weight_BD.sqrt().repeat(2, 1)
+    expected = torch.zeros((), dtype=torch.float64)
+    for anchor, root_D in enumerate(roots):
+        logit_N = F.cosine_similarity((root_D * both[anchor])[None], root_D * both) / 0.2
+        others = [other for other in range(10) if other != anchor]
+        positive = others.index((anchor + 5) % 10)
+        expected = expected - logit_N[others].log_softmax(dim=0)[positive] / 10
+    assert_same(masked_nt_xent(*views, weight_BD, 0.2), expected, *views, weight_BD)
+    even = masked_nt_xent(*views, torch.full_like(weight_BD, 0.3), 0.2)
+    assert_same(even, nt_xent(*views, 0.2), *views)
 
 
 @sizes

@@ -29,6 +29,7 @@ PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
+    "contrast": ("mast", {}, {"mode": "contrast", "exempt": PROPERTIES, "exempt_share": 0.2}),
     "exempt, block": ("mast", {}, {"predict_from": "block"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
     "budgeted": ("mast", {}, {"masks": "budgeted"}),
@@ -207,7 +208,7 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     }
     first = "patch_embed.proj" if name == "mae" else "conv1"
     assert {f"encoder.model.{first}.weight", LAST.get(name, "projector.head.weight")} <= moved
-    predicts = variant in ("exempt, block", *HEADS)
+    predicts = variant in ("contrast", "exempt, block", *HEADS)
     assert any("prediction" in name and "heads" in name for name in moved) == predicts
     if isinstance(method, Mast):
         assert ("projector.covariance_head.bias" in moved) == method.mode.uncertainty
@@ -257,6 +258,7 @@ def test_parameter_groups(variant: str) -> None:
         ("looc_small", {"preserved": ["hue"]}, "unknown property that operators destroy"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
+        ("mast5_small", {"mode": "contrast", "count": "all"}, "contrast is for exempt blocks"),
         ("mast5_small", {"masks": "none"}, "predict_from both needs objective.masks exempt or"),
         ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
     ],
