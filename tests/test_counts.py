@@ -12,7 +12,8 @@ import torch
 from counted import Counted
 from torch import Tensor
 
-from mast.augment import PRESETS, Pipeline, Preset, View, compiled
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, View
+from mast.augment.compiled import operators, resample
 from mast.core.canvases import Canvases
 from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
 from mast.models import Encoder, EncoderConfig, Gaussian
@@ -35,8 +36,10 @@ def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> No
     def counting(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
         return lambda *arguments: (calls.append(name), kernel(*arguments))[1]
 
-    for name in compiled.__all__:
-        monkeypatch.setattr(compiled, name, counting(name, getattr(compiled, name)))
+    own = {each.kernel for each in OPERATORS.values() if each.kernel}
+    for module, names in ((operators, own), (resample, ("resize_boxes", "warp_affine"))):
+        for name in names:
+            monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,22 +1,20 @@
 """Questions to a run: arrays first, then figures; one file and one line of `ANALYSES` each."""
 
 from mast.analyses.advice import Advice
-from mast.analyses.analysis import (
-    Analysis,
-    Arrays,
-    ChangeBy,
-    Details,
-    Gallery,
-    Grid,
-    Images,
-    Map,
-    Pairs,
-    Score,
-    Subject,
-    Trial,
-    read_arrays,
-    understood,
-)
+from mast.analyses.analysis import Analysis as Analysis
+from mast.analyses.analysis import Arrays as Arrays
+from mast.analyses.analysis import ChangeBy as ChangeBy
+from mast.analyses.analysis import Details as Details
+from mast.analyses.analysis import Gallery as Gallery
+from mast.analyses.analysis import Grid as Grid
+from mast.analyses.analysis import Images as Images
+from mast.analyses.analysis import Map as Map
+from mast.analyses.analysis import Pairs as Pairs
+from mast.analyses.analysis import Score as Score
+from mast.analyses.analysis import Subject as Subject
+from mast.analyses.analysis import Trial as Trial
+from mast.analyses.analysis import read_arrays as read_arrays
+from mast.analyses.analysis import understood as understood
 from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
 from mast.analyses.masks import MasksAnalysis
@@ -25,7 +23,7 @@ from mast.analyses.predicted_operators import PredictedOperators
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import SubspacesAnalysis
 from mast.analyses.uncertainty import Uncertainty
-from mast.core.registry import Entry
+from mast.core.registry import Entry as Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
     "advice": Entry("Which augmentations each task can afford", Advice),
@@ -40,22 +38,3 @@ ANALYSES: dict[str, Entry[Analysis]] = {
     "predictions": Entry("Which subspaces each task uses", Predictions),
     "uncertainty": Entry("Which images it is unsure of", Uncertainty),
 }
-
-__all__ = [
-    "ANALYSES",
-    "Analysis",
-    "Arrays",
-    "ChangeBy",
-    "Details",
-    "Entry",
-    "Gallery",
-    "Grid",
-    "Images",
-    "Map",
-    "Pairs",
-    "Score",
-    "Subject",
-    "Trial",
-    "read_arrays",
-    "understood",
-]

@@ -202,7 +202,7 @@ class Operator(ABC):
     two_sided: ClassVar[bool] = False  # whether that lies within the range
     shows: ClassVar[str] = "{:.2f}"  # how a caption shows the magnitude
     of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
-    kernel: ClassVar[str | None] = None  # in `augment.compiled` and `fused`; None: `apply` is used
+    kernel: ClassVar[str | None] = None  # compiled and fused; None: `apply` is used
     kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
 
     size: int
@@ -309,7 +309,7 @@ class Operator(ABC):
         if self.kernel is None:
             kernel = partial(self._apply_in_place, parameters)
             return Step(kernel, index_N, (np.arange(len(index_N)),))
-        from mast.augment import compiled
+        from mast.augment.compiled import operators as compiled
 
         arguments = (
             (argument.float() if argument.is_floating_point() else argument).numpy()

@@ -221,7 +221,7 @@ def compiled_steps(canvases: Canvases, warp: Warp, size: int) -> list[Step]:
 
     Two steps that share the samples fill float32 views.
     """
-    from mast.augment import compiled
+    from mast.augment.compiled import resample as compiled
 
     values, start_B, size_B2 = (
         tensor.contiguous().numpy()

@@ -3,19 +3,21 @@
 Each format is one class and one line of `FORMATS`.
 """
 
-from mast.core.registry import Entry
-from mast.exports.card import card
-from mast.exports.folder import (
-    Exported,
-    check_repository,
-    export_folder,
-    push_folder,
-    refuse_something_else,
-)
-from mast.exports.format import ANY, Format, Place
-from mast.exports.graphs import ExportedGraph, Onnx, Program
+from mast.core.registry import Entry as Entry
+from mast.exports.card import card as card
+from mast.exports.folder import Exported as Exported
+from mast.exports.folder import check_repository as check_repository
+from mast.exports.folder import export_folder as export_folder
+from mast.exports.folder import push_folder as push_folder
+from mast.exports.folder import refuse_something_else as refuse_something_else
+from mast.exports.format import ANY as ANY
+from mast.exports.format import Format as Format
+from mast.exports.format import Place as Place
+from mast.exports.graphs import ExportedGraph as ExportedGraph
+from mast.exports.graphs import Onnx, Program
 from mast.exports.libraries import HuggingFace, Timm, Torchvision
-from mast.exports.original import Original, load_original
+from mast.exports.original import Original as Original
+from mast.exports.original import load_original as load_original
 
 FORMATS: dict[str, Entry[Format]] = {
     "timm": Entry("timm.create_model, for what timm builds by itself", Timm),
@@ -24,20 +26,3 @@ FORMATS: dict[str, Entry[Format]] = {
     "pt2": Entry("torch.export: any encoder or classifier, normalised inside", Program),
     "onnx": Entry("ONNX Runtime: any encoder or classifier, normalised inside", Onnx),
 }
-
-__all__ = [
-    "ANY",
-    "FORMATS",
-    "Entry",
-    "Exported",
-    "ExportedGraph",
-    "Format",
-    "Original",
-    "Place",
-    "card",
-    "check_repository",
-    "export_folder",
-    "load_original",
-    "push_folder",
-    "refuse_something_else",
-]

@@ -1,47 +1,25 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import bag_of_words, cross_view_entropy, sinkhorn, soft_cross_entropy
-from mast.losses.contrast import (
-    contrast,
-    distributional_divergence,
-    hardened_contrast,
-    masked_nt_xent,
-    negative_cosine,
-    nt_xent,
-    power_spherical_log_density,
-)
-from mast.losses.gaussian import (
-    intersection,
-    masked_distance,
-    masked_uncertainty,
-    subspace_mean,
-    symmetric_kl,
-)
-from mast.losses.prediction import pixel_error, unexplained
-from mast.losses.vicreg import Redundancy, covariance, invariance, redundancy, variance
-
-__all__ = [
-    "Redundancy",
-    "bag_of_words",
-    "contrast",
-    "covariance",
-    "cross_view_entropy",
-    "distributional_divergence",
-    "hardened_contrast",
-    "intersection",
-    "invariance",
-    "masked_distance",
-    "masked_nt_xent",
-    "masked_uncertainty",
-    "negative_cosine",
-    "nt_xent",
-    "pixel_error",
-    "power_spherical_log_density",
-    "redundancy",
-    "sinkhorn",
-    "soft_cross_entropy",
-    "subspace_mean",
-    "symmetric_kl",
-    "unexplained",
-    "variance",
-]
+from mast.losses.assignment import bag_of_words as bag_of_words
+from mast.losses.assignment import cross_view_entropy as cross_view_entropy
+from mast.losses.assignment import sinkhorn as sinkhorn
+from mast.losses.assignment import soft_cross_entropy as soft_cross_entropy
+from mast.losses.contrast import contrast as contrast
+from mast.losses.contrast import distributional_divergence as distributional_divergence
+from mast.losses.contrast import hardened_contrast as hardened_contrast
+from mast.losses.contrast import masked_nt_xent as masked_nt_xent
+from mast.losses.contrast import negative_cosine as negative_cosine
+from mast.losses.contrast import nt_xent as nt_xent
+from mast.losses.contrast import power_spherical_log_density as power_spherical_log_density
+from mast.losses.gaussian import intersection as intersection
+from mast.losses.gaussian import masked_distance as masked_distance
+from mast.losses.gaussian import masked_uncertainty as masked_uncertainty
+from mast.losses.gaussian import subspace_mean as subspace_mean
+from mast.losses.gaussian import symmetric_kl as symmetric_kl
+from mast.losses.prediction import pixel_error as pixel_error
+from mast.losses.prediction import unexplained as unexplained
+from mast.losses.vicreg import Redundancy as Redundancy
+from mast.losses.vicreg import covariance as covariance
+from mast.losses.vicreg import invariance as invariance
+from mast.losses.vicreg import redundancy as redundancy
+from mast.losses.vicreg import variance as variance

@@ -21,19 +21,23 @@ from mast.methods import (
     swav,
     vi_simsiam,
 )
-from mast.methods.base import ENCODER, Method, MethodConfig
-from mast.methods.collapse import collapse_checks
-from mast.methods.mast import Mast, MastConfig
-from mast.methods.parts import HostInputs, Images, Teacher
-from mast.methods.representations import (
-    Embedding,
-    EncoderAndEmbedding,
-    EnsembleOutput,
-    PredictedUncertainty,
-    predicts_uncertainty,
-    save_embedding,
-)
-from mast.methods.vicreg import VICReg, VICRegConfig
+from mast.methods.base import ENCODER as ENCODER
+from mast.methods.base import Method as Method
+from mast.methods.base import MethodConfig as MethodConfig
+from mast.methods.collapse import collapse_checks as collapse_checks
+from mast.methods.mast import Mast as Mast
+from mast.methods.mast import MastConfig as MastConfig
+from mast.methods.parts import HostInputs as HostInputs
+from mast.methods.parts import Images as Images
+from mast.methods.parts import Teacher as Teacher
+from mast.methods.representations import Embedding as Embedding
+from mast.methods.representations import EncoderAndEmbedding as EncoderAndEmbedding
+from mast.methods.representations import EnsembleOutput as EnsembleOutput
+from mast.methods.representations import PredictedUncertainty as PredictedUncertainty
+from mast.methods.representations import predicts_uncertainty as predicts_uncertainty
+from mast.methods.representations import save_embedding as save_embedding
+from mast.methods.vicreg import VICReg as VICReg
+from mast.methods.vicreg import VICRegConfig as VICRegConfig
 
 
 class MethodEntry(NamedTuple):
@@ -75,27 +79,3 @@ def method_of(config: MethodConfig) -> str:
             return name
     kinds = ", ".join(entry.config.__name__ for entry in METHODS.values())
     raise UserError(f"expected the configuration of a method ({kinds}), got {config!r}")
-
-
-__all__ = [
-    "ENCODER",
-    "METHODS",
-    "Embedding",
-    "EncoderAndEmbedding",
-    "EnsembleOutput",
-    "HostInputs",
-    "Images",
-    "Mast",
-    "MastConfig",
-    "Method",
-    "MethodConfig",
-    "MethodEntry",
-    "PredictedUncertainty",
-    "Teacher",
-    "VICReg",
-    "VICRegConfig",
-    "collapse_checks",
-    "method_of",
-    "predicts_uncertainty",
-    "save_embedding",
-]

@@ -128,11 +128,10 @@ class Mast(Method):
         in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
         column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
+        of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, [*predicted])}
         if "depths" in sources:
             self.shallow = ShallowDepths(encoder)
-            of_source = {"depths": (self.shallow.dim, predicted)}
-        else:
-            of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, predicted)}
+            of_source["depths"] = (self.shallow.dim, [*predicted])
         self.predictions = nn.ModuleDict(
             {
                 source: OperatorPrediction(config.prediction, *of_source[source], source)

@@ -1,94 +1,49 @@
 """Encoders, projectors and masks."""
 
-from mast.models.classifier import (
-    Classifier,
-    Prediction,
-    classifier_file,
-    load_classifier,
-    read_about,
-    save_classifier,
-)
-from mast.models.depths import Depths, ShallowDepths
-from mast.models.encoders import (
-    Encoder,
-    EncoderConfig,
-    Encoding,
-    load_encoder,
-    save_encoder,
-    stem_of,
-)
-from mast.models.foreign import Foreign, is_foreign, load_foreign
-from mast.models.heads import (
-    MLP,
-    Gaussian,
-    GaussianProjector,
-    GaussianProjectorConfig,
-    GeM,
-    MLPConfig,
-    ParallelHeads,
-    check_sizes,
-    pair_head,
-)
-from mast.models.masks import ExemptBlocks, Masks
-from mast.models.patches import ShownPatches, images_of, patches_of, picked, positions
-from mast.models.pretrained import (
-    BASELINE,
-    BASELINE_SIZE,
-    architecture_of,
-    named_weights,
-    near_weights,
-    size_of,
-    weights_file,
-)
-from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
-from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
-
-__all__ = [
-    "BASELINE",
-    "BASELINE_SIZE",
-    "MLP",
-    "Classifier",
-    "Depths",
-    "Encoder",
-    "EncoderConfig",
-    "Encoding",
-    "ExemptBlocks",
-    "Foreign",
-    "Gaussian",
-    "GaussianProjector",
-    "GaussianProjectorConfig",
-    "GeM",
-    "MLPConfig",
-    "Masks",
-    "ParallelHeads",
-    "Prediction",
-    "SearchSpace",
-    "ShallowDepths",
-    "ShownPatches",
-    "SyncBatchNorm",
-    "architecture_of",
-    "check_sizes",
-    "classifier_file",
-    "exempt_blocks",
-    "images_of",
-    "is_foreign",
-    "load_classifier",
-    "load_encoder",
-    "load_foreign",
-    "named_weights",
-    "near_weights",
-    "pair_head",
-    "patches_of",
-    "picked",
-    "positions",
-    "read_about",
-    "relative",
-    "save_classifier",
-    "save_encoder",
-    "selection",
-    "size_of",
-    "space_of_heads",
-    "stem_of",
-    "synchronise_batchnorm",
-    "weights_file",
-]
+from mast.models.classifier import Classifier as Classifier
+from mast.models.classifier import Prediction as Prediction
+from mast.models.classifier import classifier_file as classifier_file
+from mast.models.classifier import load_classifier as load_classifier
+from mast.models.classifier import read_about as read_about
+from mast.models.classifier import save_classifier as save_classifier
+from mast.models.depths import Depths as Depths
+from mast.models.depths import ShallowDepths as ShallowDepths
+from mast.models.encoders import Encoder as Encoder
+from mast.models.encoders import EncoderConfig as EncoderConfig
+from mast.models.encoders import Encoding as Encoding
+from mast.models.encoders import load_encoder as load_encoder
+from mast.models.encoders import save_encoder as save_encoder
+from mast.models.encoders import stem_of as stem_of
+from mast.models.foreign import Foreign as Foreign
+from mast.models.foreign import is_foreign as is_foreign
+from mast.models.foreign import load_foreign as load_foreign
+from mast.models.heads import MLP as MLP
+from mast.models.heads import Gaussian as Gaussian
+from mast.models.heads import GaussianProjector as GaussianProjector
+from mast.models.heads import GaussianProjectorConfig as GaussianProjectorConfig
+from mast.models.heads import GeM as GeM
+from mast.models.heads import MLPConfig as MLPConfig
+from mast.models.heads import ParallelHeads as ParallelHeads
+from mast.models.heads import check_sizes as check_sizes
+from mast.models.heads import pair_head as pair_head
+from mast.models.masks import ExemptBlocks as ExemptBlocks
+from mast.models.masks import Masks as Masks
+from mast.models.patches import ShownPatches as ShownPatches
+from mast.models.patches import images_of as images_of
+from mast.models.patches import patches_of as patches_of
+from mast.models.patches import picked as picked
+from mast.models.patches import positions as positions
+from mast.models.pretrained import BASELINE as BASELINE
+from mast.models.pretrained import BASELINE_SIZE as BASELINE_SIZE
+from mast.models.pretrained import architecture_of as architecture_of
+from mast.models.pretrained import named_weights as named_weights
+from mast.models.pretrained import near_weights as near_weights
+from mast.models.pretrained import size_of as size_of
+from mast.models.pretrained import weights_file as weights_file
+from mast.models.selection import SearchSpace as SearchSpace
+from mast.models.selection import exempt_blocks as exempt_blocks
+from mast.models.selection import relative as relative
+from mast.models.selection import selection as selection
+from mast.models.selection import space_of_heads as space_of_heads
+from mast.models.sync_batchnorm import SyncBatchNorm as SyncBatchNorm
+from mast.models.sync_batchnorm import synchronise_batchnorm as synchronise_batchnorm

@@ -1,14 +1,8 @@
 """Self-contained pages: of a run, from its files alone, and of found images."""
 
-from mast.page.gallery import GalleryRow, Item, thumbnail, write_gallery
-from mast.page.html import is_page
-from mast.page.page import write_page
-
-__all__ = [
-    "GalleryRow",
-    "Item",
-    "is_page",
-    "thumbnail",
-    "write_gallery",
-    "write_page",
-]
+from mast.page.gallery import GalleryRow as GalleryRow
+from mast.page.gallery import Item as Item
+from mast.page.gallery import thumbnail as thumbnail
+from mast.page.gallery import write_gallery as write_gallery
+from mast.page.html import is_page as is_page
+from mast.page.page import write_page as write_page

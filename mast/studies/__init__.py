@@ -11,9 +11,9 @@ from typing import Any
 from mast.analyses import ANALYSES
 from mast.core.registry import Entry
 from mast.studies.epochs import Epochs
-from mast.studies.experiment import Experiment, Workplace
+from mast.studies.experiment import Workplace as Workplace
 from mast.studies.leave_one_out import LeaveOneOut
-from mast.studies.study import Study
+from mast.studies.study import Study as Study
 
 STUDIES: dict[str, Entry[Study]] = {
     "leave_one_out": Entry(
@@ -24,15 +24,3 @@ STUDIES: dict[str, Entry[Study]] = {
 # What is added to the analyses or the studies is in here, too.
 QUESTIONS: Mapping[str, Entry[Any]] = ChainMap(STUDIES, ANALYSES)
 RENAMED = {"told": "predicted_operators"}  # analyses, for one version
-
-__all__ = [
-    "QUESTIONS",
-    "RENAMED",
-    "STUDIES",
-    "Entry",
-    "Epochs",
-    "Experiment",
-    "LeaveOneOut",
-    "Study",
-    "Workplace",
-]

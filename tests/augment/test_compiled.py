@@ -22,7 +22,7 @@ from mast.augment import (
     Stage,
     View,
 )
-from mast.augment import compiled as kernels
+from mast.augment.compiled import operators
 from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.geometry import GeometricOperator
@@ -92,9 +92,7 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
 
 
 def test_every_pointwise_operator_has_its_kernel():
-    named = [OPERATORS[name].kernel for name in POINTWISE]
-    assert None not in named
-    assert sorted([*named, "resize_boxes", "warp_affine"]) == sorted(kernels.__all__)
+    assert all(hasattr(operators, OPERATORS[name].kernel) for name in POINTWISE)
 
 
 @pytest.mark.parametrize(("side", "size"), [(2, 16), (40, 64), (256, 112)])

@@ -1,4 +1,4 @@
-"""Losses of unit vectors against lightly's, and against their formulas one sample at a time.
+"""Losses of unit vectors against their formulas, one sample at a time; lightly is in test_oracles.
 
 Shapes: B batch, D embedding dimensions, N negatives.
 """
@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from lightly.loss import NegativeCosineSimilarity, NTXentLoss
 from torch import Tensor
 
 from mast.core.errors import UserError
@@ -23,10 +22,6 @@ from mast.losses import (
     sinkhorn,
     soft_cross_entropy,
 )
-
-SIZES = [(2, 5), (16, 4)]
-sizes = pytest.mark.parametrize(("batch", "dim"), SIZES)
-temperatures = pytest.mark.parametrize("temperature", [0.07, 0.5])
 
 
 def embeddings(batch: int, dim: int, seed: int) -> Tensor:
@@ -46,21 +41,6 @@ def assert_same(ours: Tensor, theirs: Tensor, *inputs: Tensor, relative: float =
         torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-10)
 
 
-@sizes
-def test_negative_cosine_is_lightlys(batch: int, dim: int) -> None:
-    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
-    theirs = NegativeCosineSimilarity()(first_BD, second_BD)
-    assert_same(negative_cosine(first_BD, second_BD), theirs, first_BD, second_BD)
-
-
-@sizes
-@temperatures
-def test_nt_xent_is_lightlys(batch: int, dim: int, temperature: float) -> None:
-    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
-    theirs = NTXentLoss(temperature)(first_BD, second_BD)
-    assert_same(nt_xent(first_BD, second_BD, temperature), theirs, first_BD, second_BD)
-
-
 def test_masked_nt_xent_is_its_formula() -> None:
     """Cosines of weighted embeddings, by the anchor's weights; equal weights are no weights."""
     views, weight_BD = [embeddings(5, 4, seed) for seed in (0, 1)], embeddings(5, 4, 2).square()
@@ -74,19 +54,6 @@ def test_masked_nt_xent_is_its_formula() -> None:
     assert_same(masked_nt_xent(*views, weight_BD, 0.2), expected, *views, weight_BD)
     even = masked_nt_xent(*views, torch.full_like(weight_BD, 0.3), 0.2)
     assert_same(even, nt_xent(*views, 0.2), *views)
-
-
-@sizes
-@temperatures
-def test_contrast_with_a_queue_is_lightlys(batch: int, dim: int, temperature: float) -> None:
-    query_BD, key_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1).detach()
-    bank_ND = F.normalize(embeddings(24, dim, 2).detach(), dim=1)
-    loss = NTXentLoss(temperature, memory_bank_size=(24, dim))
-    loss.memory_bank.bank, loss.memory_bank.bank_ptr = bank_ND.clone(), torch.zeros(1).long()
-    theirs = loss(query_BD, key_BD)
-    unit_BD, other_BD = (x / x.norm(dim=1, keepdim=True) for x in (query_BD, key_BD))
-    ours = contrast((unit_BD * other_BD).sum(dim=1), unit_BD @ bank_ND.T, temperature)
-    assert_same(ours, theirs, query_BD)
 
 
 def test_contrast_is_its_formula_and_leaves_out_what_does_not_count() -> None:

@@ -8,38 +8,3 @@ compare every one. Numba compiles a kernel when it is first called and keeps it 
 Legend of the package: B samples, N of them drawn, C channels, P canvas pixels along an axis, V
 view pixels, T taps. Images are contiguous float32 planes in [0, 1].
 """
-
-from mast.augment.compiled.operators import (
-    add_noise,
-    blend_edges,
-    cut_out,
-    equalize,
-    gaussian_blur,
-    grayscale,
-    invert,
-    jitter,
-    jitter_bands,
-    motion_blur,
-    posterize,
-    sharpen,
-    solarize,
-)
-from mast.augment.compiled.resample import resize_boxes, warp_affine
-
-__all__ = [
-    "add_noise",
-    "blend_edges",
-    "cut_out",
-    "equalize",
-    "gaussian_blur",
-    "grayscale",
-    "invert",
-    "jitter",
-    "jitter_bands",
-    "motion_blur",
-    "posterize",
-    "resize_boxes",
-    "sharpen",
-    "solarize",
-    "warp_affine",
-]

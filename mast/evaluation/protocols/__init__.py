@@ -3,15 +3,16 @@
 from typing import Any
 
 from mast.core.registry import Entry
-from mast.evaluation.protocols.detection import Detection, Segmentation
+from mast.evaluation.protocols.detection import Detection as Detection
+from mast.evaluation.protocols.detection import Segmentation as Segmentation
 from mast.evaluation.protocols.ensemble import EmbeddingProbe, Ensemble
-from mast.evaluation.protocols.evaluator import Evaluator
+from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
 from mast.evaluation.protocols.fewshot import FewShot
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.knn import Knn
 from mast.evaluation.protocols.linear_sgd import LinearSgd
-from mast.evaluation.protocols.probe import Linear
-from mast.evaluation.protocols.retained import Retained
+from mast.evaluation.protocols.probe import Linear as Linear
+from mast.evaluation.protocols.retained import Retained as Retained
 from mast.evaluation.protocols.retrieval import Retrieval
 from mast.evaluation.protocols.robust import Robust
 from mast.evaluation.protocols.rotation import Rotation
@@ -35,24 +36,3 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
     "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
 }
-
-__all__ = [
-    "EVALUATORS",
-    "Detection",
-    "EmbeddingProbe",
-    "Ensemble",
-    "Entry",
-    "Evaluator",
-    "FewShot",
-    "FineTune",
-    "Knn",
-    "Linear",
-    "LinearSgd",
-    "Retained",
-    "Retrieval",
-    "Robust",
-    "Rotation",
-    "Segmentation",
-    "Semi",
-    "Svm",
-]

@@ -1,8 +1,14 @@
 """The tables of the paper."""
 
 from mast.core.errors import UserError, unknown
-from mast.studies.tables.paper import SCALES, TABLES, PaperTable, ScaleName
-from mast.studies.tables.reproduction import Reproduction, TableExperiment, assumed, costs
+from mast.studies.tables.paper import SCALES as SCALES
+from mast.studies.tables.paper import TABLES as TABLES
+from mast.studies.tables.paper import PaperTable as PaperTable
+from mast.studies.tables.paper import ScaleName as ScaleName
+from mast.studies.tables.reproduction import Reproduction as Reproduction
+from mast.studies.tables.reproduction import TableExperiment as TableExperiment
+from mast.studies.tables.reproduction import assumed as assumed
+from mast.studies.tables.reproduction import costs as costs
 
 
 def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> Reproduction:
@@ -14,16 +20,3 @@ def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None)
     if epochs is not None and epochs < 1:
         raise UserError(f"epochs must be 1 or more, got {epochs}")
     return Reproduction(name, TABLES[name], scale, epochs)
-
-
-__all__ = [
-    "SCALES",
-    "TABLES",
-    "PaperTable",
-    "Reproduction",
-    "ScaleName",
-    "TableExperiment",
-    "assumed",
-    "costs",
-    "experiment",
-]
