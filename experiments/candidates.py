@@ -15,46 +15,41 @@ hidden layers, 512 dimensions, of which 15 are exempt) and the depths that `mast
 """
 
 from experiments.fair import LINEAR, ONE, TASKS, predicting
+from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
 from experiments.variants import LR
 
 RATES = (LR, 3 * LR, 9 * LR)
 
 
+SHARED = ("vicreg", "vicreg_augself", "mast", "contrast", "simclr_augself", "cassle")
+
+
 def candidate(name: str, title: str, **objective: object) -> Row:
-    """A candidate that predicts the same properties if its kind does."""
-    row = predicting(title, f"{name}_small", **objective)
-    return row._replace(rates=RATES)
+    """A candidate that predicts the same properties."""
+    return predicting(title, f"{name}_small", **objective)
 
 
 ROWS: dict[str, Row] = {
-    "vicreg": Row("VICReg", "vicreg5_small", rates=RATES),
-    "vicreg_augself": predicting("VICReg + AugSelf", "vicreg5_augself_small")._replace(rates=RATES),
-    "mast": predicting("MAST, color exempt", "mast5_small")._replace(rates=RATES),
+    **{name: TESTED_ROWS[name] for name in SHARED},
     "heads_by_depth": candidate("by_depth", "VICReg, heads by depth", block=0),
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
     "masked_contrast": candidate("masked_contrast", "SimCLR, masked contrast"),
     "contrast_by_depth": candidate("contrast_by_depth", "SimCLR, heads by depth", exempt=()),
     "depth_and_mask": candidate("contrast_by_depth", "SimCLR, masked contrast, heads by depth"),
-    "contrast": predicting("MAST, contrast", "mast5_small", mode="contrast")._replace(rates=RATES),
-    "simclr_augself": predicting("SimCLR + AugSelf", "simclr_small")._replace(rates=RATES),
     "conditioned": candidate("conditioned", "VICReg, conditioned block"),
-    "cassle": Row("CASSLE over VICReg", "cassle_small", rates=RATES),
     "equivariant": candidate("equivariant", "VICReg, equivariant block"),
     "routed": candidate("routed", "VICReg, routed subspaces"),
-    "budgeted": predicting("MAST, learned block", "mast5_small", masks="budgeted")._replace(
-        rates=RATES, optimizer={"gate_lr": 1e-2}
+    "budgeted": candidate("mast5", "MAST, learned block", masks="budgeted")._replace(
+        optimizer={"gate_lr": 1e-2}
     ),
-    "before": predicting(
-        "VICReg + AugSelf, GeM before the layers", "mast5_small", exempt=(),
-        projector={"pool": "before"},
-    )._replace(rates=RATES),
-    "mast_before": predicting(
-        "MAST, GeM before the layers", "mast5_small", projector={"pool": "before"}
-    )._replace(rates=RATES),
-}  # fmt: skip
+    "before": candidate(
+        "mast5", "VICReg + AugSelf, GeM before the layers", exempt=(), projector={"pool": "before"}
+    ),
+    "mast_before": candidate("mast5", "MAST, GeM before the layers", projector={"pool": "before"}),
+}
 CANDIDATES_ON_VALIDATION = Small(
-    rows=ROWS,
+    rows={name: row._replace(rates=RATES, tuned="") for name, row in ROWS.items()},
     tasks=TASKS._replace(
         protocols={"validation": ONE},
         columns={

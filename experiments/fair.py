@@ -1,9 +1,10 @@
 """The methods that predict, with the same properties and rates, and eight seeds.
 
 As `small`, on larger sets; budgets list what other weights were chosen before. Rates are chosen by
-seed 0 and candidates by seeds 0 to 2, so those to test are 3 to 10. Photos are folders with a
-subfolder per class: `steel` (NEU surface defects, 1,800 images), `tiles` (magnetic tiles, 1,344)
-and `flowers5` (five kinds, 4,317).
+seed 0 and candidates by seeds 0 to 2, so those to test are 3 to 10. Trials of rows that
+`candidates` has are the same: copy its `validation` into the folder of `fair`. Photos are folders
+with a subfolder per class: `steel` (NEU surface defects, 1,800 images), `tiles` (magnetic tiles,
+1,344) and `flowers5` (five kinds, 4,317).
 """
 
 from typing import Any
@@ -77,6 +78,7 @@ ROWS: dict[str, Row] = {
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
     "mast": predicting("MAST, color exempt", "mast5_small", TOLD),
+    "contrast": predicting("MAST, contrast", "mast5_small", mode="contrast"),
 }
 FAIR = Small(
     rows=ROWS,

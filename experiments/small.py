@@ -283,7 +283,7 @@ class Small(TableExperiment):
         epochs: Of all runs.
         batch_size: Of all runs.
         encoder: Of all runs.
-        settings: Of the protocols.
+        settings: Of the protocols on test images; validation has `SETTINGS`.
         tasks: Sets and protocols.
         results: See `Experiment`.
         title: See `TableExperiment`.
@@ -376,9 +376,12 @@ class Small(TableExperiment):
         return self.count
 
     def measures(self, run: StudyRun) -> Any:
-        tasks = self.tasks
+        tasks, score = self.tasks, run.name.partition("/")[0]
         own = [tasks.photos, tasks.size, tasks.depths] if tasks.photos else []
-        return [tasks.protocols[run.name.partition("/")[0]], plain(self.settings), *own]
+        return [tasks.protocols[score], plain(self._settings(score)), *own]
+
+    def _settings(self, score: str) -> EvaluationSettings:
+        return self.settings if score == "test" else SETTINGS
 
     def prepare(self, workplace: Workplace) -> None:
         link_cifar(workplace, self.count)
@@ -391,7 +394,7 @@ class Small(TableExperiment):
         assert run.config is not None
         score = run.name.partition("/")[0]
         sets = self.tasks.sets(workplace, score, self.count)
-        probed = self.tasks.probe(workplace.frozen(run), sets, score, self.settings)
+        probed = self.tasks.probe(workplace.frozen(run), sets, score, self._settings(score))
         metrics = last_metrics(run.folder) if run.trained else {}
         images_seen = metrics.get("step", 0) * self.batch_size
         return {
