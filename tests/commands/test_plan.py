@@ -72,6 +72,15 @@ def test_the_work_of_a_transformer() -> None:
     assert flops_an_image(config) == encoder + heads
 
 
+def test_the_work_of_heads_that_read_depths_can_be_counted() -> None:
+    """The encoder runs on the meta device, where no depth can be compared with another."""
+    by_mode = [
+        flops_an_image(change(recipe("mast5_small"), {"size": 32, "objective.mode": mode}))
+        for mode in ("exempt", "contrast")
+    ]
+    assert by_mode[0] == pytest.approx(by_mode[1], rel=0.01)
+
+
 def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU; a recipe that fits in no parts is a note."""
 
