@@ -53,7 +53,7 @@ ENVIRONMENT = (
 
 
 def attack(world: World, draw: random.Random) -> Case:
-    """Set something, and run per command or make a call."""
+    """Set something, and run a command or make a call."""
     state = draw.choice(sorted(STATES))
     if draw.random() < 0.25:
         name = draw.choice(sorted(MADE))

@@ -53,7 +53,7 @@ WRITTEN: dict[str, tuple[str, Place, tuple[str, ...]]] = {
 
 
 def attack(world: World, draw: random.Random) -> Case:
-    """Give something a name, and run per command that shows it: it shows the name, or refuses."""
+    """Give something a name, and run a command that shows it: it shows the name, or refuses."""
     folder = world.fresh()
     text, what = draw.choice(HOSTILE), draw.choice([*RENAMED, *WRITTEN])
     if what in RENAMED:

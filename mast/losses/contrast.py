@@ -131,7 +131,7 @@ def masked_nt_xent(
         Scalar; that of `nt_xent` where all weights are equal.
     """
     both_ND, weight_ND = full(torch.cat([first_BD, second_BD])), full(weight_BD).repeat(2, 1)
-    weight_ND = weight_ND / weight_ND.amax(dim=1, keepdim=True)
+    weight_ND = weight_ND / weight_ND.amax(dim=1, keepdim=True).clamp(min=1e-24)
     length_NN = product(weight_ND, both_ND.square().T).clamp(min=1e-24).sqrt()
     own_N1 = length_NN.diagonal()[:, None]
     cosine_NN = product(weight_ND * both_ND, both_ND.T) / (own_N1 * length_NN)

@@ -6,7 +6,7 @@ are in `mast.methods.mast_paper`.
 Shapes: B batch (B_global over processes), D embedding dimensions, K operators, P of them predicted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -30,6 +30,7 @@ from mast.methods.parts import (
 )
 from mast.models import (
     Encoder,
+    Encoding,
     ExemptBlocks,
     Gaussian,
     GaussianProjector,
@@ -60,7 +61,7 @@ class MastConfig(PaperConfig):
         predicted: Properties whose operators the heads predict, from the block if they are exempt;
             those of `exempt` if not given.
         prediction: Weight and width of the heads that predict what the operators did.
-        variance_weight: alpha.
+        variance_weight: alpha; of no use to a contrast, like beta.
         covariance_weight: beta.
         temperature: By which the cosines of a contrast are divided.
     """
@@ -114,7 +115,9 @@ class Mast(Method):
         self.equation_7 = None if mode.is_exempt else Equation7(mode)
         pooled = config.projector.pool == "average"
         features, dim = encoder.dim if pooled else encoder.map_dim, config.projector.dim
-        self.projector = GaussianProjector(features, config.projector, mode.uncertainty)
+        self.projector = GaussianProjector(
+            features, config.projector, mode.uncertainty, mode.compare == "contrast"
+        )
         if mode.has_blocks:
             groups, learned = _groups(operators, config.exempt), mode.masks == "budgeted"
             self.masks = ExemptBlocks(dim, groups, config.exempt_share, learned, seed)
@@ -129,7 +132,8 @@ class Mast(Method):
         column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
         of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, [*predicted])}
-        if "depths" in sources:
+        self.shallow = None
+        if "depths" in sources and predicted:
             self.shallow = ShallowDepths(encoder)
             of_source["depths"] = (self.shallow.dim, [*predicted])
         self.predictions = nn.ModuleDict(
@@ -151,7 +155,11 @@ class Mast(Method):
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms are those of `objective`, and the predictions."""
-        encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
+        encodings: Sequence[Encoding]
+        if self.shallow is None:
+            encodings, depths = [self.encoder.encode(images_BCHW) for images_BCHW in images], ()
+        else:
+            encodings, depths = zip(*map(self.shallow.encode, images), strict=True)
         first, second = (self.projector(encoding) for encoding in encodings)
         mask_DK = self.masks()
         output = self.objective(first, second, inputs["active_BK"], mask_DK)
@@ -161,8 +169,7 @@ class Mast(Method):
                 part_DP, pair = 1 - mask_DK[:, self.column_P], [first.mean_BD, second.mean_BD]
                 output = prediction.add_to(output, pair, inputs, part_DP)
             elif source == "depths":
-                *_, first_BF, second_BF = self.shallow.take()
-                output = prediction.add_to(output, [first_BF, second_BF], inputs)
+                output = prediction.add_to(output, depths, inputs)
             else:
                 pair = [encoding.representation_BC for encoding in encodings]
                 output = prediction.add_to(output, pair, inputs)
@@ -245,7 +252,8 @@ class Mast(Method):
         if isinstance(self.masks, ExemptBlocks) and not self.masks.count:
             yield (
                 f"nothing is exempt: no operator of the views destroys objective.exempt "
-                f"({', '.join(self.config.exempt)}). The objective is VICReg's."
+                f"({', '.join(self.config.exempt)}). The objective is "
+                f"{'SimCLR' if self.mode.compare == 'contrast' else 'VICReg'}'s."
             )
         if metrics.get("stat/block_std", 1.0) < 0.3:
             yield (

@@ -12,7 +12,7 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import Method, PairConfig, bounded, limited, output_of, spread
+from mast.methods.base import NEGATIVES, Method, PairConfig, bounded, limited, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -25,7 +25,7 @@ class MoCoV3Config(PairConfig):
         projector_layers: Linear layers of the projector: 2 over a ResNet, 3 over a ViT.
     """
 
-    needs_whole_batch = "its negatives are the other images of the batch"
+    needs_whole_batch = NEGATIVES
 
     limits = limited(projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))

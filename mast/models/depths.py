@@ -6,14 +6,15 @@ Shapes: B images, C channels of a map, H and W its sides, T tokens, F numbers of
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from mast.core.arguments import as_list, in_short
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import Encoder, evaluating
+from mast.models.encoders import Encoder, Encoding, evaluating
 
 TOKENS = 4  # blocks of a transformer that are read
 OUTPUT = "output"  # the last depth, the representation itself
@@ -34,6 +35,7 @@ class Depths(nn.Module):
 
     Attributes:
         layers: The names of the depths, the last `OUTPUT`.
+        shallow: Of these, those before the encoder's last block.
         widths: How many numbers each has; F is their sum.
 
     Raises:
@@ -51,7 +53,8 @@ class Depths(nn.Module):
                 raise unknown("layer", name, [*filter(None, modules)])
         if layers is not None and len(set(layers)) < len(layers):
             raise UserError(f"layers names one twice: {', '.join(layers)}")
-        found = self._probed(list(_candidates(encoder)) if layers is None else list(layers))
+        own = [name for name in _candidates(encoder) if name in modules]
+        found = self._probed(own if layers is None else list(layers))
         if layers is None:
             names = _default_layers(found)
         else:
@@ -64,6 +67,9 @@ class Depths(nn.Module):
         if names and _same(pooled[-1], output_BD.float()):
             names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
         self.layers = (*names, OUTPUT)
+        axes, places = found[names[-1]] if names else (0, 0)
+        ends = axes == 3 or places == getattr(encoder, "locations", None)  # in the last map
+        self.shallow = tuple(names[:-1] if ends else names)
         self.widths = tuple(part_BC.shape[1] for part_BC in (*pooled, output_BD))
 
     @property
@@ -147,40 +153,46 @@ class Depths(nn.Module):
 
 
 class ShallowDepths:
-    """The depths of an encoder before its last, as it computes them in training.
+    """Encodes, and reads the depths before the encoder's last block on the way.
 
     Args:
-        encoder: It keeps them at each pass that computes gradients.
+        encoder: As it is when it first encodes here, layers are watched: norms that were replaced
+            before, for several processes, count.
 
     Attributes:
         dim: F, numbers of these depths.
 
     Raises:
-        UserError: An encoder that has no other depth than its last.
+        UserError: An encoder that shows no such depth.
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        self._depths = Depths(encoder, encoder.size)
-        *self._names, _ = self._depths.layers
-        if not self._names:
+        self._depths = depths = Depths(encoder, encoder.size)
+        if not depths.shallow:
             raise UserError(
                 f"the encoder {encoder.config.name} shows no depth but its last, so nothing can be "
-                "predicted from the others: choose objective.predict_from representation"
+                "predicted from others: choose objective.predict_from representation"
             )
-        self.dim = sum(self._depths.widths[:-1])
-        self._kept: list[Tensor] = []
-        for name in self._names:
-            encoder.get_submodule(name).register_forward_hook(self._keep)
+        self.dim = sum(depths.widths[: len(depths.shallow)])
+        self._watched = False
+        self._kept: dict[str, Tensor] | None = None  # of the pass under way
 
-    def _keep(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if torch.is_grad_enabled():
-            self._kept.append(self._depths.pooled(output))
+    def encode(self, images_BCHW: Tensor) -> tuple[Encoding, Tensor]:
+        """What the encoder gives, and these depths, (B, F)."""
+        encoder = cast(Encoder, self._depths.encoder)
+        if not self._watched:
+            for name in self._depths.shallow:
+                encoder.get_submodule(name).register_forward_hook(partial(self._keep, name))
+            self._watched = True
+        kept: dict[str, Tensor] = {}
+        self._kept = kept
+        encoding = encoder.encode(images_BCHW)
+        self._kept = None
+        return encoding, torch.cat([kept[name] for name in self._depths.shallow], dim=1)
 
-    def take(self) -> list[Tensor]:
-        """Of each pass since the last call, (B, F)."""
-        kept, self._kept = self._kept, []
-        each = len(self._names)
-        return [torch.cat(kept[at : at + each], dim=1) for at in range(0, len(kept), each)]
+    def _keep(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        if self._kept is not None:
+            self._kept[name] = self._depths.pooled(output)
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

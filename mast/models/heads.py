@@ -163,19 +163,25 @@ class GaussianProjector(nn.Module):
     Args:
         features: Dimensions of what it pools, the representation or the map of features.
         uncertain: Whether it predicts a covariance beside the mean.
+        for_contrast: Whether it is SimCLR's: one hidden layer, and BatchNorm behind the mean.
 
     Reference:
         MAST, sections 3.1 and A; `pool` decides what the paper leaves open.
     """
 
     def __init__(
-        self, features: int, config: GaussianProjectorConfig, uncertain: bool = True
+        self,
+        features: int,
+        config: GaussianProjectorConfig,
+        uncertain: bool = True,
+        for_contrast: bool = False,
     ) -> None:
         super().__init__()
         self.pool = config.pool
         self.floor = FLOORS[config.positivity]
-        self.trunk = _trunk(features, config.hidden)
+        self.trunk = _trunk(features, config.hidden, layers=1 if for_contrast else 2)
         self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
+        self.norm = nn.BatchNorm1d(config.dim) if for_contrast else nn.Identity()
         self.covariance_head = nn.Linear(config.hidden, config.dim) if uncertain else None
         if self.covariance_head is not None:
             # Covariances start around 1 (1 +- 0.4 at any width), so that the first distances
@@ -188,7 +194,7 @@ class GaussianProjector(nn.Module):
     def forward(self, encoding: Encoding) -> Gaussian:
         """Map an encoding to a Gaussian of D dimensions, in float32."""
         mean_BH, *covariance_BH = self._pooled(encoding)
-        mean_BD = self.mean_head(mean_BH).float()
+        mean_BD = self.norm(self.mean_head(mean_BH)).float()
         if self.covariance_head is None:
             return Gaussian(mean_BD, None)
         raw_BD = self.covariance_head(covariance_BH[0]).float()

@@ -1,5 +1,6 @@
 """Pooled maps of several depths, against hooks by hand, of every kind of encoder."""
 
+import copy
 from collections import OrderedDict
 
 import pytest
@@ -8,19 +9,19 @@ from tiny import ENCODER
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.models import Depths, Encoder, EncoderConfig
+from mast.models import Depths, Encoder, EncoderConfig, ShallowDepths
 
-ENCODERS = {  # with how many depths
-    "mobilenet_v3_small": 5,
-    "timm:vit_tiny_patch16_224": 5,
-    "timm:swin_tiny_patch4_window7_224": 3,
-    "swin_t": 1,  # torchvision's maps have their channels last
+ENCODERS = {  # with how many depths, and how many before the last block
+    "mobilenet_v3_small": (5, 4),
+    "timm:vit_tiny_patch16_224": (5, 3),
+    "timm:swin_tiny_patch4_window7_224": (3, 1),
+    "swin_t": (1, 0),  # torchvision's maps have their channels last
 }
 SWIN = {"embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2]}
 
 
 @pytest.mark.parametrize(("name", "depths"), ENCODERS.items())
-def test_depths_of_known_architectures(name: str, depths: int) -> None:
+def test_depths_of_known_architectures(name: str, depths: tuple[int, int]) -> None:
     size, options = (224, SWIN) if name.startswith("timm:swin") else (64, {})
     encoder = Encoder(EncoderConfig(name, options), size).eval()
     read = Depths(encoder, size).eval()
@@ -28,10 +29,19 @@ def test_depths_of_known_architectures(name: str, depths: int) -> None:
     with torch.no_grad():
         features_BF = read(images_BCHW)
         output_BD = encoder(images_BCHW)
-    assert len(read.layers) == len(read.widths) == depths
+    assert (len(read.layers), len(read.shallow)) == depths
+    assert len(read.widths) == len(read.layers)
     assert features_BF.shape == (2, sum(read.widths))
     torch.testing.assert_close(features_BF[:, -read.widths[-1] :], output_BD)
     assert bool((features_BF.std(dim=0) > 0).any())
+    if read.shallow:
+        shallow = ShallowDepths(encoder)
+        encoding, first_BF = copy.deepcopy(shallow).encode(images_BCHW)
+        torch.testing.assert_close(first_BF, features_BF[:, : shallow.dim])
+        torch.testing.assert_close(encoding.representation_BC, output_BD)
+    else:
+        with pytest.raises(UserError, match="swin_t shows no depth but its last"):
+            ShallowDepths(encoder)
 
 
 def test_they_are_the_means_of_the_maps() -> None:
