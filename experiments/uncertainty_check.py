@@ -137,7 +137,7 @@ class UncertaintyCheck(Experiment):
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """A row a kind of damage, a column per run."""
+        """One row per kind of damage, one column per run."""
         results = list(measured.values())
         columns = (
             f"{result.get('by', 'prediction')}: {result['run']['views']}, "

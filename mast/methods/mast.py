@@ -1,4 +1,4 @@
-"""MAST: invariance in all dimensions but a block, and predictions of what the operators did.
+"""MAST: views agree in all dimensions but a block; heads predict what the operators did.
 
 These are the product's objectives; Eq. 7 of the paper, learned masks and the predicted uncertainty
 are in `mast.methods.mast_paper`.
