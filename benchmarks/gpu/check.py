@@ -2,19 +2,23 @@
 
     python benchmarks/gpu/check.py [--device cuda] [--tiny] [--parts views steps ...]
 
-Every part is done whatever becomes of the others; what was found, errors too, is written to
-`results/gpu-check-DEVICE.json`. The exit status is 1 where something failed.
+Parts run side by side, a process each, as most of their time is compilation on a core. What was
+found, errors too, is written to `results/gpu-check-DEVICE.json`. The exit status is 1 where
+something failed.
 """
 
 import argparse
-import os
+import json
+import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -46,7 +50,8 @@ TOLERANCE = 1e-4  # of a view's values, but for those within rounding of a thres
 RECIPES = ("mast5", "mast15", "mast19", "vicreg", "mast5_handcrafted", "mast5_uncertainty_only")
 # Of a run: whether parts are compiled, and whether they are replayed as CUDA graphs.
 WAYS = (("plain", False, False), ("compiled", True, False), ("graphs", True, True))
-COMPILED = ("mast5_small", "mast19_small", "vicreg5_small", "dino_small", "swav_small",
+CONTRAST = "contrast"  # MAST's other mode
+COMPILED = ("mast5_small", CONTRAST, "mast19_small", "vicreg5_small", "dino_small", "swav_small",
             "moco_v2_small")  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "knn": {},
@@ -88,7 +93,8 @@ class Checks:
                 pipeline = Pipeline(preset, size)
                 reference = Pipeline(preset, size, compiled=False)
                 records = pipeline.draw(count, torch.Generator().manual_seed(0))
-                drawn = pipeline.views(canvases.to(self.device), records).images
+                there = canvases.to(torch.device(self.device))
+                drawn = pipeline.views(there, records).images
                 expected = reference.views(canvases, records).images
                 errors = torch.cat(
                     [(a.cpu() - b).abs().flatten() for a, b in zip(drawn, expected, strict=True)]
@@ -140,35 +146,32 @@ class Checks:
             losses.append(result.metrics["loss"])
         return losses
 
-    def defaults(self) -> dict[str, Any]:
-        """Runs whose parts are compiled, and replayed as graphs, beside the same runs without."""
-        found: dict[str, Any] = {}
-        on_gpu = self.device == "cuda"
-        for recipe in COMPILED[:1] if self.tiny else COMPILED:
-            losses = {}
-            for name, compiled, graphs in WAYS if on_gpu else WAYS[:1]:
-                with tempfile.TemporaryDirectory() as folder:
-                    config = configure(
-                        recipe,
-                        data="factors@train:128",
-                        out=Path(folder) / "run",
-                        device=self.device,
-                        epochs=2,
-                        batch_size=32,
-                        log_every=1,
-                        score_every=2,
-                        compile=compiled,
-                        cuda_graphs=graphs,
-                        **{key: SMALL[key] for key in ("encoder", "size")},
-                    )
-                    lines = mast.pretrain(config).read_metrics()
-                losses[name] = [line["loss"] for line in lines if "loss" in line]
-            found[recipe] = losses
-            plain = losses["plain"]
-            for name, values in losses.items():
-                pairs = zip(values, plain, strict=True)
-                assert all(abs(a - b) <= 0.1 * abs(b) for a, b in pairs), (recipe, name, losses)
-        return found
+    def defaults(self, recipe: str) -> dict[str, Any]:
+        """A run whose parts are compiled, and replayed as graphs, beside the same run without."""
+        objective = {"mode": CONTRAST, "exempt_share": 0.1} if recipe == CONTRAST else {}
+        losses = {}
+        for name, compiled, graphs in WAYS if self.device == "cuda" else WAYS[:1]:
+            with tempfile.TemporaryDirectory() as folder:
+                config = configure(
+                    "mast5_small" if recipe == CONTRAST else recipe,
+                    data="factors@train:128",
+                    out=Path(folder) / "run",
+                    device=self.device,
+                    epochs=2,
+                    batch_size=32,
+                    log_every=1,
+                    score_every=2,
+                    compile=compiled,
+                    cuda_graphs=graphs,
+                    objective=objective,
+                    **{key: SMALL[key] for key in ("encoder", "size")},
+                )
+                lines = mast.pretrain(config).read_metrics()
+            losses[name] = [line["loss"] for line in lines if "loss" in line]
+        for name, values in losses.items():
+            pairs = zip(values, losses["plain"], strict=True)
+            assert all(abs(a - b) <= 0.1 * abs(b) for a, b in pairs), (name, losses)
+        return losses
 
     def resume(self) -> dict[str, Any]:
         """A run that is cut off and continued has the weights of one that was not."""
@@ -260,37 +263,53 @@ def _cut_off(config: PretrainConfig, step: int) -> None:
         mast.pretrain(config)
 
 
-PARTS: tuple[Callable[[Checks], dict[str, Any]], ...] = (
-    Checks.views,
-    Checks.steps,
-    Checks.defaults,
-    Checks.resume,
-    Checks.waits,
-    Checks.protocols,
-)
+PARTS: dict[str, Callable[[Checks], dict[str, Any]]] = {
+    **{f"defaults-{recipe}": partial(Checks.defaults, recipe=recipe) for recipe in COMPILED},
+    "steps": Checks.steps,
+    "views": Checks.views,
+    "resume": Checks.resume,
+    "protocols": Checks.protocols,
+    "waits": Checks.waits,
+}
+FOUND, ERROR = "found", "error"
+
+
+def _apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a part found, or its error, from a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:  # where evaluations of a name leave their results
+        file = Path(folder, "part.json")
+        script = [sys.executable, str(Path(__file__).resolve()), "--into", str(file)]
+        arguments = ["--device", options.device, "--parts", name, *["--tiny"][: options.tiny]]
+        status = subprocess.run([*script, *arguments], cwd=folder, check=False).returncode
+        if not file.is_file():
+            return {ERROR: f"exit status {status}"}
+        found: dict[str, Any] = json.loads(file.read_text())
+        return found
 
 
 def main() -> int:
-    names = [part.__name__ for part in PARTS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--parts", nargs="+", default=names, choices=names)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    checks = Checks(options.device, options.tiny)
-    os.chdir(tempfile.mkdtemp())  # where evaluations of a name leave their results
-    result: dict[str, Any] = {}
-    errors: dict[str, str] = {}
-    for part in PARTS:
-        if part.__name__ in options.parts:
-            try:
-                result[part.__name__] = part(checks)
-                print(f"{part.__name__}: {result[part.__name__]}", flush=True)
-            except Exception:  # the others are to be tried all the same
-                errors[part.__name__] = traceback.format_exc(limit=-4)
-                print(f"{part.__name__} FAILED: {errors[part.__name__]}", flush=True)
+    if options.into:
+        (name,) = options.parts
+        try:
+            part: dict[str, Any] = {FOUND: PARTS[name](Checks(options.device, options.tiny))}
+        except Exception:  # the others are to be tried all the same
+            part = {ERROR: traceback.format_exc(limit=-4)}
+        print(f"{name}: {part}", flush=True)
+        write_json(options.into, part)
+        return 0
+    with ThreadPoolExecutor(2 if options.tiny else len(PARTS)) as pool:
+        parts = list(pool.map(partial(_apart, options=options), options.parts))
+    result = dict(zip(options.parts, parts, strict=True))
+    errors = {name: part[ERROR] for name, part in result.items() if ERROR in part}
+    print(f"{len(errors)} of {len(result)} parts failed: {', '.join(errors)}")
     if not options.tiny:
-        written = {"parts": result, "errors": errors, "provenance": provenance()}
+        written = {"parts": result, "provenance": provenance()}
         write_json(RESULTS / f"gpu-check-{options.device}.json", written)
     return int(bool(errors))
 

@@ -29,6 +29,7 @@ step() { # NAME SECONDS COMMAND...: one that takes too long leaves their time to
   [ "$code" = 0 ] || failed=1
   echo "== $part $name: exit $code, $((SECONDS - began)) s"
   tail -n 12 "$OUT/$part-$name.log"
+  return "$code"
 }
 
 case $part in
@@ -50,7 +51,12 @@ C)
   todo=(--scale paper --epochs "${EPOCHS:-100}" --only "flowers17-*" --seeds 0 1 2)
   [ "$DEVICE" = cpu ] && todo=(--scale paper --epochs 1 --only "flowers17-untrained-*" --seeds 0)
   # what is finished is skipped when it is started again
-  step table6 570 mast reproduce table6 "${todo[@]}" --data "${DATA:-data}" --out "$OUT/runs" --device "$DEVICE"
+  jobs=${JOBS:-6}
+  for job in $(seq 0 $((jobs - 1))); do
+    step "table6-$job" "${SECONDS_OF_C:-570}" mast reproduce table6 "${todo[@]}" --data "${DATA:-data}" \
+      --out "$OUT/runs" --device "$DEVICE" --shard "$job/$jobs" --threads 2 &
+  done
+  for job in $(jobs -p); do wait "$job" || failed=1; done
   ;;
 *)
   echo "usage: $0 A|B|C" >&2
