@@ -60,7 +60,7 @@ def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ..
     uncertain = method.mode.uncertainty
     first = Gaussian(first_BD, first_covariance_BD if uncertain else None)
     second = Gaussian(second_BD, second_covariance_BD if uncertain else None)
-    active_BK = torch.rand(count, len(operators)) < 0.5
+    active_BK = torch.rand(count, len(operators), device=first_BD.device) < 0.5
     return lambda: method.objective(first, second, active_BK, method.masks())["loss"]
 
 
