@@ -10,17 +10,13 @@ The rule, fixed when no row had more than one seed:
    of them if its mean is ahead of VICReg + AugSelf's by both intervals, over test images and over
    seeds, and its objects are not more than a point behind VICReg's; otherwise VICReg + AugSelf.
 
-`contrast` was added after three seeds of `depth_and_mask`: the same idea with MAST's projector (two
-hidden layers, 512 dimensions, of which 15 are exempt) and the depths that `mast adapt` reads.
+`contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
+block predicts color as well, and whose heads read the depths that `mast adapt` reads.
 """
 
 from experiments.fair import LINEAR, ONE, TASKS, predicting
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
-from experiments.variants import LR
-
-RATES = (LR, 3 * LR, 9 * LR)
-
 
 SHARED = ("vicreg", "vicreg_augself", "mast", "contrast", "simclr_augself", "cassle")
 
@@ -49,7 +45,7 @@ ROWS: dict[str, Row] = {
     "mast_before": candidate("mast5", "MAST, GeM before the layers", projector={"pool": "before"}),
 }
 CANDIDATES_ON_VALIDATION = Small(
-    rows={name: row._replace(rates=RATES, tuned="") for name, row in ROWS.items()},
+    rows={name: row._replace(tuned="") for name, row in ROWS.items()},
     tasks=TASKS._replace(
         protocols={"validation": ONE},
         columns={
