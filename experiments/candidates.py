@@ -11,10 +11,11 @@ The rule, fixed when no row had more than one seed:
    seeds, and its objects are not more than a point behind VICReg's; otherwise VICReg + AugSelf.
 
 `contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
-block predicts color as well, and whose heads read the depths that `mast adapt` reads.
+heads read the depths that `mast adapt` reads; `contrast_last` has MAST's heads, of the block and of
+the last map, as heads of depths alone cost a point by the last map.
 """
 
-from experiments.fair import LINEAR, ONE, TASKS, predicting
+from experiments.fair import CONTRAST, LINEAR, ONE, TASKS, predicting
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
 
@@ -28,6 +29,9 @@ def candidate(name: str, title: str, **objective: object) -> Row:
 
 ROWS: dict[str, Row] = {
     **{name: TESTED_ROWS[name] for name in SHARED},
+    "contrast_last": candidate(
+        "mast5", "MAST, contrast, heads of the last map", **CONTRAST, predict_from="both"
+    ),
     "heads_by_depth": candidate("by_depth", "VICReg, heads by depth", block=0),
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
     "masked_contrast": candidate("masked_contrast", "SimCLR, masked contrast"),

@@ -63,6 +63,9 @@ TASKS = Tasks(
 )
 
 
+CONTRAST = {"mode": "contrast", "exempt_share": 0.1, "projector": {"dim": 128}}
+
+
 def predicting(title: str, recipe: str, tuned: str = "", **objective: Any) -> Row:
     """A row whose representation predicts the same properties as the others'."""
     return Row(title, recipe, {"objective": {"predicted": PREDICTED, **objective}}, GRID, tuned)
@@ -78,9 +81,7 @@ ROWS: dict[str, Row] = {
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
     "mast": predicting("MAST, color exempt", "mast5_small", TOLD),
-    "contrast": predicting(
-        "MAST, contrast", "mast5_small", mode="contrast", exempt_share=0.1, projector={"dim": 128}
-    ),
+    "contrast": predicting("MAST, contrast", "mast5_small", **CONTRAST),
 }
 FAIR = Small(
     rows=ROWS,
