@@ -11,8 +11,8 @@ The rule, fixed when no row had more than one seed:
    seeds, and its objects are not more than a point behind VICReg's; otherwise VICReg + AugSelf.
 
 `contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
-heads read the depths that `mast adapt` reads; `contrast_last` has MAST's heads, of the block and of
-the last map, as heads of depths alone cost a point by the last map.
+heads read the depths that `mast adapt` reads; `contrast_last` has heads on the block and the last
+map, as heads on depths alone cost one to two points there.
 """
 
 from experiments.fair import CONTRAST, LINEAR, ONE, TASKS, predicting
@@ -61,9 +61,9 @@ CANDIDATES_ON_VALIDATION = Small(
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(
-        "All but VICReg and CASSLE predict color and position by one head each; MAST, except "
-        "'MAST, contrast', and 'heads and block by depth' predict color from the block as well, so "
-        "its weight is twice the others'.",
+        "All but VICReg and CASSLE predict color and position by one head each; MAST's rows but "
+        "'MAST, contrast', and 'heads and block by depth', predict color from the block too: it "
+        "weighs twice there.",
         "Rates that the table does not show were not tried; minutes of seed 1 contain a pause.",
         "4 of the 863 validation images of flowers 5 are in its training images, too.",
     ),

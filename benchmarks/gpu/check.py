@@ -9,6 +9,7 @@ something failed.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -99,7 +100,7 @@ class Checks:
                 errors = torch.cat(
                     [(a.cpu() - b).abs().flatten() for a, b in zip(drawn, expected, strict=True)]
                 )
-                above = float((errors > TOLERANCE).float().mean())
+                above = float((~(errors <= TOLERANCE)).float().mean())
                 found[f"{name}, {side} to {size}"] = {"max": float(errors.max()), "above": above}
                 assert above < 0.01, f"{name}: {above:.1%} of the values differ"
         return found
@@ -171,7 +172,8 @@ class Checks:
         for name, values in losses.items():
             pairs = zip(values, losses["plain"], strict=True)
             assert all(abs(a - b) <= 0.1 * abs(b) for a, b in pairs), (name, losses)
-        return losses
+        skipped = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
+        return {**losses, "graphs that were not replayed": skipped}
 
     def resume(self) -> dict[str, Any]:
         """A run that is cut off and continued has the weights of one that was not."""
@@ -220,7 +222,7 @@ class Checks:
         return {"lines": sorted(line.partition("site-packages/")[2] or line for line in lines)}
 
     def protocols(self) -> dict[str, Any]:
-        """Every protocol on features of the device, in both precisions; detection takes hours."""
+        """Quick protocols on features of the device, in both precisions."""
         found: dict[str, Any] = {}
         failed = []
         sets = mast.NamedSets(train="factors@train:256", test="factors@test:128")
@@ -272,6 +274,7 @@ PARTS: dict[str, Callable[[Checks], dict[str, Any]]] = {
     "waits": Checks.waits,
 }
 FOUND, ERROR = "found", "error"
+SECONDS = 150  # of a part
 
 
 def _apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -280,7 +283,16 @@ def _apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
         file = Path(folder, "part.json")
         script = [sys.executable, str(Path(__file__).resolve()), "--into", str(file)]
         arguments = ["--device", options.device, "--parts", name, *["--tiny"][: options.tiny]]
-        status = subprocess.run([*script, *arguments], cwd=folder, check=False).returncode
+        try:
+            status = subprocess.run(
+                [*script, *arguments],
+                cwd=folder,
+                env={**os.environ, "OMP_NUM_THREADS": "2"},
+                check=False,
+                timeout=SECONDS,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return {ERROR: f"not done in {SECONDS} seconds"}
         if not file.is_file():
             return {ERROR: f"exit status {status}"}
         found: dict[str, Any] = json.loads(file.read_text())

@@ -51,12 +51,13 @@ C)
   todo=(--scale paper --epochs "${EPOCHS:-100}" --only "flowers17-*" --seeds 0 1 2)
   [ "$DEVICE" = cpu ] && todo=(--scale paper --epochs 1 --only "flowers17-untrained-*" --seeds 0)
   # what is finished is skipped when it is started again
-  jobs=${JOBS:-6}
+  jobs=${JOBS:-6} pids=()
   for job in $(seq 0 $((jobs - 1))); do
     step "table6-$job" "${SECONDS_OF_C:-570}" mast reproduce table6 "${todo[@]}" --data "${DATA:-data}" \
       --out "$OUT/runs" --device "$DEVICE" --shard "$job/$jobs" --threads 2 &
+    pids+=($!)
   done
-  for job in $(jobs -p); do wait "$job" || failed=1; done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
   ;;
 *)
   echo "usage: $0 A|B|C" >&2

@@ -103,7 +103,7 @@ def table6() -> str:
     )
     parts = ["\n".join(lines), *_grids("table6", table.grids(measured), shown=False)]
     gpus = {result["provenance"]["cuda"] for result in measured.values()}
-    where = f"Trained on an {' or '.join(gpus)}, six runs at a time."
+    where = f"Trained on an {' or '.join(sorted(gpus))}, up to six runs at a time."
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in (*table.notes(), where))])
 
 

@@ -157,7 +157,7 @@ def make_fabric(
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    # it names its precision, and advises TF32, which is off on purpose (`core.entry`)
+    # Fabric logs its precision, and advises TF32, which is off on purpose (`core.entry`)
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(logging.WARNING)
     if devices < 1 or nodes < 1:
         raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")

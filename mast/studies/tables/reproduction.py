@@ -172,8 +172,8 @@ def assumed(gpu: str | None) -> str:
     if gpu is None:
         return "Hours are measured on this machine; evaluation is not included."
     return (
-        f"Hours assume one {gpu} at {REACHED:.0%} of its peak in bfloat16, which no run has shown "
-        "yet; evaluation is not included."
+        f"Hours assume one {gpu} at {REACHED:.0%} of its peak in bfloat16; six ResNet-18 runs "
+        "together reached 23 % on an H200. Evaluation is not included."
     )
 
 
