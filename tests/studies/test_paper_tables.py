@@ -305,7 +305,7 @@ def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
     assert not rows[0] & rows[1]
 
 
-@pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 20)])
+@pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 100)])
 def test_results_that_are_kept_are_of_today_s_recipes(table: TableExperiment) -> None:
     """Otherwise they would be measured again, and the document be of old ones."""
     runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
