@@ -219,7 +219,9 @@ class Checks:
             mast.pretrain(config)
             torch.cuda.set_sync_debug_mode("default")
         lines = {f"{each.filename}:{each.lineno}" for each in seen if "synchroniz" in str(each)}
-        return {"lines": sorted(line.partition("site-packages/")[2] or line for line in lines)}
+        root = f"{Path(mast.__file__).parents[1]}/"
+        short = (line.partition("site-packages/")[2] or line.removeprefix(root) for line in lines)
+        return {"lines": sorted(short)}
 
     def protocols(self) -> dict[str, Any]:
         """Quick protocols on features of the device, in both precisions."""
