@@ -32,6 +32,7 @@ from mast.runs.cost import (
     GPUS,
     MOST_TIMES,
     REACHED,
+    REACHED_ONCE,
     USUAL_IMAGES,
     Cost,
     GpuName,
@@ -264,9 +265,8 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
         notes.append("Speed: measured here, on a few steps. Nothing else may work beside the run.")
     else:
         notes.append(
-            f"Speed: computed, not measured: {REACHED:.0%} of the {gpu}'s peak in bfloat16. Six "
-            "ResNet-18 runs together reached 23 % on an H200; where images must be read faster "
-            "than the CPU can, it is less. "
+            f"Speed: computed, not measured: {REACHED:.0%} of the {gpu}'s peak in bfloat16 "
+            f"({REACHED_ONCE}); where images must be read faster than the CPU can, it is less. "
             "Whether a step fits into its memory is not computed: plan again there."
         )
     for size, disk in {each.config.size: each.disk for each in costs if each.disk}.items():

@@ -20,7 +20,7 @@ from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
 from mast.recipes import recipe
-from mast.runs.cost import REACHED, flops_a_second, flops_an_image, saved_bytes
+from mast.runs.cost import REACHED, REACHED_ONCE, flops_a_second, flops_an_image, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import (
     IMAGES,
@@ -172,8 +172,8 @@ def assumed(gpu: str | None) -> str:
     if gpu is None:
         return "Hours are measured on this machine; evaluation is not included."
     return (
-        f"Hours assume one {gpu} at {REACHED:.0%} of its peak in bfloat16; six ResNet-18 runs "
-        "together reached 23 % on an H200. Evaluation is not included."
+        f"Hours assume one {gpu} at {REACHED:.0%} of its peak in bfloat16 ({REACHED_ONCE}); "
+        "evaluation is not included."
     )
 
 
