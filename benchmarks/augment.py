@@ -2,12 +2,13 @@
 
     python benchmarks/augment.py [--images N] [--rounds 5] [--device cpu] [--threads 1]
 
-Generated images of `factors`, of 375 × 500 pixels for views of 224, as photos of ImageNet are, and
-of 152 × 203 for views of 64, which is what is kept of larger ones; every entry makes one float32
-view of each image (ours makes two and is halved), into memory that is there already where its
-interface allows that (all but kornia, which gets batches of the size it is fastest at), all entries
-in turn, and the table has milliseconds a view. "mast, stretched" has squares of 9/8 of the view, as
-versions kept before. On a GPU ours are bfloat16, as training draws them there.
+Generated images of `factors`, 64 different ones, of 375 × 500 pixels for views of 224, as photos of
+ImageNet are, and of 152 × 203 for views of 64, which is what is kept of larger ones; every entry
+makes one float32 view of each image (ours makes two and is halved), into memory that is there
+already where its interface allows that (all but kornia, which gets batches of the size it is
+fastest at), all entries in turn, and the table has milliseconds a view. "mast, stretched" has
+squares of 9/8 of the view, as versions kept before. On a GPU ours are bfloat16, as training draws
+them there.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from functools import partial
 import numpy as np
 import peers
 import torch
+from data import generated
 from measure import Work, alternate, report
 from PIL import Image
 from torch import Tensor
@@ -24,7 +26,6 @@ from torchvision.transforms.v2 import functional
 
 from mast.augment import PRESETS, Pipeline
 from mast.core.canvases import Canvases
-from mast.data.generated import Factors
 
 LARGE, SMALL = (375, 500), (152, 203)
 CASES = (
@@ -93,8 +94,8 @@ def main() -> None:
     tables = {}
     for preset, shape, size in CASES:
         height, width = shape
-        source = Factors("train", options.images, width)
-        pixels = np.stack([np.asarray(source.open(at))[:height] for at in range(options.images)])
+        drawn = np.stack([np.asarray(image)[:height] for image in generated(options.images, width)])
+        pixels = drawn[np.arange(options.images) % len(drawn)]
         work: Work = entries(preset, torch.from_numpy(pixels), size, device)
         timed = alternate(work, options.rounds, device)
         views = {name: options.images * (2 if name[:4] == "mast" else 1) for name in work}

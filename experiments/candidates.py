@@ -15,11 +15,14 @@ heads read the depths that `mast adapt` reads; `contrast_last` has heads on the 
 map, as heads on depths alone cost one to two points there.
 """
 
-from experiments.fair import CONTRAST, LINEAR, ONE, TASKS, predicting
+from experiments.fair import LINEAR, ONE, TASKS, predicting
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
 
-SHARED = ("vicreg", "vicreg_augself", "mast", "contrast", "simclr_augself", "cassle")
+SHARED = (
+    "vicreg", "vicreg_augself", "mast", "contrast", "contrast_last", "simclr_augself", "cassle",
+    "masked_contrast", "contrast_by_depth", "depth_and_mask",
+)  # fmt: skip
 
 
 def candidate(name: str, title: str, **objective: object) -> Row:
@@ -29,14 +32,8 @@ def candidate(name: str, title: str, **objective: object) -> Row:
 
 ROWS: dict[str, Row] = {
     **{name: TESTED_ROWS[name] for name in SHARED},
-    "contrast_last": candidate(
-        "mast5", "MAST, contrast, heads of the last map", **CONTRAST, predict_from="both"
-    ),
     "heads_by_depth": candidate("by_depth", "VICReg, heads by depth", block=0),
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
-    "masked_contrast": candidate("masked_contrast", "SimCLR, masked contrast"),
-    "contrast_by_depth": candidate("contrast_by_depth", "SimCLR, heads by depth", exempt=()),
-    "depth_and_mask": candidate("contrast_by_depth", "SimCLR, masked contrast, heads by depth"),
     "conditioned": candidate("conditioned", "VICReg, conditioned block"),
     "equivariant": candidate("equivariant", "VICReg, equivariant block"),
     "routed": candidate("routed", "VICReg, routed subspaces"),

@@ -82,6 +82,15 @@ ROWS: dict[str, Row] = {
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
     "mast": predicting("MAST, color exempt", "mast5_small", TOLD),
     "contrast": predicting("MAST, contrast", "mast5_small", **CONTRAST),
+    "contrast_last": predicting(
+        "MAST, contrast, heads of the last map", "mast5_small", **CONTRAST, predict_from="both"
+    ),
+    # of `objectives`
+    "masked_contrast": predicting("SimCLR, masked contrast", "masked_contrast_small"),
+    "contrast_by_depth": predicting("SimCLR, heads by depth", "contrast_by_depth_small", exempt=()),
+    "depth_and_mask": predicting(
+        "SimCLR, masked contrast, heads by depth", "contrast_by_depth_small"
+    ),
 }
 FAIR = Small(
     rows=ROWS,
