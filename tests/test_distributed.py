@@ -68,7 +68,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "obow": ("obow", {}, {"words": 200}),
     "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
 }
-COMPILED = "vicreg"  # the case that is compiled as well
+COMPILED = "augself"  # the case that is compiled as well
 
 
 def global_views(case: str) -> Views:
@@ -213,8 +213,9 @@ def test_two_processes_equal_one_on_the_global_batch(
 
 
 def test_processes_compile_what_one_does(ranks: list[dict[str, Any]]) -> None:
-    """Encoder, projector and objective are a graph each."""
-    assert [rank["compiled"]["graphs"] for rank in ranks] == [[True, False, False]] * PROCESSES
+    """Encoder, projector, objective and heads are a graph each."""
+    convolves = [True, False, False, False]
+    assert [rank["compiled"]["graphs"] for rank in ranks] == [convolves] * PROCESSES
 
 
 def test_processes_end_with_the_same_gradients(ranks: list[dict[str, Any]]) -> None:

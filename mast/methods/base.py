@@ -292,7 +292,7 @@ class Method(nn.Module, ABC):
         return self
 
     def compile_parts(self, graphs: bool = False) -> None:
-        """Compile with `torch.compile` what gains by it: encoder, projector and `objective`.
+        """Compile with `torch.compile` what gains by it: encoder, projector, `objective`, heads.
 
         The encoder in training alone: measuring it takes other numbers of images, for each of which
         it would be compiled anew. An objective becomes a few passes, its collectives included.
@@ -312,6 +312,9 @@ class Method(nn.Module, ABC):
             self.projector.compile(mode=mode)
         if hasattr(self, "objective"):
             self.objective = torch.compile(self.objective, mode=mode)
+        for module in self.modules():
+            if isinstance(module, OperatorPrediction) and module.heads:
+                module.compile(mode=mode)
 
     # ----------------------------------------------------------------------------- the log
     def statistics(self) -> dict[str, float]:

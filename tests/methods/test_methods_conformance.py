@@ -407,9 +407,9 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
-@pytest.mark.parametrize("variant", ["exempt", "vicreg"])
-def test_encoder_projector_and_objective_are_a_graph_each(
-    variant: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("variant", "heads"), [("exempt", 2), ("vicreg", 0)])
+def test_encoder_projector_objective_and_heads_are_a_graph_each(
+    variant: str, heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graphs: list[str] = []
 
@@ -423,8 +423,8 @@ def test_encoder_projector_and_objective_are_a_graph_each(
     method.compile_parts()
     for seed in range(2):
         method(make_views(seed), 0.0)["loss"].backward()
-    assert ["conv2d" in graph for graph in graphs] == [True, False, False]
-    assert ["batch_norm" in graph for graph in graphs] == [True, True, False]
+    assert ["conv2d" in graph for graph in graphs] == [True, False, False] + [False] * heads
+    assert ["batch_norm" in graph for graph in graphs] == [True, True, False] + [True] * heads
 
 
 def test_graphs_are_compiled_parts_whose_results_are_copied(
