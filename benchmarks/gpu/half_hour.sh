@@ -40,9 +40,9 @@ A)
     views=(--images 4 --rounds 1) loss=(--rounds 1) train=(--batch 8 --rounds 1)
   fi
   step check 160 python "$benchmarks/gpu/check.py" --device "$DEVICE" "${tiny[@]}"
-  step augment 170 python "$benchmarks/augment.py" --device "$DEVICE" "${views[@]}"
+  step augment 120 python "$benchmarks/augment.py" --device "$DEVICE" "${views[@]}"
   step loss 40 python "$benchmarks/loss.py" --device "$DEVICE" "${loss[@]}"
-  step train 190 python "$benchmarks/train.py" --device "$DEVICE" "${train[@]}"
+  step train 220 python "$benchmarks/train.py" --device "$DEVICE" "${train[@]}"
   ;;
 B)
   step speed 560 python "$benchmarks/gpu/speed.py" --device "$DEVICE" --out "$OUT" "${tiny[@]}"
