@@ -36,7 +36,6 @@ TASKS = Tasks(
         "validation": ONE,
         "test": {
             **dict.fromkeys(ONE, ("knn", "linear", "fewshot")),
-            "cifar10": ("knn", "linear", "fewshot", "rotation"),
             GENERATED: ("linear",),
         },
     },
@@ -48,7 +47,6 @@ TASKS = Tasks(
         "flowers5/class/knn": "flowers 5 kNN",
         "flowers5/class/fewshot/5_a_class": "flowers 5, 5 labels",
         "steel/class/fewshot/5_a_class": "steel, 5 labels",
-        "cifar10/rotation/rotation": "rotation",
         "factors/orientation/linear": "orientation",
         "factors/position/linear": "position",
     },

@@ -44,7 +44,8 @@ from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
 from mast.studies.tables.reproduction import RESULTS, TableExperiment
 
 DEPTHS = "depths/"
-GENERATED = "factors"  # images whose position and orientation are known
+GENERATED = "factors"  # images of which these are known
+KNOWN = ("position", "orientation")
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
 CLASSES = 10  # of CIFAR-10
@@ -77,8 +78,8 @@ class Tasks(NamedTuple):
         photos: Folders of photos, a class a subfolder, beside the sets of `does_it_help`: half of
             each is learned from, a fifth validates, the rest is tested.
         size: Of their views.
-        depths: Whether linear probes see all depths of the encoder as well; keys begin with
-            `DEPTHS`.
+        depths: Whether linear probes see all depths of the encoder as well, but for generated
+            images; keys begin with `DEPTHS`.
     """
 
     protocols: Mapping[str, Mapping[str, Sequence[str]]] = PROTOCOLS
@@ -152,8 +153,10 @@ class Tasks(NamedTuple):
             sets[name] = [EvaluationData(train, None, tested, self.size)]
         if GENERATED in self.protocols[score]:
             part = "val" if score == "validation" else "test"
+            drawn = (open_canvas(f"{GENERATED}@{split}:2000", SIZE) for split in ("train", part))
             learned, tested = (
-                open_canvas(f"{GENERATED}@{split}:2000", SIZE) for split in ("train", part)
+                replace(canvases, targets={name: canvases.targets[name] for name in KNOWN})
+                for canvases in drawn
             )
             sets[GENERATED] = [EvaluationData(learned, None, tested, SIZE)]
         return sets
@@ -169,8 +172,8 @@ class Tasks(NamedTuple):
         found = probe(encoder, sets, self.protocols[score], settings)
         if self.depths:
             every = FrozenEncoder(Depths(encoder.module, SIZE), encoder.bench.compute)
-            linear = dict.fromkeys(self.protocols[score], ("linear",))
-            deep = probe(every, sets, linear, settings)
+            real = {name: parts for name, parts in sets.items() if name != GENERATED}
+            deep = probe(every, real, dict.fromkeys(real, ("linear",)), settings)
             for own, others in ((found.scores, deep.scores), (found.each, deep.each)):
                 own |= {f"{DEPTHS}{key}": value for key, value in others.items()}
         return found
