@@ -84,6 +84,7 @@ ROWS: dict[str, Row] = {
         "MAST, contrast, heads of the last map", "mast5_small", **CONTRAST, predict_from="both"
     ),
     # of `objectives`
+    "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),
     "masked_contrast": predicting("SimCLR, masked contrast", "masked_contrast_small"),
     "contrast_by_depth": predicting("SimCLR, heads by depth", "contrast_by_depth_small", exempt=()),
     "depth_and_mask": predicting(
