@@ -21,7 +21,7 @@ from experiments.small import DEPTHS, Row, Small
 
 SHARED = (
     "vicreg", "vicreg_augself", "mast", "contrast", "contrast_last", "simclr_augself", "cassle",
-    "conditioned", "masked_contrast", "contrast_by_depth", "depth_and_mask",
+    "conditioned", "equivariant", "masked_contrast", "contrast_by_depth", "depth_and_mask",
 )  # fmt: skip
 
 
@@ -34,7 +34,6 @@ ROWS: dict[str, Row] = {
     **{name: TESTED_ROWS[name] for name in SHARED},
     "heads_by_depth": candidate("by_depth", "VICReg, heads by depth", block=0),
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
-    "equivariant": candidate("equivariant", "VICReg, equivariant block"),
     "routed": candidate("routed", "VICReg, routed subspaces"),
     "budgeted": candidate("mast5", "MAST, learned block", masks="budgeted")._replace(
         optimizer={"gate_lr": 1e-2}

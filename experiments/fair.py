@@ -85,6 +85,7 @@ ROWS: dict[str, Row] = {
     ),
     # of `objectives`
     "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),
+    "equivariant": predicting("VICReg, equivariant block", "equivariant_small"),
     "masked_contrast": predicting("SimCLR, masked contrast", "masked_contrast_small"),
     "contrast_by_depth": predicting("SimCLR, heads by depth", "contrast_by_depth_small", exempt=()),
     "depth_and_mask": predicting(
