@@ -101,7 +101,7 @@ def targets() -> str:
 def on_gpu() -> str:
     """Milliseconds on a GPU: views, the objective, training steps."""
     views, loss, train = (read(area, "cuda") for area in ("augment", "loss", "train"))
-    lines = [f"| on one {views['provenance']['cuda']} | ms | peer | ms |", "|---|---|---|---|"]
+    lines = [f"| on one {views['provenance']['cuda']} | ms | beside | ms |", "|---|---|---|---|"]
     for case, entries in views["cases"].items():
         ours, theirs = (1e3 * entries[name]["median"] for name in ("mast", "kornia"))
         lines.append(f"| a view of {case} | {ours:.4f} | kornia | {theirs:.3f} |")
@@ -113,14 +113,14 @@ def on_gpu() -> str:
     ((case, entries),) = train["cases"].items()
     step, folder = (entries[f"mast15_small, from {place}"] for place in ("memory", "a folder"))
     silent, alone = entries["mast15_small, nothing predicted"], entries["encoder alone"]
-    for what, of, peer, other in (
+    for what, of, beside, other in (
         (f"step of `mast15_small`, {case}", step, "encoder alone", alone),
         ("… where nothing is predicted", silent, "encoder alone", alone),
-        ("… from a folder", folder, "ImageFolder, torchvision, a core",
+        ("… from a folder", folder, "ImageFolder, torchvision, no workers",
          entries["ImageFolder, no workers"]),
     ):  # fmt: skip
         ours, theirs = (f"{1e3 * each['median']:,.1f}" for each in (of, other))
-        lines.append(f"| {what} | {ours} | {peer} | {theirs} |")
+        lines.append(f"| {what} | {ours} | {beside} | {theirs} |")
     return "\n".join([*lines, "", f"Revision {train['provenance']['git_revision']}."])
 
 
@@ -133,13 +133,13 @@ def in_short() -> str:
     faster = [f"{views[key]['median'] / ours:.0f} times as fast as {name}"
               for key, name in peers.items()]  # fmt: skip
     step = next(iter(read("train")["cases"].values()))["mast5_small, from memory"]["ratio"]
-    on_gpu = read("augment", "cuda")
-    ratios = [on_gpu["cases"][case]["kornia"]["ratio"] for case in (MAST5, MAST15)]
+    gpu = read("augment", "cuda")
+    ratios = [gpu["cases"][case]["kornia"]["ratio"] for case in (MAST5, MAST15)]
     return (
         f"On a CPU, views of 224 pixels (MAST-5) are made {faster[0]}, {faster[1]} and "
         f"{faster[2]}; a training step takes {step:.2f} times as long as its encoder alone. On an "
-        f"{on_gpu['provenance']['cuda']}, they are made {ratios[0]:.0f} (MAST-5) and "
-        f"{ratios[1]:.0f} times (MAST-15) as fast as by kornia."
+        f"{gpu['provenance']['cuda']}, they are made in bf16 {ratios[0]:.0f} (MAST-5) and "
+        f"{ratios[1]:.0f} times (MAST-15) as fast as by kornia in float32."
     )
 
 

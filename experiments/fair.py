@@ -84,6 +84,7 @@ ROWS: dict[str, Row] = {
         "MAST, contrast, heads of the last map", "mast5_small", **CONTRAST, predict_from="both"
     ),
     # of `objectives`
+    "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),
     "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),
     "equivariant": predicting("VICReg, equivariant block", "equivariant_small"),
     "masked_contrast": predicting("SimCLR, masked contrast", "masked_contrast_small"),
