@@ -11,7 +11,9 @@ from tiny import ENCODER
 import mast
 from experiments.beyond import READ, WAYS, Beyond
 from experiments.small import DEPTHS, GENERATED, ROWS, Small, Tasks
+from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.protocols.run import EvaluationSettings
+from mast.models import Encoder
 from mast.studies.experiment import Workplace, perform
 
 QUICK = {"penalties": [0.01], "resamples": 20}
@@ -64,7 +66,7 @@ def test_generated_images_are_probed_by_the_last_map_alone(photos: Path) -> None
                   size=32, depths=True)  # fmt: skip
     sets = tasks.sets(place(photos), "test", 24)
     sets = {name: sets[name] for name in tasks.protocols["test"]}
-    encoder = FrozenEncoder(build_encoder(ENCODER, 32))
+    encoder = FrozenEncoder(Encoder(ENCODER, 32).eval())
     scores = tasks.probe(encoder, sets, "test", SETTINGS).scores
     assert scores.keys() == {
         "photos/class/linear", f"{DEPTHS}photos/class/linear",
