@@ -33,13 +33,15 @@ ROWS: dict[str, Row] = {
     **{name: row for name, row in TESTED_ROWS.items() if name not in BESIDE},
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
     "routed": candidate("routed", "VICReg, routed subspaces"),
-    "budgeted": candidate("mast5", "MAST, learned block", masks="budgeted")._replace(
+    "budgeted": candidate("mast5_exempt", "MAST, learned block", masks="budgeted")._replace(
         optimizer={"gate_lr": 1e-2}
     ),
     "before": candidate(
-        "mast5", "VICReg + AugSelf, GeM before the layers", exempt=(), projector={"pool": "before"}
+        "mast5_exempt", "VICReg + AugSelf, GeM before the layers", exempt=(), projector={"pool": "before"}
     ),
-    "mast_before": candidate("mast5", "MAST, GeM before the layers", projector={"pool": "before"}),
+    "mast_before": candidate(
+        "mast5_exempt", "MAST, GeM before the layers", projector={"pool": "before"}
+    ),
 }
 CANDIDATES_ON_VALIDATION = Small(
     rows={name: row._replace(tuned="") for name, row in ROWS.items()},

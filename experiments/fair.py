@@ -61,9 +61,6 @@ TASKS = Tasks(
 )
 
 
-CONTRAST = {"mode": "contrast", "exempt_share": 0.1, "projector": {"dim": 128}}
-
-
 def predicting(title: str, recipe: str, tuned: str = "", **objective: Any) -> Row:
     """A row whose representation predicts the same properties as the others'."""
     return Row(title, recipe, {"objective": {"predicted": PREDICTED, **objective}}, GRID, tuned)
@@ -78,10 +75,10 @@ ROWS: dict[str, Row] = {
     "simsiam_augself": predicting("SimSiam + AugSelf", "simsiam_augself_small"),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
-    "mast": predicting("MAST, color exempt", "mast5_small", TOLD),
-    "contrast": predicting("MAST, contrast", "mast5_small", **CONTRAST),
-    "contrast_last": predicting(
-        "MAST, contrast, heads of the last map", "mast5_small", **CONTRAST, predict_from="both"
+    "mast": predicting("MAST, exempt blocks", "mast5_exempt_small", TOLD),
+    "contrast": Row("MAST", "mast5_small", rates=GRID),
+    "contrast_last": Row(
+        "MAST, heads of the last map", "mast5_small", {"objective": {"predict_from": "both"}}, GRID
     ),
     # of `objectives`
     "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),

@@ -245,7 +245,7 @@ ROWS: dict[str, Row] = {
     ),
     "mast": Row(
         "MAST, exempt blocks",
-        "mast5_small",
+        "mast5_exempt_small",
         tuned=f"{TOLD}; from the block, the representation or both; a share of .03 of .03, .1",
     ),
 }

@@ -26,6 +26,7 @@ FULL: dict[str, Recipe] = {
     "mast5": mast.mast5,
     "mast15": mast.mast15,
     "mast19": mast.mast19,
+    "mast5_exempt": mast.mast5_exempt,
     "mast5_guarded": mast.mast5_guarded,
     "mast5_handcrafted": mast.mast5_handcrafted,
     "mast5_no_uncertainty": mast.mast5_no_uncertainty,

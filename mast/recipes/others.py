@@ -1,6 +1,6 @@
 """Recipes of all methods but MAST and VICReg, at ImageNet's scale.
 
-Costs are estimated as for mast5. Each takes encoder, batch and optimizer of mast5 where it does not
+Costs are estimated as for mast5. Each takes encoder, batch and optimizer of vicreg5 where it does not
 name its own.
 """
 
@@ -25,7 +25,7 @@ from mast.methods.supervised import SupervisedConfig
 from mast.methods.swav import SwAVConfig
 from mast.methods.vi_simsiam import VISimSiamConfig
 from mast.models import EncoderConfig
-from mast.recipes.mast import mast5
+from mast.recipes.mast import vicreg5
 
 MEAN_OF_PATCHES = {"global_pool": "avg", "fc_norm": False}  # behind the last norm
 
@@ -41,7 +41,7 @@ def simclr() -> PretrainConfig:
     Cost: some 75 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="simclr",
         views="simclr",
         objective=SimCLRConfig(),
@@ -60,7 +60,7 @@ def moco_v2() -> PretrainConfig:
     Cost: some 40 GPU hours, as one of two views has no backward pass.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="moco_v2",
         views="moco",
         objective=MoCoConfig(),
@@ -81,7 +81,7 @@ def moco_v3() -> PretrainConfig:
     Cost: some 100 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="moco_v3",
         views="moco_v3",
         objective=MoCoV3Config(momentum=0.996),
@@ -144,7 +144,7 @@ def simsiam() -> PretrainConfig:
     Cost: some 8 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="simsiam",
         views="moco",
         objective=SimSiamConfig(),
@@ -182,7 +182,7 @@ def byol() -> PretrainConfig:
     Cost: some 100 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="byol",
         views="vicreg",
         objective=BYOLConfig(momentum=0.996),
@@ -203,7 +203,7 @@ def barlow_twins() -> PretrainConfig:
     Cost: some 75 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="barlow_twins",
         views="vicreg",
         objective=BarlowTwinsConfig(),
@@ -221,7 +221,7 @@ def swav() -> PretrainConfig:
     Cost: some 90 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="swav",
         views="multicrop",
         objective=SwAVConfig(frozen=1 / 800),
@@ -241,7 +241,7 @@ def dino() -> PretrainConfig:
     prototypes have unit length (there not, for this ViT).
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="dino",
         views="dino",
         objective=DINOConfig(warmup=30 / 800, frozen=1 / 800),
@@ -292,7 +292,7 @@ def obow() -> PretrainConfig:
     Cost: some 18 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="obow",
         views="obow",
         objective=OBoWConfig(),
@@ -314,7 +314,7 @@ def mae() -> PretrainConfig:
     loss. The paper of MAST does not say what MAE of a ResNet-50 is (Table 10).
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="mae",
         views="mae",
         objective=MAEConfig(),
@@ -335,7 +335,7 @@ def supervised() -> PretrainConfig:
     Cost: some 7 GPU hours.
     """
     return replace(
-        mast5(),
+        vicreg5(),
         recipe="supervised",
         objective=SupervisedConfig(),
         optimizer=OptimizerConfig("sgd", lr=0.1, weight_decay=1e-4, warmup=0, final=0.0),

@@ -73,7 +73,8 @@ def _objective(config: PretrainConfig) -> Any:
         case MastConfig() as objective:
             # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
             uncertainty = True if objective.masks == "none" else None
-            gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
+            dim = 128 if objective.mode == "contrast" else 512
+            gaussian = GaussianProjectorConfig(hidden=1024, dim=dim, pool="average")
             return replace(objective, projector=gaussian, uncertainty=uncertainty)
         case VICRegConfig() as objective:
             weight = objective.invariance_weight if config.schedule.staged else 10.0

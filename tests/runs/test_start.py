@@ -97,7 +97,7 @@ def test_weights_of_another_project(tiny: Configure, tmp_path: Path) -> None:
     "architecture",
     [
         replace(ENCODER, stem_stride=None, **DARK),
-        EncoderConfig("timm:vit_tiny_patch16_224", {"depth": 1, "embed_dim": 24, "patch_size": 8}),
+        EncoderConfig("timm:vit_tiny_patch16_224", {"depth": 2, "embed_dim": 24, "patch_size": 8}),
     ],
 )
 def test_views_of_another_size(
@@ -121,7 +121,7 @@ def test_the_configuration_counts_where_a_file_says_nothing(
     tiny: Configure, tmp_path: Path
 ) -> None:
     """A state dict has no normalisation; a name with a tag, beside a file, has one."""
-    vit = {"depth": 1, "embed_dim": 24, "patch_size": 8}
+    vit = {"depth": 2, "embed_dim": 24, "patch_size": 8}
     for name, options in (("timm:resnet18", ENCODER.options), ("timm:vit_tiny_patch16_224", vit)):
         source = Encoder(EncoderConfig(name, options), 32).eval()
         torch.save(source.model.state_dict(), tmp_path / "weights.pth")
