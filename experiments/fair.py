@@ -15,7 +15,7 @@ from mast.evaluation.protocols.run import EvaluationSettings
 
 PREDICTED = ("color", "position")
 PHOTOS = ("flowers5", "steel", "tiles")
-GRID = (LR, 3 * LR, 9 * LR)  # LR / 3 was best for none of these in `small`
+GRID = (3 * LR, 9 * LR, 27 * LR)  # LR was behind in `candidates`
 ONE: dict[str, tuple[str, ...]] = {
     "cifar10": ("linear",),
     "flowers17": ("linear",),
