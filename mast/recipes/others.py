@@ -1,7 +1,7 @@
 """Recipes of all methods but MAST and VICReg, at ImageNet's scale.
 
-Costs are estimated as for mast5. Each takes encoder, batch and optimizer of vicreg5 where it does not
-name its own.
+Costs are estimated as for mast5. Each takes encoder, batch and optimizer of vicreg5 where it does
+not name its own.
 """
 
 from dataclasses import replace
