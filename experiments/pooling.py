@@ -12,8 +12,10 @@ TITLES = {
 # A map of 4 x 4 locations, with which "after" runs the layers sixteen times as often.
 POOLING = Small(
     rows={
-        f"pool_{pool}": Row(title, "mast5_exempt_small",
-                            {"objective": {"projector": {"pool": pool}}}, rates=(*RATES, 9 * LR), tuned=f"{TOLD}, all with the encoder's average")
+        f"pool_{pool}": Row(
+            title, "mast5_exempt_small", {"objective": {"projector": {"pool": pool}}},
+            rates=(*RATES, 9 * LR), tuned=f"{TOLD}, all with the encoder's average",
+        )  # fmt: skip
         for pool, title in TITLES.items()
     },
     epochs=8,
