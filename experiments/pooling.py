@@ -13,9 +13,12 @@ TITLES = {
 POOLING = Small(
     rows={
         f"pool_{pool}": Row(
-            title, "mast5_exempt_small", {"objective": {"projector": {"pool": pool}}},
-            rates=(*RATES, 9 * LR), tuned=f"{TOLD}, all with the encoder's average",
-        )  # fmt: skip
+            title,
+            "mast5_exempt_small",
+            {"objective": {"projector": {"pool": pool}}},
+            rates=(*RATES, 9 * LR),
+            tuned=f"{TOLD}, all with the encoder's average",
+        )
         for pool, title in TITLES.items()
     },
     epochs=8,
@@ -27,4 +30,4 @@ POOLING = Small(
         "All rows are MAST with exempt blocks, without uncertainty; the encoder's last map has "
         "4 x 4 locations. GeM starts at a power of 3 and learns it.",
     ),
-)  # fmt: skip
+)
