@@ -52,13 +52,16 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "vicreg": ("vicreg5_small", {"objective": {"projector": SIZES}}),
     "staged": ("vicreg5_staged_small", {"objective": {"projector": SIZES}}),
     "uncertain": (
-        "mast5_small",
+        "mast5_exempt_small",
         {
             "objective": {"projector": GAUSSIAN, "uncertainty": True},
             "schedule": {"staged": True},
         },
     ),
-    "k15": ("mast15_small", {"objective": {"projector": GAUSSIAN}, "accumulate": 2}),
+    "k15": (
+        "mast5_exempt_small",
+        {"objective": {"projector": GAUSSIAN}, "views": "mast15", "accumulate": 2},
+    ),
 }
 OBJECTS = {
     "anchors": [8, 12, 16, 24, 32], "iterations": 2, "batch_size": 2, "min_sizes": [64],

@@ -84,6 +84,7 @@ def objective(
 
 CONFIGS = {
     "exempt": MastConfig(),
+    "contrast": MastConfig(mode="contrast", exempt_share=0.1),
     "budgeted": MastConfig(masks="budgeted"),
     "guarded": MastConfig(mode="guarded"),
     "paper": MastConfig(mode="paper"),
@@ -96,6 +97,7 @@ CONFIGS = {
     ("name", "calls"),
     [
         ("exempt", 235),
+        ("contrast", 235),
         ("budgeted", 500),
         ("guarded", 235),
         ("paper", 225),
@@ -110,7 +112,7 @@ def test_operator_calls_of_the_objective(name: str, calls: int) -> None:
     assert counted.calls.total() <= calls
 
 
-@pytest.mark.parametrize("name", ["exempt", "budgeted", "uncertain"])
+@pytest.mark.parametrize("name", ["exempt", "contrast", "budgeted", "uncertain"])
 def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     peaks = {}
     for count in (5, 19):
@@ -122,7 +124,7 @@ def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     assert peaks[19] <= 28 * 64 * 512 * 4  # embeddings; one for every subspace would be 38 more
 
 
-@pytest.mark.parametrize("name", ["exempt", "uncertain"])
+@pytest.mark.parametrize("name", ["exempt", "contrast", "uncertain"])
 def test_gradients_never_wait_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor on "meta" has no numbers to wait for; `test_gpu` has the rest of a step."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # "meta" has none

@@ -16,7 +16,7 @@ from mast.analyses.analysis import Analysis, Arrays, Subject
 PANELS = {  # heading: unit, beginnings of the metrics' names
     "Loss and its terms": ("weighted", ("loss", "term/")),
     "Masks": ("share, or cosine", ("stat/mask_",)),
-    "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance")),
+    "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance", "stat/spread")),
     "Predicted uncertainty": ("", ("stat/uncertainty",)),
     "kNN on its own images": ("%", ("online/knn",)),
     "Effective rank": ("dimensions", ("online/effective_rank",)),

@@ -1,4 +1,4 @@
-"""MAST: views agree in all dimensions but a block; heads predict what the operators did.
+"""MAST: views are alike in all dimensions but a block; heads predict what the operators did.
 
 These are the product's objectives; Eq. 7 of the paper, learned masks and the predicted uncertainty
 are in `mast.methods.mast_paper`.
@@ -50,16 +50,16 @@ SOURCES: dict[Source, tuple[str, ...]] = {
 
 @dataclass
 class MastConfig(PaperConfig):
-    """MAST's objective: exempt blocks, or Eq. 7 with its switches. None: the mode decides.
+    """MAST's objective: with exempt blocks, or Eq. 7 with its switches. None: the mode decides.
 
     Attributes:
-        mode: "exempt", "contrast", "guarded", or "paper" for Eq. 7 as printed.
+        mode: "contrast", as recipes have it, "exempt", "guarded", or "paper" for Eq. 7 as printed.
         exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
             dimensions of their own. In these the views need not agree where an operator acted
             that destroys the property.
         exempt_share: Share of the dimensions in each block.
-        predicted: Properties whose operators the heads predict, from the block if they are exempt;
-            those of `exempt` if not given.
+        predicted: Properties whose operators the heads predict, from the block only if they are
+            exempt; those of `exempt` if not given.
         prediction: Weight and width of the heads that predict what the operators did.
         variance_weight: alpha; of no use to a contrast, like beta.
         covariance_weight: beta.

@@ -86,7 +86,7 @@ class PaperConfig(MethodConfig):
         masks: "exempt" (ones, but for a fixed block of each property in `exempt`), "budgeted"
             (such blocks, learned), "learned", "handcrafted" (disjoint blocks, fixed) or "none"
             (one term over the whole embedding: Table 6's "uncertainty only").
-        predict_from: What predicts how the operators that destroy an exempt property differed
+        predict_from: What predicts how the operators that destroy a predicted property differed
             between the views: its exempt "block", the encoder's "representation", "both", the
             pooled maps of its shallower "depths" (those that `adapt` reads), or "none".
         compare: What asks for invariance: the "distance" of two views, beside the terms of variance

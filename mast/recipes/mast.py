@@ -13,10 +13,10 @@ from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 def mast5() -> PretrainConfig:
     """MAST-5 on ImageNet: ResNet-50, 1000 epochs, batch 2048.
 
-    Paper: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
-    The objective is ours (docs/method.md): SimCLR's contrast, each image in the subspace of the
-    operators that acted on it, with SimCLR's rate, projector and temperature; heads on shallower
-    depths predict what the operators did. `mast5_guarded` is nearer to the paper.
+    Paper, with its objective: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
+    Ours (docs/method.md) is SimCLR's contrast, each image in the subspace of the operators that
+    acted on it, with SimCLR's rate, projector and temperature; heads on shallower depths predict
+    what the operators did. `mast5_guarded` is nearer to the paper.
 
     Cost, estimated and not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with the
     backward, two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 30 % of an H200's
@@ -38,8 +38,8 @@ def mast5() -> PretrainConfig:
 def mast15() -> PretrainConfig:
     """MAST-15 on ImageNet: as mast5, with 15 operators.
 
-    Paper: linear top-1 75.8, semi-supervised 55.8/71.4 (Table 1). Cost as mast5, and the
-    augmentation's.
+    Paper, with its objective: linear top-1 75.8, semi-supervised 55.8/71.4 (Table 1). Cost as
+    mast5, and the augmentation's.
     """
     return replace(mast5(), recipe="mast15", views="mast15")
 
@@ -47,7 +47,7 @@ def mast15() -> PretrainConfig:
 def mast19() -> PretrainConfig:
     """MAST-19 on ImageNet: as mast5, with 19 operators.
 
-    Paper: linear top-1 75.8 (Table 5, row 3).
+    Paper, with its objective: linear top-1 75.8 (Table 5, row 3).
     """
     return replace(mast5(), recipe="mast19", views="mast19")
 
@@ -55,8 +55,8 @@ def mast19() -> PretrainConfig:
 def mast5_exempt() -> PretrainConfig:
     """MAST-5 with exempt blocks over VICReg's loss: ResNet-50, 1000 epochs, batch 2048.
 
-    Distances in the dimensions outside the block of color, variance and covariance; heads on the
-    block and on the representation predict what the operators did (docs/method.md).
+    Distances in the dimensions outside the block of color where color was changed, variance and
+    covariance; heads on block and representation predict what the operators did (docs/method.md).
     Hyper-parameters of the paper's section 3.2 and of VICReg, whose protocol it follows: LARS, rate
     1.6 at batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector 8192-8192,
     d 4096. Cost as mast5, and nearly as much for the projector, whose layers work at 49 locations,
@@ -166,16 +166,16 @@ def vicreg() -> PretrainConfig:
     return replace(own, recipe="vicreg", views="vicreg", optimizer=optimizer)
 
 
-# ---------------------------------- one GPU: 224 pixels, and a batch that fits 24 GB
+# ---------------------------------- one GPU: 224 pixels, and a batch that should fit 24 GB
 
 
 def mast5_medium() -> PretrainConfig:
     """MAST-5 on one GPU: ResNet-50 at 224 pixels, batch 96, 200 epochs, AdamW.
 
-    For 50,000 images; `mast plan` says how many epochs other sets and hours want, what it costs on
-    which GPU. The objective is that of `mast5_small`. It has not been
-    trained to the end: rates are those in use for these encoders (AdamW 1e-3 at a batch of 256 with
-    weight decay 0.05 for ConvNeXt, DINO's 5e-4 for ViTs).
+    For 50,000 images; `mast plan` says how many epochs other sets and hours want, and what it costs
+    on which GPU. The objective is that of `mast5_small`. It has not been trained to the end: rates
+    are those in use for these encoders (AdamW 1e-3 at a batch of 256 with weight decay 0.05 for
+    ConvNeXt, DINO's 5e-4 for ViTs).
 
         mast pretrain --data photos --recipe mast5_medium
     """

@@ -21,7 +21,7 @@ from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
-from mast.recipes.mast import vicreg5
+from mast.recipes.mast import vicreg5, vicreg5_medium
 from mast.recipes.others import MEAN_OF_PATCHES
 
 # Instead of views that have a size of their own, those of a run's size.
@@ -40,7 +40,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
     Schedule, weight and pooling of MAST and VICReg are what did best at small budgets for VICReg
     and the guarded masks (docs/results.md): all operators act from the start, guarded masks have
     one left out of half of the pairs and do without the uncertainty, the projector does without
-    GeM, and invariance weighs 10.
+    GeM, and invariance weighs 10. MAST's contrast has SimCLR's dimensions.
     """
     schedule = config.schedule
     if isinstance(config.objective, MastConfig):
@@ -126,13 +126,16 @@ def rival(config: PretrainConfig) -> PretrainConfig | None:
 
     Returns:
         VICReg's own objective and schedule, and its own views where the run's are no pair; all else
-        as in the run. Beside MAST it has the sizes of that projector. None for a run of VICReg.
+        as in the run. Beside exempt blocks it has the sizes of their projector. None for a run of
+        VICReg.
     """
     if isinstance(config.objective, VICRegConfig):
         return None
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
+    if "_medium" in config.recipe:
+        own = vicreg5_medium()
     objective: Any = own.objective
-    if isinstance(config.objective, MastConfig):
+    if isinstance(config.objective, MastConfig) and config.objective.mode != "contrast":
         sizes = config.objective.projector
         objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
     views = config.views if len(config.preset.views) == 2 else own.views

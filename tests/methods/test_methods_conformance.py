@@ -258,8 +258,12 @@ def test_parameter_groups(variant: str) -> None:
         ("looc_small", {"preserved": ["hue"]}, "unknown property that operators destroy"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
-        ("mast5_small", {"mode": "contrast", "count": "all"}, "contrast is for exempt blocks"),
-        ("mast5_small", {"masks": "none"}, "predict_from both needs objective.masks exempt or"),
+        ("mast5_small", {"count": "all"}, "contrast is for exempt blocks"),
+        (
+            "mast5_exempt_small",
+            {"masks": "none"},
+            "predict_from both needs objective.masks",
+        ),
         ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
     ],
 )

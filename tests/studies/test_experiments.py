@@ -92,10 +92,10 @@ TINY: dict[str, Experiment] = {
         {"mask": Segmentation(**QUICK), "c4": Detection(architecture="fpn", **QUICK)},
     ),
     "advice_check": AdviceCheck(
-        {"run": small("mast5_small", "factors@train:64", operators=TWO, **UNSURE)}
+        {"run": small("mast5_exempt_small", "factors@train:64", operators=TWO, **UNSURE)}
     ),
     "uncertainty_check": UncertaintyCheck({
-        "run": (small("mast5_small", CIFAR, **UNSURE), "prediction"),
+        "run": (small("mast5_exempt_small", CIFAR, **UNSURE), "prediction"),
         "other": (small("vicreg5_small", CIFAR), "neighbours"),
     }, 24, 6),
     "findings": Findings(
