@@ -18,7 +18,7 @@ from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.methods import METHODS, MastConfig
 from mast.methods.mast_paper import MODES
-from mast.recipes import FULL, RECIPES, configure
+from mast.recipes import FULL, RECIPES, configure, rival
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -170,3 +170,12 @@ def test_a_run_of_an_earlier_version_is_read(
         read(file)
     assert main(["pretrain", "--recipe", "simsiam_small", "--objective.told", "color"]) == 2
     assert "--objective.told is now called --objective.predicted" in capsys.readouterr().err
+
+
+def test_a_run_is_compared_with_vicreg_of_its_scale() -> None:
+    for name in ("small", "medium"):
+        other = rival(RECIPES[f"mast5_{name}"]())
+        assert other is not None and other.objective == RECIPES[f"vicreg5_{name}"]().objective
+    exempt = RECIPES["mast5_exempt_small"]()
+    other = rival(change(exempt, {"objective.projector.dim": 64}))
+    assert other is not None and other.objective.projector.dim == 64
