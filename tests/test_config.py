@@ -175,7 +175,6 @@ def test_a_run_of_an_earlier_version_is_read(
 def test_a_run_is_compared_with_vicreg_of_its_scale() -> None:
     for name in ("small", "medium"):
         other = rival(RECIPES[f"mast5_{name}"]())
-        assert other is not None and other.objective == RECIPES[f"vicreg5_{name}"]().objective
-    exempt = RECIPES["mast5_exempt_small"]()
-    other = rival(change(exempt, {"objective.projector.dim": 64}))
-    assert other is not None and other.objective.projector.dim == 64
+        assert getattr(other, "objective", None) == RECIPES[f"vicreg5_{name}"]().objective
+    other = rival(change(RECIPES["mast5_exempt_small"](), {"objective.projector.dim": 64}))
+    assert getattr(other, "objective", None).projector.dim == 64
