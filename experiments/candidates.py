@@ -17,10 +17,9 @@ heads read the depths that `mast adapt` reads; `contrast_last` has heads on the 
 map, as heads on depths alone cost one to two points there.
 """
 
-from experiments.fair import LARGER, LINEAR, ONE, TASKS, predicting
+from experiments.fair import GRID, LARGEST, LINEAR, ONE, TASKS, predicting
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
-from experiments.variants import LR
 
 BESIDE = ("untrained", "simclr", "simsiam_augself", "looc")  # rows of `fair` alone
 
@@ -43,7 +42,7 @@ ROWS: dict[str, Row] = {
     "mast_before": candidate("mast5", "MAST, GeM before the layers", projector={"pool": "before"}),
 }
 CANDIDATES_ON_VALIDATION = Small(
-    rows={name: row._replace(tuned="", rates=(LR, *LARGER)) for name, row in ROWS.items()},
+    rows={name: row._replace(tuned="", rates=(*GRID[:-1], *LARGEST)) for name, row in ROWS.items()},
     tasks=TASKS._replace(
         protocols={"validation": ONE},
         columns={

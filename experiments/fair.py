@@ -15,9 +15,10 @@ from mast.evaluation.protocols.run import EvaluationSettings
 
 PREDICTED = ("color", "position")
 PHOTOS = ("flowers5", "steel", "tiles")
-# Of three rates the best is not at an edge: those of distances and, larger, of contrasts.
+# Of three rates the best is not at an edge: those of distances, of contrasts and of `contrast`.
 GRID = (LR, 3 * LR, 9 * LR)
 LARGER = (3 * LR, 9 * LR, 27 * LR)
+LARGEST = (9 * LR, 27 * LR, 81 * LR)
 ONE: dict[str, tuple[str, ...]] = {
     "cifar10": ("linear",),
     "flowers17": ("linear",),
@@ -64,7 +65,7 @@ TASKS = Tasks(
 
 
 CONTRAST: dict[str, Any] = {
-    "mode": "contrast", "exempt_share": 0.1, "projector": {"dim": 128}, "rates": LARGER
+    "mode": "contrast", "exempt_share": 0.1, "projector": {"dim": 128}, "rates": LARGEST
 }  # fmt: skip
 
 
