@@ -29,7 +29,7 @@ from written.scale import kept, many, nodes, scale, state
 from written.site import home, pretraining, reference, results
 from written.starts import starts
 from written.subspaces import found, pairs, wanted
-from written.tables import candidates, pooling, small, table6, tables
+from written.tables import candidates, fair, pooling, small, table6, tables
 
 from mast.cli.form import KEPT, as_kept
 from mast.cli.options import form_of
@@ -54,8 +54,8 @@ PARTS = {
     "docs/results.md": {
         "short": in_short, "photos": compared_on_photos, "regimes": regimes,
         "searches": found_on_photos, "flowers": photos, "variants": variants, "small": small,
-        "candidates": candidates, "beyond": beyond, "demo": demonstration, "forgetting": forgetting,
-        "tables": tables, "table6": table6, "pooling": pooling,
+        "candidates": candidates, "fair": fair, "beyond": beyond, "demo": demonstration,
+        "forgetting": forgetting, "tables": tables, "table6": table6, "pooling": pooling,
     },
     "docs/reliability.md": {"faults": faults},
 }  # fmt: skip

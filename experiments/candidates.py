@@ -17,10 +17,9 @@ heads read the depths that `mast adapt` reads; `contrast_last` has heads on the 
 map, as heads on depths alone cost one to two points there.
 """
 
-from experiments.fair import LARGER, LINEAR, ONE, TASKS, predicting
+from experiments.fair import GRID, LARGEST, LINEAR, ONE, TASKS, predicting
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
-from experiments.variants import LR
 
 BESIDE = ("untrained", "simclr", "simsiam_augself", "looc")  # rows of `fair` alone
 
@@ -48,7 +47,7 @@ ROWS: dict[str, Row] = {
     ),
 }
 CANDIDATES_ON_VALIDATION = Small(
-    rows={name: row._replace(tuned="", rates=(LR, *LARGER)) for name, row in ROWS.items()},
+    rows={name: row._replace(tuned="", rates=(*GRID[:-1], *LARGEST)) for name, row in ROWS.items()},
     tasks=TASKS._replace(
         protocols={"validation": ONE},
         columns={
@@ -63,7 +62,8 @@ CANDIDATES_ON_VALIDATION = Small(
         "All but VICReg and CASSLE predict color and position by one head each; MAST's rows but "
         "'MAST, contrast', and 'heads and block by depth', predict color from the block too: it "
         "weighs twice there.",
-        "Rates that the table does not show were not tried; minutes of seed 1 contain a pause.",
+        "Rates that neither this table nor the next shows were not tried; minutes of seed 1 contain "
+        "a pause.",
         "4 of the 863 validation images of flowers 5 are in its training images, too.",
     ),
     tested=False,

@@ -15,9 +15,10 @@ from mast.evaluation.protocols.run import EvaluationSettings
 
 PREDICTED = ("color", "position")
 PHOTOS = ("flowers5", "steel", "tiles")
-# Of three rates the best is not at an edge: those of distances and, larger, of contrasts.
+# Of three rates the best is not at an edge: those of distances, of contrasts and of `contrast`.
 GRID = (LR, 3 * LR, 9 * LR)
 LARGER = (3 * LR, 9 * LR, 27 * LR)
+LARGEST = (9 * LR, 27 * LR, 81 * LR)
 ONE: dict[str, tuple[str, ...]] = {
     "cifar10": ("linear",),
     "flowers17": ("linear",),
@@ -80,12 +81,12 @@ ROWS: dict[str, Row] = {
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
     "mast": predicting("MAST, exempt blocks", "mast5_exempt_small", TOLD),
-    "contrast": Row("MAST", "mast5_small", rates=LARGER),
+    "contrast": Row("MAST, contrast", "mast5_small", rates=LARGEST),
     "contrast_last": Row(
-        "MAST, heads of the last map",
+        "MAST, contrast, heads of the last map",
         "mast5_small",
         {"objective": {"predict_from": "both"}},
-        LARGER,
+        LARGEST,
     ),
     # of `objectives`
     "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),

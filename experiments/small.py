@@ -267,7 +267,7 @@ ABOUT = (
 )
 
 TUNED = (
-    "Earlier studies of VICReg and MAST on the same validation images chose the middle rate and "
+    f"Earlier studies of VICReg and MAST on the same validation images, at a rate of {LR}, chose "
     "what the budgets list as chosen before."
 )
 

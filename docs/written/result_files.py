@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.analyses import Grid
+from mast.core.errors import counted
 from mast.studies.tables.printed import as_csv, as_markdown
 
 ROOT = Path(__file__).parent.parent.parent
@@ -16,7 +17,7 @@ WHOLE: dict[Path, str] = {}  # every table that a page shows the top of, as CSV
 def whole(name: str, grid: Grid) -> str:
     """A link to a table in `docs/tables/`, which is written as CSV."""
     WHOLE[TABLES / f"{name}.csv"] = as_csv(grid)
-    return f"[{len(grid.rows)} rows](tables/{name}.csv)"
+    return f"[{counted(len(grid.rows), 'row')}](tables/{name}.csv)"
 
 
 def top(name: str, grid: Grid, shown: Callable[[tuple[Any, ...]], bool]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
+from experiments.fair import FAIR
 from experiments.pooling import POOLING
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
@@ -70,11 +71,22 @@ def pooling() -> str:
 
 def candidates() -> str:
     """Objectives on validation images, by groups of tasks."""
-    experiment = CANDIDATES_ON_VALIDATION
+    return _by_groups(CANDIDATES_ON_VALIDATION)
+
+
+def fair() -> str:
+    """Methods that predict the same, by groups of tasks and beside VICReg + AugSelf."""
+    grids = FAIR.grids(_measured(FAIR.results))
+    (ahead,) = (grid for title, grid in grids.items() if title.startswith("ahead"))
+    leads = "\n".join(f"- {title}: {lead}" for title, *_, lead in ahead.rows)
+    return f"{_by_groups(FAIR)}\n\nAhead of VICReg + AugSelf by the mean:\n\n{leads}"
+
+
+def _by_groups(experiment: Small) -> str:
     grids = experiment.grids(_measured(experiment.results))
     shown = as_markdown(grids["by groups of tasks"])
     notes = "\n".join(f"- {note}" for note in experiment.notes())
-    return "\n\n".join([shown, *_grids("candidates", grids, shown=False), notes])
+    return "\n\n".join([shown, *_grids(experiment.results, grids, shown=False), notes])
 
 
 def table6() -> str:
