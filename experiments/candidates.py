@@ -62,8 +62,8 @@ CANDIDATES_ON_VALIDATION = Small(
         "All but VICReg and CASSLE predict color and position by one head each; MAST's rows but "
         "'MAST, contrast', and 'heads and block by depth', predict color from the block too: it "
         "weighs twice there.",
-        "Rates that neither this table nor the next shows were not tried; minutes of seed 1 contain "
-        "a pause.",
+        "Rates that neither this table nor the next shows were not tried; minutes of seed 1 have a "
+        "pause in them.",
         "4 of the 863 validation images of flowers 5 are in its training images, too.",
     ),
     tested=False,
