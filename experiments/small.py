@@ -262,8 +262,8 @@ ABOUT = (
     f"Not in the table: {', '.join(without_row(ROWS))}.",
     AUGSELF,
     "SwAV and DINO are to be run again: their prototypes and normalization were at fault.",
-    "MAST with exempt blocks is the default here; MAST with learned masks has neither the paper's "
-    "uncertainty nor its two stages.",
+    "MAST with exempt blocks was the default when this was measured; MAST with learned masks has "
+    "neither the paper's uncertainty nor its two stages.",
 )
 
 TUNED = (

@@ -51,7 +51,7 @@ NAMES = {  # of variants
     "`_sigma`": "distances are divided by the predicted uncertainty",
     "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
     "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
-    "representation, as it does by default",
+    "representation, as `mast5_exempt` does",
     "`_half` at the end of these": "each prediction has weight 0.5 (the default) instead of 1",
     "`strong_`, `fifteen_` in front": "other operators, as above",
 }

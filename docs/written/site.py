@@ -79,7 +79,7 @@ def results() -> str:
 def _place(scores: dict[str, list[float]]) -> str:
     """What our method has, and how many are ahead of it."""
     order = _order(scores)
-    return f"MAST {cell(scores[OURS])}, rank {order.index(OURS) + 1} of {len(order)}"
+    return f"{ROWS[OURS].title} {cell(scores[OURS])}, rank {order.index(OURS) + 1} of {len(order)}"
 
 
 def _others(scores: dict[str, list[float]]) -> str:
