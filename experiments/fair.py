@@ -90,6 +90,9 @@ ROWS: dict[str, Row] = {
     "contrast_last": predicting(
         "MAST, contrast, heads of the last map", "mast5_small", **CONTRAST, predict_from="both"
     ),
+    "contrast_everywhere": predicting(
+        "MAST, contrast, heads of all depths", "mast5_small", **CONTRAST, predict_from="everywhere"
+    ),
     # of `objectives`
     "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),
     "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),
