@@ -30,6 +30,7 @@ GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
     "contrast": ("mast", {}, {"mode": "contrast", "exempt": PROPERTIES, "exempt_share": 0.2}),
+    "contrast, everywhere": ("mast", {}, {"mode": "contrast", "predict_from": "everywhere"}),
     "exempt, block": ("mast", {}, {"predict_from": "block"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
     "budgeted": ("mast", {}, {"masks": "budgeted"}),
