@@ -14,7 +14,8 @@ The rule, fixed when no row had more than one seed:
 
 `contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
 heads read the depths that `mast adapt` reads; `contrast_last` has heads on the block and the last
-map, as heads on depths alone cost one to two points there.
+map, as heads on depths alone cost one to two points there. `contrast_everywhere` was added for the
+same reason when `contrast` had two seeds of the test; after seed 0 it was behind.
 """
 
 from experiments.fair import GRID, LARGEST, LINEAR, ONE, TASKS, predicting

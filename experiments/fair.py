@@ -88,6 +88,12 @@ ROWS: dict[str, Row] = {
         {"objective": {"predict_from": "both"}},
         LARGEST,
     ),
+    "contrast_everywhere": predicting(
+        "MAST, contrast, heads of all depths",
+        "mast5_small",
+        rates=LARGEST,
+        predict_from="everywhere",
+    ),
     # of `objectives`
     "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),
     "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),

@@ -45,6 +45,7 @@ SOURCES: dict[Source, tuple[str, ...]] = {
     "representation": ("representation",),
     "both": ("block", "representation"),
     "depths": ("depths",),
+    "everywhere": ("depths", "representation"),
 }
 
 

@@ -25,7 +25,7 @@ from mast.models import Gaussian, GaussianProjectorConfig
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
 
 EPS = 1e-6  # in denominators
-Source = Literal["none", "block", "representation", "both", "depths"]
+Source = Literal["none", "block", "representation", "both", "depths", "everywhere"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class PaperConfig(MethodConfig):
             (one term over the whole embedding: Table 6's "uncertainty only").
         predict_from: What predicts how the operators that destroy a predicted property differed
             between the views: its exempt "block", the encoder's "representation", "both", the
-            pooled maps of its shallower "depths" (those that `adapt` reads), or "none".
+            pooled maps of its shallower "depths" (those that `adapt` reads), these and the
+            representation ("everywhere"), or "none".
         compare: What asks for invariance: the "distance" of two views, beside the terms of variance
             and covariance, or their "contrast" with the views of other images.
         mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.

@@ -30,6 +30,7 @@ GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
     "contrast": ("mast", {}, {"mode": "contrast", "exempt": PROPERTIES, "exempt_share": 0.2}),
+    "contrast, everywhere": ("mast", {}, {"mode": "contrast", "predict_from": "everywhere"}),
     "exempt, block": ("mast", {}, {"predict_from": "block"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
     "budgeted": ("mast", {}, {"masks": "budgeted"}),
@@ -60,7 +61,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 HEADS = {  # over the representation, by variant
     **dict.fromkeys(("augself", "moco v2, augself"), "prediction"),
-    **dict.fromkeys(("exempt", "exempt, sum", "budgeted"), "predictions.representation"),
+    **dict.fromkeys(
+        ("exempt", "exempt, sum", "budgeted", "contrast, everywhere"), "predictions.representation"
+    ),
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
