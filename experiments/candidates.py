@@ -3,7 +3,8 @@
 The rule, fixed when no row had more than one seed:
 
 1. All rows get three seeds at the larger rate, which was the better one for every row that had
-   both; VICReg + AugSelf and a contrast show with one seed whether a still larger one is better.
+   both; the references and a row of SimCLR show with one seed whether a still larger one is better
+   (done for VICReg + AugSelf and `contrast`).
 2. The mean of the groups is by all depths, which every row has better than the last map; that is
    reported beside it. A row is dropped that is half a point behind VICReg + AugSelf.
 3. What is left becomes rows of `fair`, with seeds that no choice has seen. The best of it on
