@@ -181,7 +181,7 @@ class Beyond(Experiment):
         data = EvaluationData(train, None, val if validates else test, size)
         encoder = workplace.frozen(run)
         if way.statistics:
-            _estimate(encoder.module, train, size)
+            _estimate(encoder, train, size)
         start, encoders = time.monotonic(), {LAST: encoder}
         if not validates:
             found = mast.adapt(encoder.module, photos, size=size, seed=run.seed).adapted
@@ -280,14 +280,15 @@ def _parts(canvases: CanvasSet) -> list[np.ndarray]:
 
 
 @torch.no_grad()
-def _estimate(module: nn.Module, photos: CanvasSet, size: int) -> None:
+def _estimate(encoder: FrozenEncoder, photos: CanvasSet, size: int) -> None:
     """Let BatchNorm's statistics be the mean of those of random batches of photos."""
     photos = photos.subset(np.random.default_rng(0).permutation(len(photos)))
+    module = encoder.module
     norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
     module.train()
     for start in range(0, len(photos) - BATCH + 1, BATCH):
-        module(test_views(photos, range(start, start + BATCH), size))
+        module(test_views(photos, range(start, start + BATCH), size).to(encoder.device))
     module.eval()
