@@ -138,8 +138,8 @@ def in_short() -> str:
     return (
         f"On a CPU, views of 224 pixels (MAST-5) are made {faster[0]}, {faster[1]} and "
         f"{faster[2]}; a training step takes {step:.2f} times as long as its encoder alone. On an "
-        f"{gpu['provenance']['cuda']}, they are made in bf16 {ratios[0]:.0f} (MAST-5) and "
-        f"{ratios[1]:.0f} times (MAST-15) as fast as by kornia in float32."
+        f"{gpu['provenance']['cuda']}, in bf16 they are made {ratios[0]:.0f} (MAST-5) and "
+        f"{ratios[1]:.0f} (MAST-15) times as fast as by kornia in float32."
     )
 
 

@@ -19,6 +19,7 @@ from torch import nn
 
 import mast
 from experiments.fair import predicting
+from experiments.small import Row
 from experiments.small_sets import probe
 from mast.analyses import Grid
 from mast.core.errors import UserError
@@ -45,6 +46,7 @@ RATES = (0.03, 0.1, 0.3)
 FROZEN = "frozen"
 LAST, DEPTHS, ADAPTED = "", "depths/", "adapted/"  # before the key of a score
 READ = {LAST: "last map", DEPTHS: "all depths", ADAPTED: "adapted"}  # depths, ignoring operators
+TRAINED = (LAST, ADAPTED)  # how encoders are read that learned from the photos
 
 
 class Way(NamedTuple):
@@ -69,21 +71,30 @@ class Way(NamedTuple):
     statistics: bool = False
 
 
-def continued(title: str, recipe: str, predicts: bool = True) -> Way:
+VICREG = Row("VICReg", "vicreg5_small")
+VICREG_AUGSELF = predicting("VICReg + AugSelf", "vicreg5_augself_small")
+SIMSIAM_AUGSELF = predicting("SimSiam + AugSelf", "simsiam_augself_small")
+MAST = Row("MAST", "mast5_small")
+
+
+def continued(row: Row) -> Way:
     """Training that goes on from the weights."""
-    changes = predicting(title, recipe).changes if predicts else {}
-    return Way(f"continued by {title}", recipe, changes, RATES)
+    return Way(f"continued by {row.title}", row.recipe, row.changes, RATES)
 
 
 WAYS = {
     FROZEN: Way("frozen"),
     "frozen_224": Way("frozen, at 224 pixels", size=224),
     "statistics": Way("frozen, BatchNorm of the photos", statistics=True),
-    "vicreg": continued("VICReg", "vicreg5_small", predicts=False),
-    "simsiam_augself": continued("SimSiam + AugSelf", "simsiam_augself_small"),
-    "mast": continued("MAST", "mast5_small"),
-    "scratch": Way("MAST from random weights", "mast5_small", {}, (0.3, 1.0, 3.0), weights=False),
-}
+    "vicreg": continued(VICREG),
+    "vicreg_augself": continued(VICREG_AUGSELF),
+    "simsiam_augself": continued(SIMSIAM_AUGSELF),
+    "mast": continued(MAST),
+    "scratch": Way(
+        f"{MAST.title}, from random weights", MAST.recipe, MAST.changes, (1.0, 3.0, 10.0),
+        weights=False,
+    ),
+}  # fmt: skip
 
 
 def published_weights() -> Path:
@@ -170,13 +181,14 @@ class Beyond(Experiment):
         data = EvaluationData(train, None, val if validates else test, size)
         encoder = workplace.frozen(run)
         if way.statistics:
-            _estimate(encoder.module, train, size)
+            _estimate(encoder, train, size)
         start, encoders = time.monotonic(), {LAST: encoder}
         if not validates:
             found = mast.adapt(encoder.module, photos, size=size, seed=run.seed).adapted
             for read, ignored in ((DEPTHS, ()), (ADAPTED, "all")):
                 space = InSpace(found.depths, found.space(ignored))
-                encoders[read] = FrozenEncoder(space, encoder.compute)
+                if not run.trained or read in TRAINED:
+                    encoders[read] = FrozenEncoder(space, encoder.compute)
         adapting = time.monotonic() - start
         protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")
         settings = self.settings
@@ -211,14 +223,16 @@ class Beyond(Experiment):
             chosen = f"{rate:g}" if len(rates) > 1 else ""
             if rate in (min(rates), max(rates)) and chosen:
                 chosen += " (at the edge)"
-            for read, title in READ.items():
+            for read in TRAINED if self.ways[way].recipe else READ:
                 scores = (
                     cell([each["scores"].get(f"{read}{key}") for each in results])
                     for key in COLUMNS
                 )
                 spent = [each["minutes"] + (read != LAST) * each["adapting"] for each in results]
                 lead = gain(results, frozen, read, LAST if way == FROZEN else read)
-                rows.append((*of, title, str(len(results)), *scores, lead, chosen, cell(spent)))
+                rows.append(
+                    (*of, READ[read], str(len(results)), *scores, lead, chosen, cell(spent))
+                )
         beside = ("linear, minus frozen", "rate", "minutes")
         return Grid(
             ("set", "images", "encoder", "read", "seeds", *COLUMNS.values(), *beside), tuple(rows)
@@ -266,14 +280,15 @@ def _parts(canvases: CanvasSet) -> list[np.ndarray]:
 
 
 @torch.no_grad()
-def _estimate(module: nn.Module, photos: CanvasSet, size: int) -> None:
+def _estimate(encoder: FrozenEncoder, photos: CanvasSet, size: int) -> None:
     """Let BatchNorm's statistics be the mean of those of random batches of photos."""
     photos = photos.subset(np.random.default_rng(0).permutation(len(photos)))
+    module = encoder.module
     norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
     module.train()
     for start in range(0, len(photos) - BATCH + 1, BATCH):
-        module(test_views(photos, range(start, start + BATCH), size))
+        module(test_views(photos, range(start, start + BATCH), size).to(encoder.device))
     module.eval()

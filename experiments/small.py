@@ -267,8 +267,8 @@ ABOUT = (
 )
 
 TUNED = (
-    f"Earlier studies of VICReg and MAST on the same validation images, at a rate of {LR}, chose "
-    "what the budgets list as chosen before."
+    f"Earlier studies of VICReg and MAST on some of these validation images, at a rate of {LR}, "
+    "chose what the budgets list as chosen before."
 )
 
 

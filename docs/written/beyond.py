@@ -41,7 +41,7 @@ def beyond() -> str:
     notes = (
         f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
         f"{experiment.size} pixels. The encoder's rate is {rates} of the projector's, by linear "
-        "probe and kNN on validation images; from random weights 0.3, 1 or 3. Gains are points of "
+        "probe and kNN on validation images; from random weights 1, 3 or 10. Gains are points of "
         "the linear probe ± deviation over seeds [95 % interval over test images], in the table "
         "over the frozen encoder as it is read in the same row. Exact copies were left out; slices "
         "of one brain and signs of one hand may be in both parts. Minutes are one run's, without "
@@ -71,7 +71,7 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
         "at 224 pixels": gain(own["frozen_224"], frozen),
         "with BatchNorm of the photos": gain(own["statistics"], frozen),
         f"{experiment.ways[best].title} (the best on validation)": gain(chosen, frozen),
-        "MAST from random weights": gain(own["scratch"], frozen),
+        experiment.ways["scratch"].title: gain(own["scratch"], frozen),
     }
     return (
         f"{frozen[0]['images']:,} photos. Over the last map of the frozen encoder: "

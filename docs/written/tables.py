@@ -79,7 +79,8 @@ def fair() -> str:
     grids = FAIR.grids(_measured(FAIR.results))
     (ahead,) = (grid for title, grid in grids.items() if title.startswith("ahead"))
     leads = "\n".join(f"- {title}: {lead}" for title, *_, lead in ahead.rows)
-    return f"{_by_groups(FAIR)}\n\nAhead of VICReg + AugSelf by the mean:\n\n{leads}"
+    beside = "Ahead of VICReg + AugSelf by the mean, over common seeds:"
+    return "\n\n".join([_by_groups(FAIR), beside, leads])
 
 
 def _by_groups(experiment: Small) -> str:

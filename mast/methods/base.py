@@ -295,11 +295,13 @@ class Method(nn.Module, ABC):
         """Compile with `torch.compile` what gains by it: encoder, projector, `objective`, heads.
 
         The encoder in training alone: measuring it takes other numbers of images, for each of which
-        it would be compiled anew. An objective becomes a few passes, its collectives included.
+        it would be compiled anew. An objective becomes a few passes, its collectives included. What
+        was compiled before is forgotten, as PyTorch would use it again without looking for hooks.
 
         Args:
             graphs: Replay each part as CUDA graphs (mode "reduce-overhead"), for small steps.
         """
+        torch.compiler.reset()
         self._graphs = graphs
         mode = "reduce-overhead" if graphs else None
         plain, compiled = self.encoder.encode, torch.compile(self.encoder.encode, mode=mode)
