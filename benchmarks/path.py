@@ -42,9 +42,9 @@ LABELS = 10  # a class
 TUNED = {"changes": {"epochs": 50, "batch_size": 32}, "encoder_lrs": (0.01, 0.1)}
 # How a classifier comes about: the encoder, and how it is fitted.
 WAYS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "mast5_small, linear head": ("run", {}),
+    "pretrained, linear head": ("run", {}),
     "untrained, linear head": ("untrained", {}),
-    "mast5_small, fine-tuned": ("run", {"kind": "finetune", "settings": TUNED}),
+    "pretrained, fine-tuned": ("run", {"kind": "finetune", "settings": TUNED}),
     "from scratch": ("untrained", {"kind": "finetune", "settings": TUNED}),
 }
 

@@ -39,12 +39,12 @@ TARGETS = (
     ("MAST-5 views of 64 pixels, over torchvision on PIL images", "augment", SMALL,
      "torchvision, PIL", "mast", ">=", 8.0),
     ("… over kornia", "augment", SMALL, "kornia", "mast", ">=", 4.0),
-    ("whole step over the encoder alone", "train", None, "mast5_small, from memory",
+    ("whole step over the encoder alone", "train", None, "mast5_exempt_small, from memory",
      "encoder alone", "<=", 1.2),
-    ("… over the step in which nothing is predicted", "train", None, "mast5_small, from memory",
-     "mast5_small, nothing predicted", "<=", 1.03),
+    ("… over the step in which nothing is predicted", "train", None, "mast5_exempt_small, from memory",
+     "mast5_exempt_small, nothing predicted", "<=", 1.03),
     ("training from a folder over the encoder alone", "train", None,
-     "mast5_small, from a folder", "encoder alone", "<=", 1.25),
+     "mast5_exempt_small, from a folder", "encoder alone", "<=", 1.25),
     ("objective, n=256, d=1024, K=15, over lightly's VICRegLoss", "loss", None, "mast",
      "lightly VICRegLoss", "<=", 1.3),
     ("… Eq. 7 as printed", "loss", None, "mast, Eq. 7 as printed", "lightly VICRegLoss", "<=", 1.3),
@@ -132,7 +132,7 @@ def in_short() -> str:
              "albumentationsx": "AlbumentationsX"}  # fmt: skip
     faster = [f"{views[key]['median'] / ours:.0f} times as fast as {name}"
               for key, name in peers.items()]  # fmt: skip
-    step = next(iter(read("train")["cases"].values()))["mast5_small, from memory"]["ratio"]
+    step = next(iter(read("train")["cases"].values()))["mast5_exempt_small, from memory"]["ratio"]
     gpu = read("augment", "cuda")
     ratios = [gpu["cases"][case]["kornia"]["ratio"] for case in (MAST5, MAST15)]
     return (

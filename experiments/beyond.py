@@ -21,6 +21,7 @@ import mast
 from experiments.fair import predicting
 from experiments.small import Row
 from experiments.small_sets import probe
+from experiments.variants import LR
 from mast.analyses import Grid
 from mast.core.errors import UserError
 from mast.data import CanvasSet
@@ -155,7 +156,7 @@ class Beyond(Experiment):
             size=self.size,
             views="mast5",
             encoder={**self.encoder, **weights},
-            optimizer={"encoder_rate": rate},
+            optimizer={"lr": LR, "encoder_rate": rate},
             epochs=self.sets[name],
             seed=seed,
             score_every=self.sets[name],

@@ -41,7 +41,7 @@ def tables() -> str:
 
 def small() -> str:
     """Which method is best at what, and the tables."""
-    measured, whole = _measured(Small.results), finished()
+    measured, whole = results_of(Small.results), finished()
     experiment = Small()
     missing = [ROWS[name].title for name in ROWS if name not in whole]
     measured = {name: result for name, result in measured.items() if result["row"] in whole}
@@ -65,7 +65,7 @@ def small() -> str:
 def pooling() -> str:
     """Where MAST's projector pools: the tables."""
     experiment = POOLING
-    parts = _grids("pooling", experiment.grids(_measured(experiment.results)))
+    parts = _grids("pooling", experiment.grids(results_of(experiment.results)))
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
 
 
@@ -76,7 +76,7 @@ def candidates() -> str:
 
 def fair() -> str:
     """Methods that predict the same, by groups of tasks and beside VICReg + AugSelf."""
-    grids = FAIR.grids(_measured(FAIR.results))
+    grids = FAIR.grids(results_of(FAIR.results))
     (ahead,) = (grid for title, grid in grids.items() if title.startswith("ahead"))
     leads = "\n".join(f"- {title}: {lead}" for title, *_, lead in ahead.rows)
     beside = "Ahead of VICReg + AugSelf by the mean, over common seeds:"
@@ -84,7 +84,7 @@ def fair() -> str:
 
 
 def _by_groups(experiment: Small) -> str:
-    grids = experiment.grids(_measured(experiment.results))
+    grids = experiment.grids(results_of(experiment.results))
     shown = as_markdown(grids["by groups of tasks"])
     notes = "\n".join(f"- {note}" for note in experiment.notes())
     return "\n\n".join([shown, *_grids(experiment.results, grids, shown=False), notes])
@@ -93,7 +93,7 @@ def _by_groups(experiment: Small) -> str:
 def table6() -> str:
     """Table 6 on Flowers-17, and what becomes of the paper's conclusions."""
     table = experiment("table6", "paper", TABLE6_EPOCHS)
-    measured = _measured(table.results)
+    measured = results_of(table.results)
     by_row: dict[str, list[Result]] = {}
     for result in measured.values():
         by_row.setdefault(result["row"], []).append(result)
@@ -120,7 +120,7 @@ def table6() -> str:
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in (*table.notes(), where))])
 
 
-def _measured(results: str) -> dict[str, Result]:
+def results_of(results: str) -> dict[str, Result]:
     """All results of a table by name."""
     folder = RESULTS / results
     files = sorted(folder.rglob("*.json"))
@@ -133,7 +133,7 @@ def _measured(results: str) -> dict[str, Result]:
 def finished() -> dict[str, list[Result]]:
     """The test results of the rows of `small` that have all seeds."""
     tested: dict[str, list[Result]] = {name: [] for name in ROWS}
-    for name, result in _measured(Small.results).items():
+    for name, result in results_of(Small.results).items():
         if name.startswith("test/") and result["scores"]:
             tested[result["row"]].append(result)
     return {name: results for name, results in tested.items() if len(results) >= SEEDS}

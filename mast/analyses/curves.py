@@ -18,6 +18,7 @@ PANELS = {  # heading: unit, beginnings of the metrics' names
     "Masks": ("share, or cosine", ("stat/mask_",)),
     "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance", "stat/spread")),
     "Predicted uncertainty": ("", ("stat/uncertainty",)),
+    "Operators predicted": ("share of variance", ("stat/predicted_by_",)),
     "kNN on its own images": ("%", ("online/knn",)),
     "Effective rank": ("dimensions", ("online/effective_rank",)),
     "Learning rate": ("", ("lr",)),
