@@ -127,9 +127,10 @@ def test_help_shows_what_is_common(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
-    words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
-    main([*words, "--objective.no_standardize", "--operators", '["grayscale", "gaussian_blur"]',
-          "--optimizer.clip", "none", "--objective.sparsity_weight", "-1e-3"])  # fmt: skip
+    words = ["show", "config", "--recipe", "mast5_guarded", "--compile", "--no_channels_last"]
+    words += ["--batch-size=8", "--objective.no_standardize", "--objective.sparsity_weight"]
+    main([*words, "-1e-3", "--operators", '["grayscale", "gaussian_blur"]',
+          "--optimizer.clip", "none"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["standardize"] is False

@@ -91,7 +91,7 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     line = next(line for line in run.read_metrics() if "loss" in line)
     terms = sum(value for name, value in line.items() if name.startswith("term/"))
     assert terms == pytest.approx(line["loss"], rel=1e-5)
-    assert {"stat/mask_mean", "stat/embedding_std"} < line.keys()
+    assert {"stat/mask_mean", "stat/spread"} < line.keys()
     assert run.tensorboard.is_dir()
 
 
