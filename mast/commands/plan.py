@@ -25,6 +25,7 @@ from mast.data import default_cache, open_source
 from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import represent
+from mast.evaluation.verdict import ADAPT_FIRST
 from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.adapt import FEWEST, IMAGES
@@ -197,6 +198,8 @@ def plan(
         others = [other for each in costs if (other := scaled(each)) != each]
         notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
         costs += others
+    if weights is not None:
+        notes.append(ADAPT_FIRST)
     return Plan(str(data), tuple(costs), tuple(notes), encoder)
 
 

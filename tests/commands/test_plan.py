@@ -15,6 +15,7 @@ from mast.config import build_method, change
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.run import RunFolder
 from mast.data import open_source
+from mast.evaluation.verdict import ADAPT_FIRST
 from mast.models import Encoder, EncoderConfig
 from mast.recipes import RECIPES, recipe
 from mast.runs.cost import GPUS, REACHED, cost, flops_an_image, scaled
@@ -162,6 +163,7 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
+    assert plan.notes[-1] == ADAPT_FIRST
     tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
     torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
     plan = mast.plan(
