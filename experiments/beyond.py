@@ -43,7 +43,7 @@ COLUMNS = {"linear": "linear", "knn": "kNN", "fewshot/5_a_class": "5 labels",
 SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes": 0}})
 BATCH = 64  # images of which BatchNorm's statistics are estimated
 RARE = ("tiles",)  # 32 images of a class: 5 labels of it are drawn, not 20
-RATES = (0.03, 0.1, 0.3)
+RATES, LARGER = (0.03, 0.1, 0.3), (0.1, 0.3, 1.0)
 FROZEN = "frozen"
 LAST, DEPTHS, ADAPTED = "", "depths/", "adapted/"  # before the key of a score
 READ = {LAST: "last map", DEPTHS: "all depths", ADAPTED: "adapted"}  # depths, ignoring operators
@@ -60,7 +60,8 @@ class Way(NamedTuple):
         rates: Learning rates of the encoder as shares of the projector's; validation chooses.
         weights: Whether it starts from ImageNet's weights.
         size: Of views when it is measured; that of the experiment if not given.
-        statistics: Whether its BatchNorm's are those of the photos.
+        statistics: Of BatchNorm: None for the usual ones, which are the batch's in training; or
+            "photos", if it is not trained, or "weights".
     """
 
     title: str
@@ -69,7 +70,7 @@ class Way(NamedTuple):
     rates: tuple[float, ...] = (1.0,)
     weights: bool = True
     size: int | None = None
-    statistics: bool = False
+    statistics: str | None = None
 
 
 VICREG = Row("VICReg", "vicreg5_small")
@@ -83,14 +84,22 @@ def continued(row: Row) -> Way:
     return Way(f"continued by {row.title}", row.recipe, row.changes, RATES)
 
 
+def kept(row: Row) -> Way:
+    """The same with BatchNorm's statistics of the weights, which allow larger rates."""
+    title = f"continued by {row.title}, BatchNorm of the weights"
+    return Way(title, row.recipe, row.changes, LARGER, statistics="weights")
+
+
 WAYS = {
     FROZEN: Way("frozen"),
     "frozen_224": Way("frozen, at 224 pixels", size=224),
-    "statistics": Way("frozen, BatchNorm of the photos", statistics=True),
+    "statistics": Way("frozen, BatchNorm of the photos", statistics="photos"),
     "vicreg": continued(VICREG),
     "vicreg_augself": continued(VICREG_AUGSELF),
     "simsiam_augself": continued(SIMSIAM_AUGSELF),
     "mast": continued(MAST),
+    "vicreg_augself_kept": kept(VICREG_AUGSELF),
+    "mast_kept": kept(MAST),
     "scratch": Way(
         f"{MAST.title}, from random weights", MAST.recipe, MAST.changes, (1.0, 3.0, 10.0),
         weights=False,
@@ -147,7 +156,11 @@ class Beyond(Experiment):
         self, workplace: Workplace, name: str, key: str, rate: float, seed: int, score: str
     ) -> StudyRun:
         way = self.ways[key]
-        weights = {"weights": f"order:{published_weights()}"} if way.weights else {}
+        weights: dict[str, Any] = {}
+        if way.weights:
+            weights = {"weights": f"order:{published_weights()}"}
+        if way.statistics == "weights":
+            weights["freeze_statistics"] = True
         trial = f"{name}-{key}-{rate:g}-{seed}"
         config = workplace.configure(
             trial,
@@ -181,7 +194,7 @@ class Beyond(Experiment):
         validates = run.name.startswith("validation/")
         data = EvaluationData(train, None, val if validates else test, size)
         encoder = workplace.frozen(run)
-        if way.statistics:
+        if way.statistics == "photos":
             _estimate(encoder, train, size)
         start, encoders = time.monotonic(), {LAST: encoder}
         if not validates:

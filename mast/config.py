@@ -255,6 +255,8 @@ def build_method(config: PretrainConfig) -> Method:
         method = kind(config.objective, encoder, config.preset.operators, config.seed)
     if config.encoder.freeze:
         method.freeze_encoder()
+    elif config.encoder.freeze_statistics:
+        method.freeze_statistics()
     return method
 
 

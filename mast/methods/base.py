@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from mast.augment import Preset, Views
 from mast.core.errors import UserError
@@ -188,7 +189,7 @@ class Method(nn.Module, ABC):
         self.config = config
         self.encoder = encoder
         self.operators = operators
-        self._frozen = False
+        self._in_evaluation: type[nn.Module] | None = None  # modules of encoders that stay in it
         self._graphs = False
 
     # ------------------------------------------------------------------ what a method writes
@@ -278,17 +279,23 @@ class Method(nn.Module, ABC):
 
     def freeze_encoder(self) -> None:
         """Leave the encoder as it is, the statistics of its norms included."""
-        self._frozen = True
+        self._in_evaluation = nn.Module
         self.encoder.requires_grad_(False)
         self.train(self.training)
 
+    def freeze_statistics(self) -> None:
+        """Let the encoder's BatchNorm use, and leave, the statistics that it has."""
+        self._in_evaluation = _BatchNorm
+        self.train(self.training)
+
     def train(self, mode: bool = True) -> Self:
-        """An encoder that is frozen stays in evaluation mode."""
+        """What is frozen of an encoder, or of a teacher's, stays in evaluation mode."""
         super().train(mode)
-        if self._frozen:
-            for module in self.modules():  # a teacher's, too
-                if isinstance(module, Encoder):
-                    module.eval()
+        if self._in_evaluation is not None:
+            for encoder in self.modules():
+                for part in encoder.modules() if isinstance(encoder, Encoder) else ():
+                    if isinstance(part, self._in_evaluation):
+                        part.training = False
         return self
 
     def compile_parts(self, graphs: bool = False) -> None:

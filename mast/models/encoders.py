@@ -124,6 +124,7 @@ class EncoderConfig:
             there name, with options and perhaps a tag, mean, std and stem_stride are believed.
             `order:FILE` matches weights of other names by their order and shapes.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
+        freeze_statistics: Train with the weights' statistics of BatchNorm, not with the batch's.
     """
 
     name: str = "resnet50"
@@ -134,6 +135,7 @@ class EncoderConfig:
     std: Moment = IMAGENET.std
     weights: str | None = None
     freeze: bool = False
+    freeze_statistics: bool = False
 
     @property
     def normalization(self) -> Normalization:
@@ -158,8 +160,9 @@ class EncoderConfig:
         check_options(self.options)
         if self.weights == "":
             raise UserError("encoder.weights is empty: name weights, or leave it out")
-        if self.freeze and self.weights is None:
-            raise UserError("encoder.freeze keeps weights as they are: give encoder.weights, too")
+        for name in ("freeze", "freeze_statistics"):
+            if getattr(self, name) and self.weights is None:
+                raise UserError(f"encoder.{name} keeps those of weights: give encoder.weights, too")
 
 
 class Encoding(NamedTuple):

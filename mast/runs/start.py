@@ -55,6 +55,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         stem_stride=wanted.stem_stride or known.stem_stride,
         weights=wanted.weights,
         freeze=wanted.freeze,
+        freeze_statistics=wanted.freeze_statistics,
     )
     return replace(config, encoder=encoder)
 

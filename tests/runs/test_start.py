@@ -68,11 +68,16 @@ def test_it_continues_without_the_weights(tiny: Configure, theirs: RunFolder) ->
         load_untrained(run.path)
 
 
-def test_a_frozen_encoder_stays_as_it_is(tiny: Configure, theirs: RunFolder) -> None:
-    config = tiny(epochs=1, encoder={"weights": str(theirs.path), "freeze": True})
+@pytest.mark.parametrize("option", ["freeze", "freeze_statistics"])
+def test_what_is_frozen_stays_as_it_is(tiny: Configure, theirs: RunFolder, option: str) -> None:
+    config = tiny(epochs=1, encoder={"weights": str(theirs.path), option: True})
     run = mast.pretrain(config)
-    frozen, weights = (load_encoder(each.path).state_dict() for each in (run, theirs))
-    assert all(torch.equal(frozen[name], value) for name, value in weights.items())
+    after, before = (load_encoder(each.path).state_dict() for each in (run, theirs))
+    stay = [name for name, value in before.items() if torch.equal(after[name], value)]
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    assert stay == [
+        name for name in before if option == "freeze" or name.endswith(statistics)
+    ]  # fmt: skip
     random = build_method(configuration_of(run)).state_dict()
     trained = mast.load_method(run.path).state_dict()
     name = "projector.trunk.0.weight"
@@ -239,7 +244,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ({"freeze": True}, "encoder.freeze keeps weights as they are: give encoder.weights, too"),
+        ({"freeze": True}, "encoder.freeze keeps those of weights: give encoder.weights, too"),
         ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
