@@ -126,15 +126,15 @@ class Mast(Method):
             start, scale, common = mode.mask_start, mode.normalize_masks, config.mask_common
             count, kind = len(operators), cast(Any, mode.masks)
             self.masks = Masks(dim, count, kind, start, scale, common, seed)
-        sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
         properties = config.exempt if config.predicted is None else config.predicted
         predicted = destroyers(operators, properties)
+        sources = SOURCES[mode.predict_from] if config.prediction.weight and predicted else ()
         in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
         column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
         of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, [*predicted])}
         self.shallow = None
-        if "depths" in sources and predicted:
+        if "depths" in sources:
             self.shallow = ShallowDepths(encoder)
             of_source["depths"] = (self.shallow.dim, [*predicted])
         self.predictions = nn.ModuleDict(
