@@ -35,9 +35,9 @@ ROWS: dict[str, Row] = {
     **{name: row for name, row in TESTED_ROWS.items() if name not in BESIDE},
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
     "routed": candidate("routed", "VICReg, routed subspaces"),
-    "budgeted": candidate("mast5_exempt", "MAST, learned block", masks="budgeted")._replace(
-        optimizer={"gate_lr": 1e-2}
-    ),
+    "budgeted": candidate(
+        "mast5_exempt", "MAST, exempt blocks, learned", masks="budgeted"
+    )._replace(optimizer={"gate_lr": 1e-2}),
     "before": candidate(
         "mast5_exempt",
         "VICReg + AugSelf, GeM before the layers",
@@ -45,7 +45,7 @@ ROWS: dict[str, Row] = {
         projector={"pool": "before"},
     ),
     "mast_before": candidate(
-        "mast5_exempt", "MAST, GeM before the layers", projector={"pool": "before"}
+        "mast5_exempt", "MAST, exempt blocks, GeM before the layers", projector={"pool": "before"}
     ),
 }
 CANDIDATES_ON_VALIDATION = Small(
@@ -61,9 +61,9 @@ CANDIDATES_ON_VALIDATION = Small(
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(
-        "All but VICReg and CASSLE predict color and position by one head each; MAST's rows but "
-        "'MAST', and 'heads and block by depth', predict color from the block too: it weighs twice "
-        "there.",
+        "All but VICReg and CASSLE predict color and position by one head each; exempt blocks, "
+        "'MAST, heads of the last map' and 'heads and block by depth' predict color from the block "
+        "too: it counts twice there.",
         "'MAST, heads of all depths' predicts from both: all weighs twice.",
         "Other rates than those here and of the tested rows were not scored; some minutes include "
         "pauses.",

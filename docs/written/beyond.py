@@ -4,7 +4,7 @@ import json
 import statistics
 from typing import Any
 
-from experiments.beyond import ADAPTED, DEPTHS, FROZEN, LAST, RATES, READ, Beyond, gain
+from experiments.beyond import ADAPTED, DEPTHS, FROZEN, LAST, READ, Beyond, gain
 from written.result_files import RESULTS, processors, top
 
 Result = dict[str, Any]
@@ -34,16 +34,16 @@ def beyond() -> str:
     """A sentence a set, and the table."""
     experiment, measured = Beyond(), read()
     sentences = [f"- {name}: {_sentence(experiment, measured, name)}" for name in experiment.sets]
-    epochs, rates = experiment.sets.values(), ", ".join(f"{rate:g}" for rate in RATES)
+    epochs = experiment.sets.values()
     notes = (
         f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
-        f"{experiment.size} pixels. The encoder's rate is {rates} of the projector's, by linear "
-        "probe and kNN on validation images; from random weights 1, 3 or 10. Gains are points of "
+        f"{experiment.size} pixels. The encoder's rate is a share of the projector's, the best of "
+        "three by linear probe and kNN on validation images. Gains are points of "
         "the linear probe ± deviation over seeds [95 % interval over test images], in the table "
         "over the frozen encoder as it is read in the same row. Exact copies were left out; slices "
         "of one brain and signs of one hand may be in both parts. Minutes are one run's, without "
         f"those that chose its rate. {processors(measured.values())}, up to three at once with a "
-        "thread each; trained on an NVIDIA H200 that seven runs shared "
+        "thread each; runs under a minute shared an NVIDIA H200 with six others "
         "(`python -m experiments beyond`)."
     )
     table = top("beyond", experiment.table(measured), lambda row: row[3] != READ[DEPTHS])
@@ -71,7 +71,6 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
         f"{frozen[0]['images']:,} photos. Over the last map of the frozen encoder: "
         f"{'; '.join(f'{title} {lead}' for title, lead in ahead.items())}."
     )
-    if best == FROZEN:
+    if best == FROZEN or best not in own:
         return text
-    lead = gain(own[best], frozen, ADAPTED, ADAPTED)
-    return f"{text} Of adapted encoders, the continued one is ahead of the frozen one by {lead}."
+    return f"{text} Adapted, continued minus frozen: {gain(own[best], frozen, ADAPTED, ADAPTED)}."

@@ -284,12 +284,12 @@ class Method(nn.Module, ABC):
         self.train(self.training)
 
     def freeze_statistics(self) -> None:
-        """Let the encoder's BatchNorm use, and leave, the statistics that it has."""
+        """Keep the statistics of the encoder's BatchNorm, and normalise by them."""
         self._in_evaluation = _BatchNorm
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """What is frozen of an encoder, or of a teacher's, stays in evaluation mode."""
+        """Frozen parts of encoders, teachers' included, stay in evaluation mode."""
         super().train(mode)
         if self._in_evaluation is not None:
             for encoder in self.modules():
@@ -303,7 +303,8 @@ class Method(nn.Module, ABC):
 
         The encoder in training alone: measuring it takes other numbers of images, for each of which
         it would be compiled anew. An objective becomes a few passes, its collectives included. What
-        was compiled before is forgotten, as PyTorch would use it again without looking for hooks.
+        this process compiled before, the caller's too, is forgotten: PyTorch would use it again
+        without looking for hooks.
 
         Args:
             graphs: Replay each part as CUDA graphs (mode "reduce-overhead"), for small steps.

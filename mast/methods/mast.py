@@ -54,7 +54,7 @@ class MastConfig(PaperConfig):
     """MAST's objective: with exempt blocks, or Eq. 7 with its switches. None: the mode decides.
 
     Attributes:
-        mode: "contrast", as recipes have it, "exempt", "guarded", or "paper" for Eq. 7 as printed.
+        mode: "contrast" (the recipes'), "exempt", "guarded", or "paper" for Eq. 7 as printed.
         exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
             dimensions of their own. In these the views need not agree where an operator acted
             that destroys the property.

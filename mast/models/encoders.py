@@ -124,7 +124,7 @@ class EncoderConfig:
             there name, with options and perhaps a tag, mean, std and stem_stride are believed.
             `order:FILE` matches weights of other names by their order and shapes.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
-        freeze_statistics: Train with the weights' statistics of BatchNorm, not with the batch's.
+        freeze_statistics: Train with BatchNorm's statistics from the weights, not the batch's.
     """
 
     name: str = "resnet50"
@@ -162,7 +162,7 @@ class EncoderConfig:
             raise UserError("encoder.weights is empty: name weights, or leave it out")
         for name in ("freeze", "freeze_statistics"):
             if getattr(self, name) and self.weights is None:
-                raise UserError(f"encoder.{name} keeps those of weights: give encoder.weights, too")
+                raise UserError(f"encoder.{name} is for weights: give encoder.weights, too")
 
 
 class Encoding(NamedTuple):

@@ -41,7 +41,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
     and the guarded masks (docs/results.md): all operators act from the start, guarded masks have
     one left out of half of the pairs and do without the uncertainty, the projector does without
     GeM, and invariance weighs 10. MAST's contrast has SimCLR's dimensions, and three times the
-    rate (0.015 to 0.14 differ by 0.2 points there, docs/results.md).
+    rate (0.015 to 0.14 differ by 0.2 points, docs/log.md).
     """
     schedule, lr = config.schedule, 5e-3
     if isinstance(config.objective, MastConfig):

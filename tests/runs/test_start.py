@@ -244,7 +244,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ({"freeze": True}, "encoder.freeze keeps those of weights: give encoder.weights, too"),
+        ({"freeze": True}, "encoder.freeze is for weights: give encoder.weights, too"),
         ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
