@@ -56,8 +56,8 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
     own = {way: tests[name, way] for way in experiment.ways if (name, way) in tests}
     trials: dict[str, float] = {}
     for file, result in measured.items():
-        way = result["way"]
-        if file.startswith("validation/") and result["set"] == name and way != "scratch":
+        way = result["way"] if result["set"] == name else ""
+        if file.startswith("validation/") and way in own and way != "scratch":
             trials[way] = max(sum(result["scores"].values()), trials.get(way, 0.0))
     frozen = own[FROZEN]
     ahead = {"all depths": gain(frozen, frozen, DEPTHS, LAST),
@@ -71,6 +71,6 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
         f"{frozen[0]['images']:,} photos. Over the last map of the frozen encoder: "
         f"{'; '.join(f'{title} {lead}' for title, lead in ahead.items())}."
     )
-    if best == FROZEN or best not in own:
+    if best == FROZEN:
         return text
     return f"{text} Adapted, continued minus frozen: {gain(own[best], frozen, ADAPTED, ADAPTED)}."
