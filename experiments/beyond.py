@@ -200,8 +200,8 @@ class Beyond(Experiment):
         if not validates:
             found = mast.adapt(encoder.module, photos, size=size, seed=run.seed).adapted
             for read, ignored in ((DEPTHS, ()), (ADAPTED, "all")):
-                space = InSpace(found.depths, found.space(ignored))
                 if not run.trained or read in TRAINED:
+                    space = InSpace(found.depths, found.space(ignored))
                     encoders[read] = FrozenEncoder(space, encoder.compute)
         adapting = time.monotonic() - start
         protocols = ("linear", "knn") if validates else ("linear", "knn", "fewshot")

@@ -32,11 +32,10 @@ Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested i
 
 QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
 NAMED = 3  # sets that a sentence names
-# Of `experiments/beyond.py`; docs/results.md has the table.
-ADAPT_FIRST = (
+ADAPT_FIRST = (  # docs/results.md has the table
     "Weights from elsewhere: `mast adapt` improves them in a minute. To train on from them, add "
-    "--encoder.freeze_statistics: 12,000 photos cost up to 10 points of a linear probe with the "
-    "batch's statistics of BatchNorm, and gained 2 to 6 with those of the weights."
+    "--encoder.freeze_statistics: on four sets of photos, short training lost up to 17 points of a "
+    "linear probe with BatchNorm's statistics of the batch, and gained 2 to 7 with the weights'."
 )
 
 

@@ -285,6 +285,10 @@ class Method(nn.Module, ABC):
 
     def freeze_statistics(self) -> None:
         """Keep the statistics of the encoder's BatchNorm, and normalise by them."""
+        if not any(isinstance(module, _BatchNorm) for module in self.encoder.modules()):
+            raise UserError(
+                "encoder.freeze_statistics is for encoders with BatchNorm: leave it out"
+            )
         self._in_evaluation = _BatchNorm
         self.train(self.training)
 
@@ -302,9 +306,8 @@ class Method(nn.Module, ABC):
         """Compile with `torch.compile` what gains by it: encoder, projector, `objective`, heads.
 
         The encoder in training alone: measuring it takes other numbers of images, for each of which
-        it would be compiled anew. An objective becomes a few passes, its collectives included. What
-        this process compiled before, the caller's too, is forgotten: PyTorch would use it again
-        without looking for hooks.
+        it would be compiled anew. An objective becomes a few passes, its collectives included. All
+        that was compiled before is forgotten, as PyTorch would reuse it in spite of other hooks.
 
         Args:
             graphs: Replay each part as CUDA graphs (mode "reduce-overhead"), for small steps.

@@ -40,8 +40,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
     Schedule, weight and pooling of MAST and VICReg are what did best at small budgets for VICReg
     and the guarded masks (docs/results.md): all operators act from the start, guarded masks have
     one left out of half of the pairs and do without the uncertainty, the projector does without
-    GeM, and invariance weighs 10. MAST's contrast has SimCLR's dimensions, and three times the
-    rate (0.015 to 0.14 differ by 0.2 points, docs/log.md).
+    GeM, and invariance weighs 10. A contrast has SimCLR's dimensions and a higher rate (log.md).
     """
     schedule, lr = config.schedule, 5e-3
     if isinstance(config.objective, MastConfig):

@@ -262,11 +262,7 @@ def test_parameter_groups(variant: str) -> None:
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
         ("mast5_small", {"count": "all"}, "contrast is for exempt blocks"),
-        (
-            "mast5_exempt_small",
-            {"masks": "none"},
-            "predict_from both needs objective.masks",
-        ),
+        ("mast5_exempt_small", {"masks": "none"}, "predict_from both needs objective.masks"),
         ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
     ],
 )
@@ -283,6 +279,11 @@ def test_a_map_may_have_another_width_than_the_representation(
     method = build_method(name, {}, options, encoder=encoder)
     assert (method.encoder.map_dim, method.encoder.dim) == (288, 1024)
     assert torch.isfinite(method(make_views(0), 0.0)["loss"])
+
+
+def test_without_batchnorm_there_are_no_statistics_to_freeze() -> None:
+    with pytest.raises(UserError, match="is for encoders with BatchNorm"):
+        build("mae").freeze_statistics()
 
 
 def test_prcl_needs_a_map_that_fills_the_image() -> None:

@@ -75,9 +75,7 @@ def test_what_is_frozen_stays_as_it_is(tiny: Configure, theirs: RunFolder, optio
     after, before = (load_encoder(each.path).state_dict() for each in (run, theirs))
     stay = [name for name, value in before.items() if torch.equal(after[name], value)]
     statistics = ("running_mean", "running_var", "num_batches_tracked")
-    assert stay == [
-        name for name in before if option == "freeze" or name.endswith(statistics)
-    ]  # fmt: skip
+    assert stay == [name for name in before if option == "freeze" or name.endswith(statistics)]
     random = build_method(configuration_of(run)).state_dict()
     trained = mast.load_method(run.path).state_dict()
     name = "projector.trunk.0.weight"
