@@ -67,7 +67,7 @@ def results() -> str:
          f"{found_and_right('ignoring all, or pHash')} (`mast duplicates --ignore all`)",
          f"pHash {found_and_right('pHash, up to 4 bits')}"),
         ("linear probe / five labels per class, means of five sets of photos",
-         f"{not_trained(ADAPTED)} (`mast adapt`)", f"encoder alone {not_trained(LAST)}"),
+         f"{not_trained(ADAPTED)} (`--ignore all`)", f"encoder alone {not_trained(LAST)}"),
         ("pretrained at one small budget, eight seeds, mean of four groups of tasks, all depths",
          *depths),
         ("the same, last map", *last),

@@ -33,9 +33,10 @@ Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested i
 QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # docs/results.md has the table
-    "Weights from elsewhere: `mast adapt` improves them in a minute. To train on from them, add "
-    "--encoder.freeze_statistics: on four sets of photos, short training lost up to 17 points of a "
-    "linear probe with BatchNorm's statistics of the batch, and gained 2 to 7 with the weights'."
+    "Weights from elsewhere: `mast adapt`, then --ignore all, improves them in a minute. To train "
+    "on from them, add --encoder.freeze_statistics: on four sets of photos, short training lost up "
+    "to 17 points of a linear probe with BatchNorm's statistics of the batch, and gained 2 to 7 "
+    "with the weights'."
 )
 
 

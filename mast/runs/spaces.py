@@ -32,6 +32,7 @@ from mast.search.pairs import check_weights, read_weights
 from mast.search.subspaces import Weights
 
 KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
+DEPTHS = "depths"  # a space: all depths of the encoder as they are
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Invariances:
         representation: "encoder" (the default), "ensemble" or "embedding".
         ignore: Operators, or properties, to which the features are to be invariant.
         match: Likewise, those by which images are compared.
-        space: The file of weights that pairs have chosen.
+        space: The file of weights that pairs have chosen, or `DEPTHS`.
         pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
     """
 
@@ -53,10 +54,10 @@ class Invariances:
     pairs: bool = False
 
     def __post_init__(self) -> None:
-        if self.weighted and (self.ignore or self.match or self.representation):
+        if (self.pairs or self.space) and (self.ignore or self.match or self.representation):
             raise UserError(
-                "pairs, or the space that they chose, say what is ignored and matched: leave "
-                "ignore, match and representation out"
+                "pairs, or a space, say what is ignored and matched: leave ignore, match and "
+                "representation out"
             )
         if (self.ignore or self.match) and self.representation is not None:
             raise UserError(
@@ -67,17 +68,25 @@ class Invariances:
     @property
     def weighted(self) -> bool:
         """Whether pairs say how much each property counts."""
-        return self.pairs or self.space is not None
+        return self.pairs or not (self.space is None or self._in_depths)
+
+    @property
+    def _in_depths(self) -> bool:
+        return str(self.space) == DEPTHS
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """What is to be "ignored" and "matched", where there is something."""
+        """What is to be "ignored" and "matched", where there is something to choose."""
+        if self._in_depths:
+            return {"ignored": []}
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
         return {kind: names for kind, names in words.items() if names}
 
     @property
     def names(self) -> list[str]:
-        """Of a folder of results, such as ignored-color; a space's has digits of its file."""
+        """Of a folder of results, such as ignored-color; a file's has digits of it."""
+        if self._in_depths:
+            return [DEPTHS]
         if self.space is not None:
             return [f"space-{Path(self.space).stem}-{digest({}, read_text(named(self.space)))[:8]}"]
         return ["-".join([kind, *names]) for kind, names in self.words.items()]
@@ -147,8 +156,9 @@ def compared(
     chosen = invariances.words
     for names in chosen.values():
         named_operators(names, tuple(OPERATORS))
-    if invariances.space is not None and not invariances.pairs:
-        check_weights(invariances.space)
+    weights_file = None if invariances.pairs or not invariances.weighted else invariances.space
+    if weights_file is not None:
+        check_weights(weights_file)
     adapted = None
     if chosen or invariances.weighted:
         adapted = _adapted(encoder, compute, size, weights)
@@ -160,9 +170,7 @@ def compared(
         loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
         whole = frozen(loaded, encoder, compute, cache)
         by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
-        if invariances.pairs or invariances.space is None:
-            return by
-        return by.weighted(read_weights(invariances.space, adapted))
+        return by if weights_file is None else by.weighted(read_weights(weights_file, adapted))
     if chosen or invariances.weighted:
         if not isinstance(encoder, nn.Module):
             folder = Path(encoder).parent

@@ -92,6 +92,7 @@ def distances(method: Mast) -> tuple[Tensor, Tensor]:
     return kept_K, squared_KD.mean(dim=1)
 
 
+@pytest.mark.slow
 def test_width_reward_keeps_masks_from_concentrating() -> None:
     unrewarded = build("guarded", mask_start="block", sparsity_weight=0.0)
     assert train(unrewarded)[1]["stat/mask_active_share"] < 0.25

@@ -414,6 +414,7 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.equal(copied(images), compiled.encoder(images))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
 @pytest.mark.parametrize(("variant", "heads"), [("exempt", 2), ("vicreg", 0), ("contrast", 1)])
 def test_encoder_projector_objective_and_heads_are_a_graph_each(
