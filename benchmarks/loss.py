@@ -3,8 +3,9 @@
     python benchmarks/loss.py [--batch 256] [--dim 1024] [--rounds 20] [--threads 2] [--device cpu]
 
 Forward and backward from embeddings that are there already, down to the gradients of means,
-covariances and masks. Peers: `VICRegLoss` of lightly, and the published formula written out in
-PyTorch. Memory is the most that one forward and backward holds at a time beyond its inputs.
+covariances and masks. Peers: `VICRegLoss` and `NTXentLoss` of lightly, and VICReg's published
+formula written out in PyTorch. Memory is the most that one forward and backward holds at a time
+beyond its inputs.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 from counted import Counted
-from lightly.loss import VICRegLoss
+from lightly.loss import NTXentLoss, VICRegLoss
 from measure import alternate, report
 from torch import Tensor
 from torch.nn import functional
@@ -29,6 +30,7 @@ from mast.models import (
 
 Loss = Callable[[], Tensor]
 OBJECTIVES = {
+    "mast, contrast": MastConfig(mode="contrast"),
     "mast": MastConfig(),
     "mast, blocks learned under a budget": MastConfig(masks="budgeted"),
     "mast, guarded": MastConfig(mode="guarded"),
@@ -97,10 +99,11 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     inputs = embeddings(options.batch, options.dim, device)
-    lightly = VICRegLoss()
+    lightly, contrast = VICRegLoss(), NTXentLoss(temperature=0.1)
     operators = PRESETS["mast15"].operators
     losses: dict[str, Loss] = {
         "lightly VICRegLoss": lambda: lightly(inputs[0], inputs[1]),
+        "lightly NTXentLoss": lambda: contrast(inputs[0], inputs[1]),
         "VICReg as published": lambda: published_vicreg(inputs[0], inputs[1]),
         "vicreg": vicreg(inputs),
         **{name: objective(config, inputs, operators) for name, config in OBJECTIVES.items()},

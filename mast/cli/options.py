@@ -177,16 +177,12 @@ class _Options:
         return arguments
 
     def _unknown(self, word: str) -> UserError:
-        from mast.config import RENAMED
-
         name = word.partition("=")[0]
         if not name.startswith("-"):
             return UserError(
                 f"unexpected {word!r}. The form is {self.form.usage}. "
                 f"See `{self.form.program} --help`."
             )
-        if (own := name.removeprefix("--objective.")) in RENAMED:
-            return UserError(f"{name} is now called --objective.{RENAMED[own]}")
         names, last = [known.lstrip("-") for known in self._names], name.rpartition(".")[2]
         close = [last] if last in names else get_close_matches(name.lstrip("-"), names, n=1)
         hint = f" Did you mean --{close[0]}?" if close else ""

@@ -26,7 +26,7 @@ from mast.evaluation.result import results_in
 from mast.evaluation.verdict import measured_set
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
-from mast.studies import QUESTIONS, RENAMED
+from mast.studies import QUESTIONS
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -83,8 +83,6 @@ def analyze(
     """
     names = as_list(analyses)
     for name in names:
-        if name in RENAMED:
-            raise UserError(f"the analysis {name} is called {RENAMED[name]} now")
         if name not in QUESTIONS:
             raise unknown("analysis", name, QUESTIONS)
     if images < 1:

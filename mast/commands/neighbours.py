@@ -64,8 +64,8 @@ def neighbours(
             these pairs are near and those of different are far.
         different: Pairs of images that should be far, one or more.
         space: A .json file for the weights that pairs choose: written with same and different, read
-            without them, here and by all commands that take ignore and match. Or "depths": all
-            depths of the encoder as they are.
+            without them, here and by all commands that take ignore and match; or "depths", all
+            depths as they are.
         approximate: Search the nearest lists of an index in place of all images; for millions of
             images and many queries. The first search builds the index on the CPU, measures its
             recall and caches it with the features. k is at most 100. Needs the extra `search`.

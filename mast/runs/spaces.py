@@ -54,30 +54,27 @@ class Invariances:
     pairs: bool = False
 
     def __post_init__(self) -> None:
-        if (self.pairs or self.space) and (self.ignore or self.match or self.representation):
+        ways = (self.representation, self.ignore or self.match, self.pairs or self.space)
+        if sum(map(bool, ways)) > 1:
             raise UserError(
-                "pairs, or a space, say what is ignored and matched: leave ignore, match and "
-                "representation out"
+                "images are compared in a representation, by what to ignore and match, or in a "
+                "space, which pairs may choose: give one of these"
             )
-        if (self.ignore or self.match) and self.representation is not None:
-            raise UserError(
-                "what is ignored and matched says in what images are compared: leave out "
-                f"representation, got {self.representation}"
-            )
+
+    @property
+    def file(self) -> str | Path | None:
+        """Of weights that pairs have chosen."""
+        return None if self.pairs or str(self.space) == DEPTHS else self.space
 
     @property
     def weighted(self) -> bool:
         """Whether pairs say how much each property counts."""
-        return self.pairs or not (self.space is None or self._in_depths)
-
-    @property
-    def _in_depths(self) -> bool:
-        return str(self.space) == DEPTHS
+        return self.pairs or self.file is not None
 
     @property
     def words(self) -> dict[str, list[str]]:
         """What is to be "ignored" and "matched", where there is something to choose."""
-        if self._in_depths:
+        if self.space and not self.weighted:
             return {"ignored": []}
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
         return {kind: names for kind, names in words.items() if names}
@@ -85,11 +82,9 @@ class Invariances:
     @property
     def names(self) -> list[str]:
         """Of a folder of results, such as ignored-color; a file's has digits of it."""
-        if self._in_depths:
-            return [DEPTHS]
-        if self.space is not None:
-            return [f"space-{Path(self.space).stem}-{digest({}, read_text(named(self.space)))[:8]}"]
-        return ["-".join([kind, *names]) for kind, names in self.words.items()]
+        if self.file is not None:
+            return [f"space-{Path(self.file).stem}-{digest({}, read_text(named(self.file)))[:8]}"]
+        return ["-".join([kind, *of]) if of else DEPTHS for kind, of in self.words.items()]
 
 
 @dataclass(frozen=True)
@@ -156,9 +151,8 @@ def compared(
     chosen = invariances.words
     for names in chosen.values():
         named_operators(names, tuple(OPERATORS))
-    weights_file = None if invariances.pairs or not invariances.weighted else invariances.space
-    if weights_file is not None:
-        check_weights(weights_file)
+    if invariances.file is not None:
+        check_weights(invariances.file)
     adapted = None
     if chosen or invariances.weighted:
         adapted = _adapted(encoder, compute, size, weights)
@@ -170,7 +164,9 @@ def compared(
         loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
         whole = frozen(loaded, encoder, compute, cache)
         by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
-        return by if weights_file is None else by.weighted(read_weights(weights_file, adapted))
+        if invariances.file is None:
+            return by
+        return by.weighted(read_weights(invariances.file, adapted))
     if chosen or invariances.weighted:
         if not isinstance(encoder, nn.Module):
             folder = Path(encoder).parent

@@ -23,4 +23,3 @@ STUDIES: dict[str, Entry[Study]] = {
 }
 # What is added to the analyses or the studies is in here, too.
 QUESTIONS: Mapping[str, Entry[Any]] = ChainMap(STUDIES, ANALYSES)
-RENAMED = {"told": "predicted_operators"}  # analyses, for one version

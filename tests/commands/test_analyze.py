@@ -58,8 +58,6 @@ def test_analyze_images_alone_and_a_run_without_masks(
     assert len(mast.draw(theirs.path, "curves").axes) > 3
     with pytest.raises(UserError, match=r"leave_one_out\.npz does not exist; make it first"):
         mast.draw(theirs.path, "leave_one_out")
-    with pytest.raises(UserError, match="told is called predicted_operators now"):
-        mast.analyze(theirs.path, analyses=["told"])
     with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'") as error:
         mast.analyze(theirs.path, analyses="mask")
     assert "--" not in str(error.value)
