@@ -392,6 +392,8 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
             from that mode's switches.
     """
     values = dict(values)
+    if values.get("cuda_graphs", False) is None:  # the default of an earlier version
+        del values["cuda_graphs"]
     if values.get("out") == "":
         raise UserError("out is empty: give a folder, or leave it out")
     method = values.pop("method", config.method)

@@ -35,7 +35,7 @@ TEXTS = {
     'which features become invariant; "all" for all. Needs a run or a folder of `mast adapt`.',
     "match": "Operators or properties to compare images by alone.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
-    "`depths` for all depths of the encoder as they are; replaces ignore and match.",
+    "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
     "device": "auto, cpu or cuda.",
     "weights": "A checkpoint with weights for the name; `order:FILE` matches weights of other "
     "names by their order and shapes. By default the weights of the name's tag, or random ones.",

@@ -91,7 +91,7 @@ def duplicates(
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     invariances = Invariances(None, ignore, match, space=space)
-    if margin != MARGIN and not (invariances.words or invariances.weighted):
+    if margin != MARGIN and not invariances.of_depths:
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
     by, canvases = open_search(
         encoder, data, invariances, device, size, seed, weights, download, max_broken

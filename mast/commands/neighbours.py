@@ -65,7 +65,7 @@ def neighbours(
         different: Pairs of images that should be far, one or more.
         space: A .json file for the weights that pairs choose: written with same and different, read
             without them, here and by all commands that take ignore and match; or "depths", all
-            depths as they are.
+            depths of the encoder, scaled alike.
         approximate: Search the nearest lists of an index in place of all images; for millions of
             images and many queries. The first search builds the index on the CPU, measures its
             recall and caches it with the features. k is at most 100. Needs the extra `search`.

@@ -20,6 +20,7 @@ from mast.core.errors import OutOfMemoryError, UserError, counted
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
 from mast.core.memory import peak_memory
+from mast.core.run import RunFolder
 from mast.core.table import Shown, literal
 from mast.data import default_cache, open_source
 from mast.evaluation.changes import acting_on, changed_by
@@ -198,7 +199,7 @@ def plan(
         others = [other for each in costs if (other := scaled(each)) != each]
         notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
         costs += others
-    if weights is not None:
+    if weights is not None and not RunFolder(weights).config.is_file():
         notes.append(ADAPT_FIRST)
     return Plan(str(data), tuple(costs), tuple(notes), encoder)
 

@@ -59,7 +59,8 @@ class Adaptation(Shown):
 
     Attributes:
         path: The folder that `--ignore` and `--match` of other commands take; None: not written.
-        adapted: The encoder with its subspaces, taken wherever an encoder is.
+        adapted: The encoder with its subspaces, taken wherever an encoder is: by its last map, if
+            nothing is chosen.
         images: How many were looked at.
         left_out: Operators that did not change them.
     """

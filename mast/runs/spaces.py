@@ -32,7 +32,7 @@ from mast.search.pairs import check_weights, read_weights
 from mast.search.subspaces import Weights
 
 KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
-DEPTHS = "depths"  # a space: all depths of the encoder as they are
+DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
 
 
 @dataclass(frozen=True)
@@ -54,37 +54,34 @@ class Invariances:
     pairs: bool = False
 
     def __post_init__(self) -> None:
-        ways = (self.representation, self.ignore or self.match, self.pairs or self.space)
-        if sum(map(bool, ways)) > 1:
-            raise UserError(
-                "images are compared in a representation, by what to ignore and match, or in a "
-                "space, which pairs may choose: give one of these"
-            )
+        ways = {"representation": self.representation, "ignore or match": self.ignore or self.match,
+                "space or pairs": self.space or self.pairs}  # fmt: skip
+        if len(given := [way for way, value in ways.items() if value]) > 1:
+            raise UserError(f"{' and '.join(given)} are ways to compare images: give one of them")
 
     @property
-    def file(self) -> str | Path | None:
-        """Of weights that pairs have chosen."""
+    def weights_file(self) -> str | Path | None:
+        """Of weights that pairs chose before."""
         return None if self.pairs or str(self.space) == DEPTHS else self.space
 
     @property
-    def weighted(self) -> bool:
-        """Whether pairs say how much each property counts."""
-        return self.pairs or self.file is not None
+    def of_depths(self) -> bool:
+        """Whether images are compared in a space of all depths."""
+        return bool(self.words or self.pairs or self.space)
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """What is to be "ignored" and "matched", where there is something to choose."""
-        if self.space and not self.weighted:
-            return {"ignored": []}
+        """What is to be "ignored" and "matched", where there is something."""
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
         return {kind: names for kind, names in words.items() if names}
 
     @property
     def names(self) -> list[str]:
         """Of a folder of results, such as ignored-color; a file's has digits of it."""
-        if self.file is not None:
-            return [f"space-{Path(self.file).stem}-{digest({}, read_text(named(self.file)))[:8]}"]
-        return ["-".join([kind, *of]) if of else DEPTHS for kind, of in self.words.items()]
+        if (file := self.weights_file) is not None:
+            return [f"space-{Path(file).stem}-{digest({}, read_text(named(file)))[:8]}"]
+        words = {DEPTHS: []} if self.space else self.words
+        return ["-".join([kind, *names]) for kind, names in words.items()]
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class Compared:
     Attributes:
         encoder: It.
         size: Side of its views in pixels.
-        chosen: The operators that are "ignored" and "matched", or how properties are "weighted".
+        chosen: Operators that are "ignored" and "matched", "weighted" properties, or the "space".
         adapted: It with its subspaces, where these define the space.
     """
 
@@ -151,23 +148,24 @@ def compared(
     chosen = invariances.words
     for names in chosen.values():
         named_operators(names, tuple(OPERATORS))
-    if invariances.file is not None:
-        check_weights(invariances.file)
+    if invariances.weights_file is not None:
+        check_weights(invariances.weights_file)
     adapted = None
-    if chosen or invariances.weighted:
+    if invariances.of_depths:
         adapted = _adapted(encoder, compute, size, weights)
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
         closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+        chosen = chosen or {"space": [DEPTHS]}
         depths, module = adapted.depths, adapted.encoder
         described = module.describe() if isinstance(module, Encoder) else {}
         loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
         whole = frozen(loaded, encoder, compute, cache)
         by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
-        if invariances.file is None:
+        if invariances.weights_file is None:
             return by
-        return by.weighted(read_weights(invariances.file, adapted))
-    if chosen or invariances.weighted:
+        return by.weighted(read_weights(invariances.weights_file, adapted))
+    if invariances.of_depths:
         if not isinstance(encoder, nn.Module):
             folder = Path(encoder).parent
             if Path(encoder).suffix in ENDINGS:
@@ -175,7 +173,7 @@ def compared(
                     f"{encoder} holds features: to ignore or match something, give their encoder"
                 )
             if Path(encoder).is_file() and any((folder / each).is_file() for each in KNOWN):
-                raise UserError(f"to ignore or match something, give {folder}, not {encoder}")
+                raise UserError(f"to ignore, match or read depths, give {folder}, not {encoder}")
         load(encoder, "encoder", size, seed, None, download)  # which says if there is none
         raise UserError(
             f"{source_name(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "

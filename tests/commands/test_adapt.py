@@ -415,13 +415,12 @@ def test_a_classifier_remembers_its_space(
 
 
 def test_all_depths_are_a_space(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
-    mast.evaluate(ours.path, photos, "linear", space="depths", device="cpu")
-    assert [*(ours.path / "spaces" / "depths" / "evaluations").glob("linear-*.json")]
-    of_run = mast.load_adapted(ours.path)
-    classifier = mast.fit(ours.path, photos, space="depths", device="cpu").classifier
-    assert classifier.head.in_features == of_run.depths.dim > mast.load_encoder(ours.path).dim
-    file = mast.embed(ours.path, photos / "test", tmp_path / "x.npz", space="depths", device="cpu")
-    with np.load(file) as arrays:
+    options: dict[str, Any] = {"space": "depths", "device": "cpu"}
+    (result,) = mast.evaluate(ours.path, photos, "linear", **options)
+    assert result.encoder["space"] == {"space": ["depths"]}
+    of_run, fitted = mast.load_adapted(ours.path), mast.fit(ours.path, photos, **options)
+    assert fitted.classifier.head.in_features == of_run.depths.dim
+    with np.load(mast.embed(ours.path, photos / "test", tmp_path / "x.npz", **options)) as arrays:
         images = mast.open_images([photos / "test" / str(arrays["identifiers"][0])], of_run.size)
         expected_BF = (of_run.depths(images) - of_run.subspaces.mean_F) / of_run.subspaces.scale_F
         assert arrays["features"][:1] == pytest.approx(expected_BF.detach().numpy(), abs=1e-4)

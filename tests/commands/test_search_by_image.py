@@ -109,7 +109,7 @@ def test_what_an_approximate_search_cannot_do_is_refused_first(
         ({"query": []}, "no query is named"),
         ({"query": __file__}, "test_search_by_image.py: cannot identify image file"),
         ({"k": 24}, "k must be from 1 to the 23 images beside a query, got 24"),
-        ({"match": "color", "representation": "encoder"}, "give one of these"),
+        ({"match": "color", "representation": "encoder"}, "representation and ignore or match"),
     ],
 )
 def test_what_cannot_be_is_refused(
