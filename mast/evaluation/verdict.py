@@ -33,7 +33,7 @@ Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested i
 QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
-    "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of a linear probe "
+    "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
     "in a minute. To train on from weights with BatchNorm, add --encoder.freeze_statistics "
     "--optimizer.encoder_rate 0.3: the last map gained 2 to 7 points on four sets of photos, what "
     "was adapted 0 and 1 on two. At rate 1 it lost 16 and 29."
