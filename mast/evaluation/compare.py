@@ -255,7 +255,9 @@ def _comparable(
         )
     elif differ:
         notes.append(f"{subject}: other pixels of {', '.join(differ)} (another size, or changed)")
-    settings, other_settings = flatten(first.settings), flatten(other.settings)
+    settings, other_settings = (
+        flatten({**of.settings, **of.encoder.get("space", {})}) for of in (first, other)
+    )
     differing = [
         f"{name} {_brief(settings.get(name))} and {_brief(other_settings.get(name))}"
         for name in sorted(settings.keys() | other_settings.keys())

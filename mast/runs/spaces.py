@@ -148,8 +148,8 @@ def compared(
     chosen = invariances.words
     for names in chosen.values():
         named_operators(names, tuple(OPERATORS))
-    if invariances.weights_file is not None:
-        check_weights(invariances.weights_file)
+    if (file := invariances.weights_file) is not None:
+        check_weights(file)
     adapted = None
     if invariances.of_depths:
         adapted = _adapted(encoder, compute, size, weights)
@@ -162,9 +162,7 @@ def compared(
         loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
         whole = frozen(loaded, encoder, compute, cache)
         by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
-        if invariances.weights_file is None:
-            return by
-        return by.weighted(read_weights(invariances.weights_file, adapted))
+        return by if file is None else by.weighted(read_weights(file, adapted))
     if invariances.of_depths:
         if not isinstance(encoder, nn.Module):
             folder = Path(encoder).parent

@@ -142,18 +142,18 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
 def test_what_differs_becomes_a_note(tmp_path: Path, hits: Tensor) -> None:
     measured(tmp_path / "a", hits)
     measured(tmp_path / "a", hits, "knn")
-    other = {"extraction": {"size": 64, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}
-    measured(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
+    other = {"extraction": {"size": 8, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}
+    seen = {"space": {"x": 1}}
+    measured(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"}, encoder=seen)
     measured(tmp_path / "c", hits[:400], images="others", set_name="flowers17/test")
     comparison = compare([tmp_path / name for name in "abc"])
-    linear = next(row for row in comparison.rows if row.heading[0] == "linear")
-    assert linear.gains[0] is not None
-    assert linear.gains[1] is None
-    knn = next(row for row in comparison.rows if row.heading[0] == "knn")
-    assert knn.values[1:] == (None, None)
+    rows = {row.heading[0]: row for row in reversed(comparison.rows)}
+    assert rows["linear"].gains[0] is not None
+    assert rows["linear"].gains[1] is None
+    assert rows["knn"].values[1:] == (None, None)
     assert comparison.notes == (
         "linear on flowers17-test, a and b: other pixels of test (another size, or changed)",
-        "linear on flowers17-test, a and b: other settings: extraction.size 32 and 64",
+        "linear on flowers17-test, a and b: other settings: extraction.size 32 and 8; x None and 1",
         "linear on flowers17-test: other images or labels; each has rows of its own",
     )
 
