@@ -168,7 +168,7 @@ def compared(
             folder = Path(encoder).parent
             if Path(encoder).suffix in ENDINGS:
                 raise UserError(
-                    f"{encoder} holds features: to ignore or match something, give their encoder"
+                    f"{encoder} holds features: to choose what is compared, give their encoder"
                 )
             if Path(encoder).is_file() and any((folder / each).is_file() for each in KNOWN):
                 raise UserError(f"to ignore, match or read depths, give {folder}, not {encoder}")

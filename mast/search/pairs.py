@@ -108,7 +108,7 @@ def check_weights(path: str | Path) -> Path:
     path = named(path)
     if not is_weights(path):
         kind = "no weights in" if path.exists() else "no file"
-        raise UserError(f"{kind} {path}: `mast neighbours` writes it, with --same and --different")
+        raise UserError(f"{kind} {path}: give depths, or what `mast neighbours` wrote by pairs")
     return path
 
 
