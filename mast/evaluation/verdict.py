@@ -36,7 +36,7 @@ ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
     "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
     "in a minute. To train on from weights with BatchNorm, add --encoder.freeze_statistics "
     "--optimizer.encoder_rate 0.3: the last map gained 2 to 7 points on four sets of photos, what "
-    "was adapted 0 and 1 on two. At rate 1 it lost 16 and 29."
+    "was adapted 0 to 2 on three. At rate 1 it lost 16 to 35."
 )
 
 
