@@ -6,6 +6,7 @@ What the commands then do with them, `make faults` tries (`benchmarks/faults`).
 import json
 import random
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from faults.options import BASES, options, value
@@ -24,7 +25,7 @@ def words_of(command: str) -> list[str]:
 
 
 def read(command: str, given: list[str]) -> None:
-    with suppress(UserError):
+    with suppress(UserError), patch("torch.set_num_threads"):  # of all later tests
         arguments = arguments_of(command, [*words_of(command), *given])
         if "config" in arguments:
             arguments["config"].check()
