@@ -447,7 +447,7 @@ class Small(TableExperiment):
         tried = {name: results["validation"] for name, results in by_row.items()
                  if "validation" in results}  # fmt: skip
         grids["rates, by the mean of four tasks on validation images"] = self._trials(tried)
-        return {**grids, "budgets": self._budgets(tested)}
+        return {**grids, "budgets": self._budgets(tested, tried)}
 
     def _at_best(self, results: Sequence[Measured]) -> list[Measured]:
         """The results, one per seed, of the rate that is best over seeds."""
@@ -558,14 +558,16 @@ class Small(TableExperiment):
             return "diverged"
         return f"{statistics.fmean(map(self.tasks.score, results)):.1f}"
 
-    def _budgets(self, tested: Mapping[str, Sequence[Measured]]) -> Grid:
+    def _budgets(
+        self, tested: Mapping[str, Sequence[Measured]], tried: Mapping[str, Sequence[Measured]]
+    ) -> Grid:
         rows = tuple(
             (
                 self.rows[name].title,
                 f"{results[0]['images_seen']:,}",
                 f"{results[0]['flops'] / 1e12:.0f}",
                 cell([result["minutes"] for result in results]),
-                len(self.rows[name].rates),
+                len({result["rate"] for result in tried.get(name, ())}),
                 self.rows[name].tuned or "nothing",
             )
             for name, results in tested.items()
