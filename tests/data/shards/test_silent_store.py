@@ -125,8 +125,8 @@ def test_a_store_that_never_answers_is_named(silent, tmp_path, look, monkeypatch
 
 def test_a_shard_whose_store_falls_silent_is_named(falls_silent, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(module, "WAITS_S", (0.0, 0.1))
-    says = r"train-00.\.tar cannot be read, tried 2 times in 0 s: no answer in 0.1 s"
+    monkeypatch.setattr(module, "WAITS_S", (0.0, 5.0))  # a busy machine may be late by these
+    says = r"train-00.\.tar cannot be read, tried 2 times in \d s: no answer in 0.1 s"
     with soon(), pytest.raises(UserError, match=says):
         list(epoch(falls_silent))
     with soon(), pytest.raises(UserError, match=says):
