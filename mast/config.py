@@ -44,25 +44,10 @@ GONE = {
 }
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
-    "out",
-    "device",
-    "devices",
-    "nodes",
-    "shard_optimizer",
-    "threads",
-    "compile",
-    "cuda_graphs",
-    "log_every",
-    "checkpoint_minutes",
-    "wandb",
-    "data.cache",
-    "data.cache_limit_gb",
-    "data.resident_gb",
-    "data.workers",
-    "data.readers",
-    "data.download",
-    "data.root",
-)
+    "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
+    "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
+    "data.resident_gb", "data.workers", "data.readers", "data.download", "data.root",
+)  # fmt: skip
 
 
 @dataclass(kw_only=True)

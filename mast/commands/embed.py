@@ -56,8 +56,9 @@ def embed(
         JSON in its metadata, are the names of the classes (C,), as `classes_<name>`, and what made
         the features: the set as it was named in `data`, the encoder's fingerprint, as evaluations
         have it, in `encoder`, the side of the views in `size`, in `ignored` and `matched` the
-        operators, in `weighted` the properties with their weights, and in `broken` (K, 2) the names
-        of images that cannot be decoded with their reasons, where there are some.
+        operators, in `weighted` the properties with their weights, in `space` "depths" of all
+        depths, and in `broken` (K, 2) the names of images that cannot be decoded with their
+        reasons, where there are some.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"

@@ -110,13 +110,12 @@ def evaluate(
     names = as_list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
-    if untrained and weights is not None:
-        raise UserError("untrained is for a run's first weights: leave weights out")
-    if untrained and isinstance(encoder, nn.Module):
-        raise UserError("untrained is for a run's first weights: give a run folder, not a module")
     invariances = Invariances(ignore=ignore, match=match, space=space)
-    if invariances.names and untrained:
-        raise UserError("ignore, match and space are for what has learned: leave untrained out")
+    if untrained and (weights is not None or isinstance(encoder, nn.Module) or invariances.names):
+        raise UserError(
+            "untrained is for a run's first weights: give a run folder, and leave weights, ignore, "
+            "match and space out"
+        )
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))

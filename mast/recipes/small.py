@@ -1,7 +1,7 @@
 """The small variants of all recipes, and the run that a run is compared with."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
@@ -127,19 +127,23 @@ def rival(config: PretrainConfig) -> PretrainConfig | None:
 
     Returns:
         VICReg's own objective and schedule, and its own views where the run's are no pair; all else
-        as in the run. Beside exempt blocks it has the sizes of their projector. None for a run of
-        VICReg.
+        as in the run. Beside exempt blocks it has the sizes of their projector, beside a contrast
+        its own optimizer. None for a run of VICReg.
     """
     if isinstance(config.objective, VICRegConfig):
         return None
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
     if "_medium" in config.recipe:
         own = vicreg5_medium()
-    objective: Any = own.objective
-    if isinstance(config.objective, MastConfig) and config.objective.mode != "contrast":
+    objective, optimizer = cast(Any, own.objective), config.optimizer
+    if isinstance(config.objective, MastConfig):
         sizes = config.objective.projector
-        objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
+        if config.objective.mode == "contrast":
+            optimizer = own.optimizer
+        else:
+            objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
     views = config.views if len(config.preset.views) == 2 else own.views
     return replace(
-        config, recipe=own.recipe, objective=objective, schedule=own.schedule, views=views
-    )
+        config, recipe=own.recipe, objective=objective, schedule=own.schedule, views=views,
+        optimizer=optimizer,
+    )  # fmt: skip

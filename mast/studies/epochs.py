@@ -30,7 +30,7 @@ class Epochs(Study):
     """Top-1 after training for longer and for shorter, beside the run's rival.
 
     Two runs of the same number of epochs see as many images, with the same encoder, operators,
-    optimizer, seed and data (but for a contrast, projector). The rival (`mast.recipes.rival`),
+    seed, data and, but for a contrast, optimizer and projector. The rival (`mast.recipes.rival`),
     VICReg, has the objective and the schedule of its own recipe: all operators from the start.
 
     Arrays:

@@ -252,11 +252,7 @@ def test_parameter_groups(variant: str) -> None:
         ("mast5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
         ("simclr_small", {"temperature": 0.0}, "temperature must be above 0 and finite, got 0"),
         ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
-        (
-            "moco_v2_small",
-            {"hardness": -0.1},
-            "objective.hardness must be 0 or more and finite, got -0.1",
-        ),
+        ("moco_v2_small", {"hardness": -0.1}, "hardness must be 0 or more and finite, got -0.1"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         ("looc_small", {"preserved": ["hue"]}, "unknown property that operators destroy"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
@@ -264,6 +260,7 @@ def test_parameter_groups(variant: str) -> None:
         ("mast5_small", {"count": "all"}, "contrast is for exempt blocks"),
         ("mast5_exempt_small", {"masks": "none"}, "predict_from both needs objective.masks"),
         ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
+        ("mast5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
     ],
 )
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
