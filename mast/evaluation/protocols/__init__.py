@@ -20,18 +20,18 @@ from mast.evaluation.protocols.semi import Semi
 from mast.evaluation.protocols.svm import Svm
 
 EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
-    "knn": Entry("weighted nearest neighbours, tuned on validation", Knn),
+    "knn": Entry("weighted nearest neighbors, tuned on validation", Knn),
     "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
     "fewshot": Entry("a few labels per class, and episodes of a few classes", FewShot),
-    "rotation": Entry("which of four ways up an image is; needs no labels", Rotation),
+    "rotation": Entry("which of four rotations an image has; needs no labels", Rotation),
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
-    "retained": Entry("what a task loses where an operator acts on half of all images", Retained),
+    "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "svm": Entry("several classes per image: one linear SVM per class, scored by mAP", Svm),
-    "semi": Entry("fine-tuned on a few per cent of the labels", Semi),
+    "semi": Entry("fine-tuned on a few percent of the labels", Semi),
     "finetune": Entry("fine-tuned on all labels", FineTune),
     "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
-    "embedding": Entry("`linear` on the embedding, and what each subspace keeps", EmbeddingProbe),
+    "embedding": Entry("`linear` on the embedding, and by one subspace at a time", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
     "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
     "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),

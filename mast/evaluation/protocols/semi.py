@@ -1,4 +1,4 @@
-"""Semi-supervised classification: the encoder is fine-tuned on a few per cent of the labels.
+"""Semi-supervised classification: the encoder is fine-tuned on a few percent of the labels.
 
 N images in the pool, F of them labelled.
 """
