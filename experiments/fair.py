@@ -88,7 +88,11 @@ ROWS: dict[str, Row] = {
         "MAST, heads of the last map", "mast5_small", rates=LARGEST, predict_from="both"
     ),
     "contrast_everywhere": predicting(
-        "MAST, heads of all depths", "mast5_small", rates=LARGER, predict_from="everywhere"
+        "MAST, heads of all depths",
+        "mast5_small",
+        "a fourth rate, 0.015",
+        LARGEST,
+        predict_from="everywhere",
     ),
     "contrast_representation": predicting(
         "MAST, heads of the representation",
