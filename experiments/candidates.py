@@ -82,13 +82,13 @@ CANDIDATES_ON_VALIDATION = Small(
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(
-        "All but VICReg and CASSLE predict color and position by one head each; exempt blocks, "
-        "'MAST, heads of the last map' and 'heads and block by depth' predict color from the block "
-        "too: it counts twice there.",
-        "'MAST, heads of all depths' predicts from both: all weighs twice.",
-        "Other rates than those here and of the tested rows were not scored; some minutes include "
+        "All but VICReg and CASSLE predict color and position with one head each; exempt blocks, "
+        "'MAST, heads of the last map' and 'heads and block by depth' also predict color from the "
+        "block, so it counts twice there.",
+        "'MAST, heads of all depths' predicts each property twice.",
+        "No learning rates but these and the tested rows' were scored; some minutes include "
         "pauses.",
-        "4 of the 863 validation images of flowers 5 are in its training images, too.",
+        "4 of the 863 validation images of flowers 5 are also training images.",
     ),
     tested=False,
 )

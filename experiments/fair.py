@@ -1,8 +1,8 @@
-"""The methods that predict: the same properties, three rates each, and eight seeds.
+"""Methods that predict operators: same properties, three learning rates each, eight seeds.
 
-As `small`, on larger sets; budgets list what other weights were chosen before. Rates are chosen by
-seed 0 and candidates by seeds 0 to 2, so those to test are 3 to 10. Trials of rows that
-`candidates` has are the same: copy its `validation` into the folder of `fair`. Photos are folders
+As `small`, on larger sets; budgets list which other weights were chosen earlier. Seed 0 chooses
+rates, seeds 0 to 2 choose candidates, and seeds 3 to 10 are tested. Trials of rows that
+`candidates` shares are the same: copy its `validation` to the folder of `fair`. Photos are folders
 with a subfolder per class: `steel` (NEU surface defects, 1,800 images), `tiles` (magnetic tiles,
 1,344) and `flowers5` (five kinds, 4,317).
 """
@@ -123,7 +123,7 @@ FAIR = Small(
     title="Methods that predict the same properties",
     baseline="vicreg_augself",
     about=(
-        f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}; weights "
-        "of predictions are 0.5, as chosen for VICReg.",
+        f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}; each "
+        "prediction has weight 0.5, as chosen for VICReg.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Methods beside each other at one small budget: the same loop, views, images and trials.
+"""Methods compared at one small budget: the same loop, views, images and trials.
 
-Rates are chosen on validation images, from the same number for each method; test images are for
-what was chosen.
+Learning rates are chosen on validation images, from equally many per method; only the chosen rate
+is tested.
 """
 
 import math
@@ -261,13 +261,13 @@ ABOUT = (
     "Temperatures, momenta and other weights are those of the small recipes and were not tuned.",
     f"Not in the table: {', '.join(without_row(ROWS))}.",
     AUGSELF,
-    "SwAV and DINO are to be run again: their prototypes and normalization were at fault.",
+    "SwAV and DINO must be rerun: their prototypes and normalization had bugs.",
     "MAST with exempt blocks was the default when this was measured; MAST with learned masks has "
     "neither the paper's uncertainty nor its two stages.",
 )
 
 TUNED = (
-    f"Earlier studies of VICReg and MAST on some of these validation images, at a rate of {LR}, "
+    f"Earlier studies of VICReg and MAST on some of these validation images, learning rate {LR}, "
     "chose what the budgets list as chosen before."
 )
 
@@ -588,7 +588,7 @@ class Small(TableExperiment):
             *self.about,
             NEAR_COPIES,
             f"Rates are chosen by the mean of {', '.join(titles)} and {last}{read}, which "
-            "favours AugSelf and MAST: both are built to keep color.",
+            "favors AugSelf and MAST: both are built to keep color.",
             "Differences: mean ± standard deviation over seeds [95 % interval over test images, "
             "with these seeds]. The trials use seed 0, too."
             if self.tested

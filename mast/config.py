@@ -59,29 +59,29 @@ class PretrainConfig:
         out: Run folder; `runs/<recipe>-<data>-<seed>` if not given.
         data: The images.
         size: Side of a view in pixels.
-        views: Preset of augmentations; `mast show operators` lists what each holds.
+        views: Augmentation preset; `mast show operators` lists the operators in each.
         operators: The preset's operators to use; all by default.
         schedule: How operators compose over the run.
         objective: The method's own configuration; its type decides which method it is.
         encoder: The encoder to train.
         optimizer: Optimizer, rates and their schedule.
         epochs: Passes over the data.
-        batch_size: Images an optimizer step, over all processes.
-        accumulate: Parts of a batch, computed one after the other; batch statistics, such as the
-            variance and covariance terms, are those of a part. Must be 1 for methods with in-batch
-            negatives, a queue or assignments.
-        seed: Seed of initialisation, order and augmentation.
+        batch_size: Images per optimizer step, over all processes.
+        accumulate: Gradient-accumulation steps: parts of a batch, computed one after the other.
+            Batch statistics, such as variance and covariance terms, are computed per part. Must be
+            1 for methods with in-batch negatives, a queue or assignments.
+        seed: Seed for initialization, data order and augmentation.
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it). Each starts the program again.
         nodes: Nodes (torchrun overrides it).
-        shard_optimizer: Divide the optimizer's state among the processes (ZeRO-1): less memory for
-            large encoders, and the same weights.
-        threads: CPU threads of a process; PyTorch's choice if not given.
+        shard_optimizer: Shard the optimizer state across processes (ZeRO-1): less memory for large
+            encoders, same weights.
+        threads: CPU threads per process; PyTorch's choice by default.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
-        compile: Compile encoder, projector and objective with torch.compile; by default on a GPU
-            for which Triton builds kernels.
+        compile: Compile encoder, projector and objective with torch.compile; by default if
+            Triton can build kernels for the GPU.
         cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:
-            for steps so small that the GPU waits for the CPU. One GPU, accumulate 1.
+            for steps so short that the GPU waits for the CPU. Needs one GPU and accumulate 1.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.

@@ -37,12 +37,12 @@ def beyond() -> str:
     epochs = experiment.sets.values()
     notes = (
         f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
-        f"{experiment.size} pixels. The encoder's rate is a share of the projector's, the best of "
-        "three by linear probe and kNN on validation images. Gains are points of "
-        "the linear probe ± deviation over seeds [95 % interval over test images], in the table "
-        "over the frozen encoder as it is read in the same row. Exact copies were left out; slices "
-        "of one brain and signs of one hand may be in both parts. Minutes are one run's, without "
-        f"those that chose its rate. {processors(measured.values())}, up to three at once with a "
+        f"{experiment.size} pixels. The encoder's learning rate is a share of the projector's: the "
+        "best of three by linear probe and kNN on validation images. Gains are linear-probe points "
+        "± standard deviation over seeds [95 % interval over test images]; in the table, over the "
+        "frozen encoder read the same way. Exact copies were left out; slices of one brain and "
+        "signs of one hand may be in training and test images. Minutes are of one run, without "
+        f"the trials of its rate. {processors(measured.values())}, up to three runs at once with a "
         "thread each; runs under a minute shared an NVIDIA H200 with six others "
         "(`python -m experiments beyond`)."
     )
@@ -68,7 +68,7 @@ def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str
             chosen = " (the best on validation)" if way == best else ""
             ahead[f"{experiment.ways[way].title}{chosen}"] = gain(own[way], frozen)
     text = (
-        f"{frozen[0]['images']:,} photos. Over the last map of the frozen encoder: "
+        f"{frozen[0]['images']:,} photos. Gain over the frozen encoder's last map: "
         f"{'; '.join(f'{title} {lead}' for title, lead in ahead.items())}."
     )
     if best == FROZEN:

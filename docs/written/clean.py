@@ -38,9 +38,9 @@ def search() -> str:
     )
     return (
         f"{as_markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
-        f"Seconds, and percent of the {setting['neighbours']} nearest that are found. Features of "
-        f"{setting['dimensions']} dimensions from {setting['clusters']:,} overlapping clusters "
-        f"({setting['intrinsic']} directions); the last row has no structure. Median of "
+        f"Seconds; recall is the percent of the {setting['neighbours']} nearest that are found. "
+        f"{setting['dimensions']}-dimensional features from {setting['clusters']:,} overlapping "
+        f"clusters ({setting['intrinsic']} directions); the last row has no structure. Median of "
         f"{setting['rounds']} rounds, one busy thread of {result['provenance']['processor']} "
         f"(`benchmarks/search.py`). {_pays(result)} Comparing all pairs "
         f"of images takes {compared}."
@@ -73,8 +73,8 @@ def _pays(result: dict[str, Any]) -> str:
         return f"Among {size} the index saves nothing."
     first, later = (of[what] / saved for what in ("build", "open"))
     return (
-        f"Among {size} each of many queries takes {1e3 * exact:.2g} ms, and "
-        f"{1e3 * (exact - saved):.2g} ms by the index, which pays from about {_rounded(first)} "
+        f"Among {size}, many queries take {1e3 * exact:.2g} ms each, with the index "
+        f"{1e3 * (exact - saved):.2g} ms; it pays off from about {_rounded(first)} "
         f"queries if it must be built, from {_rounded(later)} if it exists. Reading the features "
         f"takes {_seconds(of['read'])} s in either case."
     )
@@ -116,8 +116,8 @@ def label_errors() -> str:
     return (
         f"{top('label-errors', grid, lambda row: row[0] == 'trained')}\n\n"
         f"{setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of their labels "
-        f"changed at random; smallest to largest of {setting['seeds']} seeds, in percent. The "
-        f"probes agree with {agreed} of the labels. All methods have the same out-of-fold "
+        f"changed at random; ranges over {setting['seeds']} seeds, in percent. The "
+        f"probes agree with {agreed} of the labels. All methods use the same out-of-fold "
         f"probabilities; cleanlab {result['provenance']['cleanlab']} "
         "(`benchmarks/label_errors.py`)."
     )

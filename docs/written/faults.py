@@ -12,19 +12,19 @@ from written.result_files import ROOT
 FOLDER = ROOT / "benchmarks" / "results"
 KINDS = {
     "options": "any value for one to three options",
-    "files": "damage in a file that is read",
-    "disk": "no room, or a read-only folder",
-    "kill": "stopped in the middle, once or twice",
-    "lies": "a well-formed file that means something else",
+    "files": "a damaged input file",
+    "disk": "a full disk, or a read-only folder",
+    "kill": "interrupted, once or twice",
+    "lies": "a well-formed file with misleading content",
     "names": "a name that a terminal, a page or a table could execute",
-    "ambient": "a state or variables around a command or a call",
+    "ambient": "unusual process state or environment variables",
     "writers": "two writers at once, or something else at the target",
     "hostile": "options of an encoder, and values in place of tensors",
 }
 VERDICTS = {
     "result": "a result",
     "refused": "one line",
-    "equal": "equal after it ran again",
+    "equal": "equal after a rerun",
     "code": "ran code",
     "traceback": "traceback",
     "hang": "hang",

@@ -38,10 +38,10 @@ def forgetting() -> str:
         "`python -m experiments forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`: "
         f"{first['images']:,} images of 32 pixels, {Forgetting().epochs} epochs "
         f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
-        f"{processors(measured.values())}. Percent; mean and standard deviation of seeds. "
-        "`augself` is VICReg that predicts the operators from its representation, "
-        "`exempt` MAST that predicts from its block of "
-        f"{100 * SHARE:g} % of the dimensions, `both` from both; a prediction weighs {WEIGHT:g}, "
+        f"{processors(measured.values())}. Percent; mean and standard deviation over seeds. "
+        "`augself` is VICReg that predicts the operators from its representation; "
+        "`exempt`, MAST that predicts from its block of "
+        f"{100 * SHARE:g} % of the dimensions; `both`, from both. Prediction weight {WEIGHT:g}, "
         f"or twice that (`double`). {legend(measured)}Linear accuracy of the representation:",
         top("forgetting", Forgetting().table(measured), lambda row: row[1] in COMPARED),
         "Share of the ten nearest with the query's label: "
@@ -107,12 +107,12 @@ def demonstration() -> str:
     return (
         f"Mean of six linear tasks: MAST {level[OURS]:.1f}, VICReg + AugSelf "
         f"{level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten nearest "
-        f"with the query's color (chance 12 %): MAST's block of {dims} of {PROJECTOR['dim']} "
-        f"dimensions {matching:.0f} %, the representation of VICReg + AugSelf "
+        f"with the query's color (chance 12 %): MAST's block ({dims} of {PROJECTOR['dim']} "
+        f"dimensions) {matching:.0f} %; the representation of VICReg + AugSelf "
         f"{found['augself_double', 'representation']:.0f} %, of VICReg "
-        f"{found['vicreg', 'representation']:.0f} %; the head of color jitter "
-        f"({PredictionConfig().hidden} numbers) of VICReg + AugSelf {heads:.0f} %, of MAST "
-        f"{our_heads:.0f} %. Without its block MAST's embedding finds {ignoring:.0f} %, the "
+        f"{found['vicreg', 'representation']:.0f} %; the color-jitter head "
+        f"({PredictionConfig().hidden} dimensions) of VICReg + AugSelf {heads:.0f} %, of MAST "
+        f"{our_heads:.0f} %. MAST's embedding without its block finds {ignoring:.0f} %, the "
         "embedding of VICReg + AugSelf "
         f"{found['augself_double', 'embedding']:.0f} %. {ahead(shown)}"
     )
@@ -125,9 +125,9 @@ def ahead(shown: dict[str, dict[str, Any]]) -> str:
     points = [lead.lead for lead in found]
     beside = [lead.block - lead.heads for lead in found if lead.heads is not None]
     return (
-        f"Seed by seed the block is {min(points):.0f} to {max(points):.0f} points ahead of the "
-        f"best representation or embedding, and {min(beside):+.0f} to {max(beside):+.0f} points "
-        "from the best heads. Leaving it out costs "
+        f"Seed by seed, the block leads the best representation or embedding by {min(points):.0f} "
+        f"to {max(points):.0f} points and the best heads by {min(beside):+.0f} to "
+        f"{max(beside):+.0f}. Leaving it out costs "
         f"{min(behind):.0f} to {max(behind):.0f} points on the task that suffers most, compared "
         "with the best representation or embedding of the three."
     )

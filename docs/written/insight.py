@@ -64,9 +64,9 @@ def studies() -> str:
     )
     return (
         f"{described(result['run'])}:\n\n"
-        f"- `leave_one_out`, change of top-1 on {rows[0][0]} in points without an operator: "
-        f"{', '.join(better) or 'none'} beyond the 95 % interval over seeds; within it "
-        f"{', '.join(unsure) or 'none'}.\n"
+        f"- `leave_one_out`, change in top-1 on {rows[0][0]}, in points, without each operator: "
+        f"{', '.join(better) or 'none'}, 95 % intervals over seeds that exclude zero; "
+        f"{', '.join(unsure) or 'none'}, intervals that include it.\n"
         f"- `epochs`, top-1 after {most} epochs: {lengths}."
     )
 

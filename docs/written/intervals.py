@@ -29,9 +29,9 @@ def coverage() -> str:
         "Percent of simulated test sets whose interval contains the true value: percentile "
         f"bootstrap → Wilson or Tango. Lowest {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} (Wilson {lowest[WILSON]:.0f}, Tango "
-        f"{lowest[TANGO]:.0f}). {setting['single']:,} test sets a cell ({setting['paired']:,} of "
-        f"two encoders), {setting['resamples']:,} resamples; for differences *right* is the first "
-        "encoder's accuracy; the two correlate by "
+        f"{lowest[TANGO]:.0f}). {setting['single']:,} test sets per cell ({setting['paired']:,} "
+        f"of two encoders), {setting['resamples']:,} resamples; for differences *right* is the "
+        "first encoder's accuracy, and the two have correlation "
         f"{setting['correlation']:g}.\n\n{_of_classes(result)}\n\n{_of_files(result)}\n\n"
         f"{_of_draws(result)}"
     )
@@ -85,9 +85,9 @@ def _of_files(result: dict[str, Any]) -> str:
     return (
         f"{as_markdown(Grid(headings, tuple(map(tuple, rows.values()))))}\n\n"
         f"Percent of {result['setting']['files']:,} simulated test sets whose interval contains "
-        "the true value: the score interval over independent pieces → over files. *3 of 36*: three "
-        "files with 36 pieces each; *about*: log-normal numbers of pieces. Lowest of all cells, "
-        "also of means over classes, differences and accuracies of 50 %: "
+        "the true value: the score interval over pieces taken as independent → over files. *3 of "
+        "36*: three files with 36 pieces each; *about*: log-normal numbers of pieces. Lowest over "
+        "all cells, including means over classes, differences and 50 % accuracies: "
         f"{lowest['pieces']:.0f} → {lowest['files']:.0f}."
     )
 

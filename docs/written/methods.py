@@ -45,8 +45,8 @@ def oracles() -> str:
     columns = (f"{what}, {precision}" for precision in first for what in first[precision])
     return (
         f"{as_markdown(Grid(('loss', *columns), rows))}\n\n"
-        f"The largest deviation from lightly {result['lightly']} as a "
-        f"share of its largest number, on {result['batch']} images of {result['dim']} dimensions."
+        f"Largest deviation from lightly {result['lightly']}, relative to "
+        f"its largest value, on {result['batch']} embeddings of {result['dim']} dimensions."
     )
 
 

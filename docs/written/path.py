@@ -18,8 +18,8 @@ def path() -> str:
     spent = tuple((f"`{line}`", f"{minutes:.1f}") for line, minutes in minutes.items())
     tuned = setting["tuned"]
     trained = (
-        "Fine-tuned or from scratch, the whole network trains on the labelled photos for "
-        f"{tuned['changes']['epochs']} epochs, with the better rate of "
+        "Fine-tuned or from scratch, the whole network trains on the labeled photos for "
+        f"{tuned['changes']['epochs']} epochs, with the better learning rate of "
         f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])}. "
     )
     compared = tuple(

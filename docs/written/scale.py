@@ -20,12 +20,12 @@ MINUTES = 30  # between checkpoints
 MEMORY = 3.35e12  # bytes per second of an H100's memory
 IN_SHARD = 10_000
 ASSUMED = (
-    ("a GPU trains a ResNet-50 at 224 pixels on, in bf16", f"{VIEWS_A_SECOND:,} views per second"),
-    ("a step reaches, of the encoder's speed", f"{SHARE:.0%}"),
-    ("memory of an H100", f"{MEMORY / 1e12:.2f} TB/s"),
-    ("a checkpoint is written with", f"{WRITE / 1e9:.0f} GB/s, every {MINUTES} minutes"),
-    ("images in a shard", f"{IN_SHARD:,}"),
-    ("an hour of a GPU", f"${HOUR:.2f}"),
+    ("training a ResNet-50 at 224 pixels in bf16, per GPU", f"{VIEWS_A_SECOND:,} views per second"),
+    ("speed of a step, relative to the encoder's", f"{SHARE:.0%}"),
+    ("memory bandwidth of an H100", f"{MEMORY / 1e12:.2f} TB/s"),
+    ("writing a checkpoint", f"{WRITE / 1e9:.0f} GB/s, every {MINUTES} minutes"),
+    ("images per shard", f"{IN_SHARD:,}"),
+    ("GPU hour", f"${HOUR:.2f}"),
 )
 
 
@@ -77,8 +77,8 @@ def scale() -> str:
         as_markdown(taken), as_markdown(assumed),
         f"Reading speed by format: {whole('shards', speeds)}.",
         f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
-        f"{origin['git_revision']}. Share of its time that a training waits for data, by "
-        f"its own speed as a share of the reading speed: {waits}.",
+        f"{origin['git_revision']}. Share of the time that training waits for data, by "
+        f"training speed relative to reading speed: {waits}.",
     ])  # fmt: skip
 
 
@@ -104,17 +104,15 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
         "images per second": f"{together:,.0f}",
         "hours": f"{seconds / 3600:,.1f}",
         "steps": f"{scenario.images * scenario.epochs / config.batch_size:,.0f}",
-        "a step, ms": f"{1e3 * step_s:.0f}",
-        "… of which views, by the bytes that they move": (
-            f"{1e3 * moved * scenario.batch / MEMORY:.1f}"
-        ),
+        "step, ms": f"{1e3 * step_s:.0f}",
+        "… of which views, from the bytes moved": (f"{1e3 * moved * scenario.batch / MEMORY:.1f}"),
         "the set, in shards of JPEGs": (
             f"{scenario.images * image / 1e12:.2f} TB in {-(-scenario.images // IN_SHARD):,}"
         ),
-        "read from the store": f"{together * image / 1e6:,.0f} MB/s",
-        "cores that decode, a GPU": f"{each / core:.1f}",
-        "encoded images that wait, a process": f"{waiting / 1e6:,.0f} MB",
-        "a checkpoint": f"{saved / 1e9:.2f} GB",
+        "read from storage": f"{together * image / 1e6:,.0f} MB/s",
+        "decoding cores per GPU": f"{each / core:.1f}",
+        "shuffle buffer per process": f"{waiting / 1e6:,.0f} MB",
+        "checkpoint": f"{saved / 1e9:.2f} GB",
         "… pauses": f"{saved / WRITE:.1f} s, {saved / WRITE / (60 * MINUTES):.2%} of the time",
         "cost": f"${seconds / 3600 * scenario.gpus * HOUR:,.0f}",
     }
@@ -124,11 +122,11 @@ def many() -> str:
     """A million files: seconds of each part."""
     titles = {
         "nothing": "Python and imports alone",
-        "scan": "looked for, sorted and fingerprinted",
+        "scan": "listed, sorted and fingerprinted",
         "cache": "decoded once, canvases of 32 pixels",
-        "again": "opened again, looked for included",
+        "again": "opened again, including listing",
     }
-    return _opened("parts", titles, "files", {"MB": "MB at most"}, ", in memory")
+    return _opened("parts", titles, "files", {"MB": "peak MB"}, ", in memory")
 
 
 def kept() -> str:
@@ -137,7 +135,7 @@ def kept() -> str:
         "nothing": "Python and imports alone",
         "index": "shards by `index.json`, and the order of the first process of 64",
         "manifest": "the manifest of their canvases",
-        "source": "shards, and the table of what lies where in them",
+        "source": "shards, and the index of their samples",
     }
     return _opened("kept", titles, "samples", {"own MB": "MB without mapped files"}, "")
 
@@ -173,7 +171,7 @@ def nodes() -> str:
     )  # fmt: skip
     same = [each["same"] for each in (result, divided)]
     text = "both times equals" if all(same) else f"equals ({same})"
-    head = ("killed", "kills, until all exited", "with the optimizer divided")
+    head = ("killed", "kills, time until all exited", "with a sharded optimizer")
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
@@ -192,13 +190,13 @@ def _by_victim(kills: list[dict[str, Any]]) -> dict[str, list[float]]:
 def state() -> str:
     """What a large encoder takes with the optimizer's state in each process, and divided."""
     result = json.loads((RESULTS / "optimizer-state.json").read_text())
-    titles = {"plain": "in each process", "sharded": "divided (`shard_optimizer`)"}
+    titles = {"plain": "in each process", "sharded": "sharded (`shard_optimizer`)"}
     rows = tuple(
         (titles[name], " and ".join(f"{gb:.1f}" for gb in of["most"]),
          f"{of['bytes'] / 1e9:.2f}", f"{of['save']:.1f}")
         for name, of in result["ways"].items()
     )  # fmt: skip
-    head = ("the optimizer's state", "GB per process", "a checkpoint, GB", "saved in s")
+    head = ("optimizer state", "GB per process", "checkpoint, GB", "seconds to save")
     equal = result["same"]
     same = "byte for byte the same" if all(equal.values()) else f"({equal})"
     origin = result["provenance"]

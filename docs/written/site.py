@@ -32,7 +32,7 @@ def reference() -> str:
     shared = "\n".join(f"- `{name}`: {text}" for name, text in TEXTS.items())
     return (
         f"# Reference\n\nWhat `import mast` offers.\n\n{entries}\n\n## Shared options\n\n"
-        f"Where a function says nothing of one of these, it is:\n\n<!-- shared -->\n{shared}\n"
+        f"Unless a function says otherwise:\n\n<!-- shared -->\n{shared}\n"
         "<!-- /shared -->\n"
     )
 
@@ -46,7 +46,7 @@ def pretraining() -> str:
         for way in ("pretrained, linear head", "from scratch", "untrained, linear head")
     )
     return (
-        f"With {setting['photos']} unlabelled flower photos and {setting['labels']} labels per "
+        f"With {setting['photos']} unlabeled flower photos and {setting['labels']} labels per "
         f"class, pretraining (`mast5_exempt_small`) reaches {ours} % accuracy on "
         f"{setting['classes']} classes; training on the labels alone reaches {scratch} %, the "
         f"untrained encoder {untrained} %."

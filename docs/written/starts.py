@@ -45,7 +45,7 @@ def starts() -> str:
             "Linear probes on test images. The source is MAST on "
             f"{experiment.images:,} images of CIFAR-10, {experiment.source_epochs} epochs at 32 "
             f"pixels; each run trains {experiment.epochs} epochs on one small set. *Rate*: the "
-            "encoder's, as a share of the other parts' (`python -m experiments starts`; "
+            "encoder's learning rate relative to the rest (`python -m experiments starts`; "
             f"{processors(everything)}).",
             "",
             top("starts", Grid(columns, tuple(rows)), lambda row: "0." not in row[1]),

@@ -127,10 +127,10 @@ def wanted() -> str:
     heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
     return (
         f"{top('wanted-copies', Grid(heads, tuple(cells)), lambda row: 'default' in row[0])}\n\n"
-        f"{_names(sets)}: 47 have a wanted copy, with the change of the pairs that are the same, "
-        "and 47 an unwanted one, with that of the pairs that are different. Percent in a group "
-        "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: found "
-        "wanted copies among all joined images. "
+        f"{_names(sets)}: 47 have a wanted copy, changed as in the pairs that are the same, "
+        "and 47 an unwanted one, changed as in the pairs that are different. Percent grouped "
+        "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: wanted "
+        "copies among all images joined. "
         f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 

@@ -79,7 +79,7 @@ def fair() -> str:
     grids = FAIR.grids(results_of(FAIR.results))
     (ahead,) = (grid for title, grid in grids.items() if title.startswith("ahead"))
     leads = "\n".join(f"- {title}: {lead}" for title, *_, lead in ahead.rows)
-    beside = "Ahead of VICReg + AugSelf by the mean, over common seeds:"
+    beside = "Mean lead over VICReg + AugSelf, on common seeds:"
     return "\n\n".join([_by_groups(FAIR), beside, leads])
 
 

@@ -27,8 +27,8 @@ class ScheduleConfig:
             in VICReg.
         stage1: Share of the run in which operators act one at a time.
         full: Share of the run after which all operators act.
-        leave_out: Share of the pairs, while all operators act, from which some are left out at
-            random, so that each operator's effect is also seen in its absence.
+        leave_out: Share of the pairs that randomly lose some operators once all act, so that
+            training also sees each operator's absence.
         leave_out_count: How many operators such a pair loses: "one", or "any" number below K.
     """
 

@@ -101,7 +101,7 @@ class Form:
         parser.register("action", FLAG, _Flag)
         parser.add_argument(
             "-h", "--help", action=_Help, nargs="?", choices=["all"], metavar="all",
-            help="show this help, or every option, and exit",
+            help="show this help and exit; `all` shows every option",
         )  # fmt: skip
         for names, how in self.arguments:
             options = {key: value for key, value in how.items() if key != "rare"}

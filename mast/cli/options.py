@@ -129,7 +129,7 @@ class _Options:
             "recipe", str, DEFAULT, "Recipe that sets the defaults (`mast show recipes`)", verb
         )
         self._add(
-            "config", str | None, None, "A YAML file, whose fields replace the recipe's", verb
+            "config", str | None, None, "A YAML file whose fields override the recipe's", verb
         )
         first = Parser(prog=self.form.program, add_help=False, allow_abbrev=False)
         for name in ("recipe", "config"):

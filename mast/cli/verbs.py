@@ -144,20 +144,20 @@ def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
 _COMMANDS = "mast.commands"
 VERBS: dict[str, Verb] = {
     "demo": Verb(
-        "choose what a search ignores and matches, on generated images or on your photos (minutes)",
+        "search with invariances you choose, on generated images or your own photos (minutes)",
         f"{_COMMANDS}.demo:demo", (), _shown,
     ),
     "pretrain": Verb(
-        "pretrain an encoder on a folder of images; the same command continues a killed run",
+        "pretrain an encoder on a folder of images; rerun the same command to resume",
         f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
         following=_measure,
     ),
     "plan": Verb(
-        "estimate what pretraining, or `mast adapt`, takes: epochs, memory, disk and hours",
+        "estimate the epochs, memory, disk space and hours of pretraining or `mast adapt`",
         f"{_COMMANDS}.plan:plan", (), _shown,
     ),
     "evaluate": Verb(
-        "measure an encoder on labelled images, by any of the protocols",
+        "evaluate an encoder on labeled images: kNN, linear probe, fine-tuning and others",
         f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _shown,
         ("protocols", "mast.evaluation.protocols:EVALUATORS"), following=_write_page,
     ),
@@ -171,23 +171,23 @@ VERBS: dict[str, Verb] = {
         following=_write_page,
     ),
     "advise": Verb(
-        "estimate which augmentations a labelled task can afford, with any encoder",
+        "estimate which augmentations a labeled task can afford, with any encoder",
         f"{_COMMANDS}.advise:advise", ("encoder",), _shown,
     ),
     "study": Verb(
-        "retrain variants of a run to answer a question; the same command continues",
+        "retrain variants of a run to answer a question; rerun the same command to resume",
         f"{_COMMANDS}.study:study", ("name", "run"), _finished, ("studies", "mast.studies:STUDIES"),
     ),
     "reproduce": Verb(
-        "train and measure a table of the paper, beside the numbers that it prints",
+        "train and evaluate a table of the paper, next to its published numbers",
         f"{_COMMANDS}.reproduce:reproduce", ("table",), _finished,
     ),
     "adapt": Verb(
-        "measure how operators move an encoder's features, to choose what it ignores or matches",
+        "measure how augmentations move an encoder's features, for `--ignore` and `--match`",
         "mast.runs.adapt:adapt", ("encoder",), _shown, following=_search,
     ),
     "neighbours": Verb(
-        "find the images of a folder that are most similar to others",
+        "find the images in a folder that are most similar to a query image",
         f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _shown,
     ),
     "duplicates": Verb(
@@ -195,32 +195,32 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _shown,
     ),
     "outliers": Verb(
-        "rank the images of a folder by how little they fit in, and check their labels",
+        "rank the images of a folder, outliers first, and find labels that may be wrong",
         f"{_COMMANDS}.outliers:outliers", ("encoder",), _shown,
     ),
     "report": Verb(
-        "write a run's page: how good it is, its figures, what was run",
+        "write a run's HTML report: verdict, figures, what was run",
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
     ),
     "fit": Verb(
-        "learn a classifier on an encoder from labelled images",
+        "train a classifier on top of an encoder from labeled images",
         f"{_COMMANDS}.fit:fit", ("encoder",), _shown, following=_classify,
     ),
     "predict": Verb(
-        "predict the classes of a folder of images, as a table",
+        "classify a folder of images and write the predictions to a table",
         f"{_COMMANDS}.predict:predict", ("classifier",), _shown, following=_rank,
     ),
     "embed": Verb(
-        "write the representations of a folder of images to .npz or .parquet",
+        "write the features of a folder of images to .npz or .parquet",
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
     ),
     "shard": Verb(
-        "write a set as shards of resized images, for sets that do not fit one disk",
+        "write a dataset as shards of resized images, for datasets that do not fit on one disk",
         f"{_COMMANDS}.shard:shard", ("data",), _shown, following=_plan_for_shards,
         computes=False,
     ),
     "export": Verb(
-        "export an encoder or a classifier for other libraries, ONNX or plain PyTorch",
+        "export an encoder or a classifier to ONNX, plain PyTorch or other libraries",
         f"{_COMMANDS}.export:export", ("model",), _shown, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
@@ -242,7 +242,7 @@ TOPICS: dict[str, Verb] = {
         f"{_COMMANDS}.show:show_config", (), _print_plain, computes=False,
     ),
     "views": Verb(
-        "images beside the views that pretraining would see",
+        "images next to the views that pretraining would see",
         f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
     ),
     "cache": Verb(

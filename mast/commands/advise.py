@@ -64,26 +64,26 @@ def advise(
     size: int | None = None,
     weights: str | Path | None = None,
 ) -> AdviceResult:
-    """Estimate which augmentations a labelled task can afford, by any encoder, before training.
+    """Estimate which augmentations a labeled task can afford, with any encoder, before training.
 
     A linear probe is trained and tested with one operator at a time acting on half of the images.
-    The accuracy that it loses is what the operator hides of the class, and what an encoder
+    Its accuracy loss measures the class information that the operator hides, which an encoder
     invariant to the operator would lose. For a run with masks, a second column has the share of the
-    true class's probability that the operator's subspace keeps. The paper trains once without each
-    operator instead, as `mast study leave_one_out` does.
+    true class's probability that the operator's subspace keeps. The paper instead trains once
+    without each operator, as `mast study leave_one_out` does.
 
-    Results are written where `mast evaluate` writes them, and the figure to `analysis/` beside
+    Results are written where `mast evaluate` writes them, and the figure to `analysis/` next to
     `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
     measures only what is new; a module is measured again.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm
-            or torchvision name; a tag, as in `timm:vit_small_patch16_dinov3.lvd1689m`, names
-            weights too. In Python also a module from images (B, 3, H, W), RGB in [0, 1], to
-            (B, D), which normalises images itself and is moved to the device.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class, of
-            which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
-            different places, or may be downloaded.
+            or torchvision name; a tag, as in `timm:vit_small_patch16_dinov3.lvd1689m`, also
+            selects weights. In Python also a module that maps images (B, 3, H, W), RGB in [0, 1],
+            to (B, D), normalizes images itself and is moved to the device.
+        data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
+            of which a random fifth per class is held out for testing; `NamedSets` if its parts are
+            in different places, or may be downloaded.
         operators: Operators to measure, in addition to those of a run's views and of `views`.
         seed: Seed of the probes, of the operators, of the test split of a folder without parts, and
             of random weights.

@@ -62,24 +62,24 @@ def analyze(
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> list[Insight]:
-    """Analyse a run: arrays and figures in `analysis/` of the run folder.
+    """Analyze a run; write arrays and figures to `analysis/` in the run folder.
 
     Args:
         run: A run folder.
-        data: A labelled set with `train` and `test`: figures show test images, probes are trained
-            on the others; or images alone, such as `flowers17/test`. Without images, only analyses
+        data: A labeled dataset with `train` and `test` (figures show test images, probes train on
+            the others), or images alone, such as `flowers17/test`. Without images, only analyses
             that need none are made.
         analyses: Names of analyses: curves, masks, subspaces, neighbours, predicted_operators,
             invariance, advice, predictions, uncertainty; and studies whose runs are
             finished: leave_one_out, epochs.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
-        images: How many images are used, drawn at random.
+        images: Number of images to sample at random.
         measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
-            the labelled set if they have not been run yet.
-        seed: Seed of the sample of images and of the operators.
+            the labeled dataset if they have not been run yet.
+        seed: Seed for sampling images and for the operators.
 
     Returns:
-        One insight an analysis; its text says what the run lacks for it.
+        One insight per analysis; if the run lacks what it needs, its text says what.
     """
     names = as_list(analyses)
     for name in names:

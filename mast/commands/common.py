@@ -24,24 +24,24 @@ T = TypeVar("T")
 # Of options that mean the same in every command, unless its own docstring says something of them.
 TEXTS = {
     "encoder": "A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm "
-    "or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python also "
-    "a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or .parquet with "
-    "features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
-    "out": "A table, .csv or .parquet (extra `parquet`), or a page of thumbnails, .html; nothing "
-    "is written by default.",
-    "size": "Side of the views in pixels; by default that of pretraining, for a name that of its "
-    "weights, or 224. A module needs one.",
-    "ignore": "Operators, or properties such as color for all operators that destroy them, to "
-    'which features become invariant; "all" for all. Needs a run or a folder of `mast adapt`.',
-    "match": "Operators or properties to compare images by alone.",
+    "or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights. In Python "
+    "also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or .parquet "
+    "with features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
+    "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
+    "thumbnails (.html). None by default.",
+    "size": "Input size in pixels; by default the size of pretraining, for a timm or torchvision "
+    "name that of its weights, or 224. Required for a module.",
+    "ignore": "What to make features invariant to: operators, properties such as color (all "
+    'operators that destroy it), or "all". Needs a run or a folder from `mast adapt`.',
+    "match": "Compare images only by these operators or properties.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
     "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
     "device": "auto, cpu or cuda.",
-    "weights": "A checkpoint with weights for the name; `order:FILE` matches weights of other "
-    "names by their order and shapes. By default the weights of the name's tag, or random ones.",
-    "download": "Whether the weights of a tag may be downloaded.",
+    "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
+    "with other names by order and shape. By default the tag's weights, or random ones.",
+    "download": "Allow downloading the tag's weights.",
     "seed": "Seed of random weights.",
-    "max_broken": "Share of the images that may be broken; broken ones are listed and left out.",
+    "max_broken": "Largest share of broken images to accept; they are listed and left out.",
     "threads": "CPU threads; PyTorch's choice by default.",
     "shard": "`i/n`: every n-th run from the i-th, so that n processes share the runs.",
 }

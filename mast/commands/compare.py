@@ -20,7 +20,7 @@ def compare(
     weights of a ResNet-18 if they were measured on the same images.
 
     Args:
-        runs: One or more run folders with evaluations; gains and verdict are those of the first.
+        runs: One or more run folders with evaluations; verdict and gains are about the first.
         seed: Seed of the bootstrap.
         resamples: Bootstrap resamples of the test set, the same for all runs.
 

@@ -55,33 +55,33 @@ def duplicates(
     Exact copies have the same pixels after resizing for the encoder. Near-copies were recompressed,
     resized, brightened, recolored or blurred: the cosine of their features exceeds 0.99, or their
     perceptual hashes differ in at most 4 of 64 bits. With an adapted encoder or a run, ignore and
-    match choose in what else they may differ. All pairs are compared.
+    match choose what else may differ. All pairs are compared.
 
     Args:
         data: The images; labels are not needed.
-        above: Smallest cosine of near-copies, without hashes. By default 0.99 for features
-            standardised over the set, or 0.95 with ignore, and hashes count too; with match or
-            space only the margin decides. Pairs within the margin are joined in any case.
-        ignore: Operators, or properties such as orientation, in which copies may also differ; "all"
-            for all measured ones. Needs a run or a folder of `mast adapt`. With orientation,
-            mirrored and rotated images are hashed too.
-        match: Operators or properties to compare by alone: with color, a gray version is not a
+        above: Smallest cosine of near-copies; turns hashes off. By default 0.99 on features
+            standardized over the set, or 0.95 with ignore, plus hashes; with match or space only
+            the margin decides. Pairs that exceed the margin are always joined.
+        ignore: What copies may also differ in: operators, properties such as orientation, or "all"
+            measured ones. Needs a run or a folder from `mast adapt`. With orientation, mirrored and
+            rotated images are hashed too.
+        match: Compare only by these operators or properties: with color, a gray version is not a
             copy.
-        margin: With ignore, match or space, pairs are also near-copies if their cosine exceeds the
-            mean cosine of each to its three nearest other images by this much, in sets of ten
-            images or more.
+        margin: With ignore, match or space, a pair also counts as near-copies if its cosine
+            exceeds, by this much, the two images' mean cosine to their three nearest others. Needs
+            ten images or more.
         not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
             saves one from its ticked boxes.
-        list: A .txt to write, with the path or name of every image of a group but the first.
+        list: A .txt file to write: the path or name of every image in a group except the first.
             `--data FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
-        A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which
-        is "first" for the group's first in the order of the set, "exact" for one with the same
+        A row for each image in a group: `group`, a number from 1; `path` in the set; `kind`:
+        "first" for the group's first image in the order of the set, "exact" for one with the same
         pixels as an image above it in the group, else "near"; and `cosine` to the first. All images
-        of a group are copies of its first. Of an adapted encoder also `changed_by`, the property in
-        which a near-copy probably differs from the first, such as "orientation", or "none" of those
-        that were looked at, and its `probability`.
+        in a group are copies of its first. An adapted encoder adds `changed_by`, the property in
+        which a near-copy probably differs from the first, such as "orientation", or "none" of the
+        measured ones, and its `probability`.
     """
     if above is not None and not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")

@@ -48,17 +48,15 @@ def embed(
             or match.
 
     Returns:
-        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
-        paths below it, one (N,) array of class indices a target as `target_<name>` (-1 of an image
-        without a label), and one (N, C) int8 array a task of several labels as
-        `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row per image with
-        the same columns, of which the first is called `identifier`. Beside them, in a .parquet as
-        JSON in its metadata, are the names of the classes (C,), as `classes_<name>`, and what made
-        the features: the set as it was named in `data`, the encoder's fingerprint, as evaluations
-        have it, in `encoder`, the side of the views in `size`, in `ignored` and `matched` the
-        operators, in `weighted` the properties with their weights, in `space` "depths" of all
-        depths, and in `broken` (K, 2) the names of images that cannot be decoded with their
-        reasons, where there are some.
+        The file. An .npz holds `features` (N, D) float32; `identifiers` (N,), in a folder the paths
+        below it; for each target the class indices `target_<name>` (N,), -1 without a label; and
+        for each multi-label task `multilabel_<name>` (N, C) int8 (1 present, 0 absent, -1 unknown).
+        A .parquet has one row per image with the same columns, except that `identifiers` is called
+        `identifier`. Metadata are further arrays of an .npz, or JSON in a .parquet's metadata:
+        `classes_<name>` (C,), the names of the classes; `data`, the set as it was named; `encoder`,
+        its fingerprint, as in evaluations; `size`, the side of the views; `ignored` and `matched`,
+        the operators; `weighted`, the properties with their weights; `space`, "depths" for all
+        depths; and, if images cannot be decoded, `broken` (K, 2), their names with the reasons.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"

@@ -60,38 +60,38 @@ def evaluate(
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
 ) -> Results:
-    """Measure an encoder on labelled images.
+    """Evaluate an encoder on labeled images.
 
-    Validation images choose hyper-parameters, or a tenth of the training images if there are none;
-    the test set is scored once. Results are written to `evaluations/<protocol>-<set>.json` in the
-    run folder; for a name in `runs/<name>-random-<seed>`, for a checkpoint of another project in
-    `runs/<file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`.
+    Hyperparameters are tuned on validation images, or on a tenth of the training images if there
+    are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
+    run folder; for a timm or torchvision name, to `runs/<name>-random-<seed>`; for another
+    project's checkpoint, to `runs/<file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
-            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python
-            also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises
+            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights. In Python
+            also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D), normalizes
             images itself and is moved to the device. Or an .npz or .parquet with features of any
             model: `features` (N, D) and `paths` (N,), or what `mast embed` writes. Or a classifier
-            of `mast fit`, which is tested as it is on all labelled images, or on the test part.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class, of
-            which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
-            different places.
+            from `mast fit`, tested as it is on the test part, or without one on all labeled images.
+        data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
+            of which a random fifth per class is held out for testing; `NamedSets` if its parts are
+            in different places.
         protocols: Names of protocols, in the order they run.
-        settings: Settings by protocol, in place of the defaults.
-        devices: Processes on this node (torchrun overrides it), which share training and encoding.
+        settings: Settings by protocol, overriding the defaults.
+        devices: Processes on this node (torchrun overrides it); they split training and encoding.
         precision: Precision of the forward pass and of training; bfloat16 is mixed precision.
         seed: Seed of the protocols and of the test split of a folder without parts.
-        cache: Whether to cache features, in `features` next to the canvases. Keys are the content
-            of encoder and images, and for a module also its output on noise, so that a changed
-            forward pass is noticed.
-        untrained: Measure the weights that the run started from; results go to `untrained/` in the
-            run folder.
+        cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
+            content of encoder and images, and for a module also by its output on noise, so that a
+            changed forward pass is noticed.
+        untrained: Evaluate the weights that the run started from; results go to `untrained/` in
+            the run folder.
         near_duplicates: Also count and list test images that are near-copies of training images by
             the encoder's features; exact copies are always counted.
-        ignore: Operators, or properties such as color, to which features become invariant; "all"
-            for all. Needs a run or a folder of `mast adapt`, whose `spaces/` gets the results.
+        ignore: What to make features invariant to: operators, properties such as color, or "all".
+            Needs a run or a folder from `mast adapt`; results go to its `spaces/`.
 
     Returns:
         One result per protocol; in the first process, none in the others.

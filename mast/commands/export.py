@@ -59,10 +59,10 @@ def export(
             card.
 
     Returns:
-        The folder, the line that loads it, how far its outputs are from the original's at most, and
-        its page on the Hub if it was pushed. Its README.md says how it is loaded, how images are
-        prepared and, for a run, how it was trained, what was measured of it and what was not; for a
-        classifier what it learned from and how well it does.
+        The folder, the line that loads it, the largest difference between its outputs and the
+        original's, and its page on the Hub if it was pushed. Its README.md says how to load it, how
+        to prepare images and, for a run, how it was trained and what was and was not measured; for
+        a classifier, what it learned from and how accurate it is.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)

@@ -100,32 +100,32 @@ def fit(
     weights: str | Path | None = None,
     max_broken: float = 1.0,
 ) -> Fitted:
-    """Train a classifier on an encoder from labelled images, and save it.
+    """Train a classifier on an encoder from labeled images, and save it.
 
     Trains like the protocol of the same name, on train and val, or on a whole folder with one
-    subfolder per class. Held-out images choose hyper-parameters and the temperature of its
-    probabilities: val, or a tenth of train; with fewer than 5,000 images a linear head uses five
-    folds. Test images are never read.
+    subfolder per class. Hyperparameters and the calibration temperature are tuned on held-out
+    images: val, or a tenth of train; with fewer than 5,000 images a linear head uses five-fold
+    cross-validation. Test images are never read.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name. In Python also a module from images (B, 3, H, W), RGB in
+            timm or torchvision name. In Python also a module that maps images (B, 3, H, W), RGB in
             [0, 1], to (B, D); the file then keeps its weights, not its code. Or an .npz or
-            .parquet with features of any model, as `mast evaluate` takes it, for a linear head.
-        data: The labelled set, such as `flowers17`, or a folder with one subfolder per class.
+            .parquet with features of any model, as for `mast evaluate`, for a linear head.
+        data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class.
         kind: "linear": logistic regression on the features; "finetune": head and encoder are
             trained together.
         out: A .safetensors file; by default `classifier-<kind>-<set>.safetensors` in the encoder's
             folder, with the target's name if the set has several.
         target: Which labels to learn, if the set has several kinds.
-        settings: Settings of the protocol, in place of the defaults.
-        ignore: For a linear head on a run or a folder of `mast adapt`: operators, or properties
-            such as color, to which features become invariant; "all" for all. The file stores the
-            choice, so `mast predict` needs no option.
+        settings: Settings of the protocol, overriding the defaults.
+        ignore: What to make features invariant to: operators, properties such as color, or "all".
+            For a linear head on a run or a folder from `mast adapt`. The file stores the choice, so
+            `mast predict` needs no option.
         seed: Random seed.
-        root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
-            given.
-        download: Whether such a set may be downloaded, and the weights that a name names.
+        root: Folder of torchvision and Hugging Face sets; by default `downloads` next to the
+            canvases.
+        download: Allow downloading such a set, and the tag's weights.
 
     Returns:
         The file and the classifier.

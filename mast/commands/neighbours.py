@@ -55,25 +55,25 @@ def neighbours(
 
     Args:
         data: The images to search.
-        query: Image files, or images of the set by name or position, from 0.
-        k: Neighbours of each query, without the query itself.
+        query: Image files, or images of the set by name or zero-based position.
+        k: Neighbors per query, not counting the query itself.
         representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
             or match.
-        same: In place of ignore and match, pairs of images that should be near, named as in query:
-            on the command line the first two, then the next two. Each property is weighted so that
-            these pairs are near and those of different are far.
-        different: Pairs of images that should be far, one or more.
-        space: A .json file for the weights that pairs choose: written with same and different, read
-            without them, here and by all commands that take ignore and match; or "depths", all
-            depths of the encoder, scaled alike.
-        approximate: Search the nearest lists of an index in place of all images; for millions of
+        same: Instead of ignore and match: one or more pairs of images that should be near, named
+            as in query (on the command line, paired in order). Properties are weighted so that
+            these pairs are near and the pairs in different are far.
+        different: One or more pairs of images that should be far.
+        space: A .json file of property weights: written if same and different are given, otherwise
+            read, here and by all commands that take ignore and match; or "depths": all depths of
+            the encoder, scaled alike.
+        approximate: Search an index (its nearest lists) instead of all images; for millions of
             images and many queries. The first search builds the index on the CPU, measures its
             recall and caches it with the features. k is at most 100. Needs the extra `search`.
 
     Returns:
-        A row for each neighbour, the nearest first: `query` (as it was given, by name where it was
-        a position), `rank` from 1, `path` in the set and `cosine`. Of an approximate search also
-        its `recall`: the share of the k nearest others that were found of 200 images of the set.
+        A row for each neighbor, the nearest first: `query` (as given; for a position, the image's
+        name), `rank` from 1, `path` in the set and `cosine`. An approximate search adds `recall`:
+        the share of the true k nearest that it found for 200 images of the set.
     """
     file = listing_file(out, *COLUMNS)
     if approximate:

@@ -95,22 +95,22 @@ def outliers(
         by: The score. "neighbours": distance from the other images, in the representation and, for
             a run, in the embedding too. "prediction": the covariance predicted by a run that was
             trained with `objective.uncertainty`.
-        known: The images to measure the distance from, such as those of pretraining; by default the
-            set itself. Of more than 10,000 images, 10,000 are sampled.
+        known: Images to measure distances from, such as the pretraining images; by default the set
+            itself. If there are more than 10,000, 10,000 are sampled.
         labels: Whether to check labels.
         target: The labels to check if the set has several kinds; the first by default.
-        ignore: Operators, or properties such as color, in which images may differ and to which the
-            probes are invariant; "all" for all. Needs a run or a folder of `mast adapt`.
+        ignore: What images may differ in, and what the probes are invariant to: operators,
+            properties such as color, or "all". Needs a run or a folder from `mast adapt`.
         seed: Seed of the folds that check labels, and of random weights.
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
-        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest of
-        the others; of a run the cosine is the mean of the representation's
-        and the embedding's) or `trace` (of the predicted covariance). Where labels are checked,
-        also `label`; `suggested`, another class where the label is suspected; and `quality`, how
-        probable the label is to the probes, empty for a class with a single image. If images
-        cannot be decoded, they are the last rows, and the last column, `broken`, says why.
+        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
+        other image; for a run, the mean of the representation's and the embedding's cosine)
+        or `trace` (of the predicted covariance). If labels are checked, also `label`;
+        `suggested`, another class if the label is suspect; and `quality`, the probability that the
+        probes give the label, empty for a class with a single image. Images that cannot be
+        decoded come last; the last column, `broken`, says why.
     """
     if seed < 0:
         raise UserError(f"seed must be 0 or more, got {seed}")

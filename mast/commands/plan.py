@@ -137,27 +137,27 @@ def plan(
 ) -> Plan:
     """Estimate what pretraining on your images, or `mast adapt`, costs, and print the command.
 
-    Trains a few steps on generated images here; for another GPU it computes the time from the
-    operations of a step and the maker's figures.
+    Times a few training steps on generated images here; for another GPU it computes the time from
+    a step's FLOPs and the vendor's specifications.
 
     Args:
         data: The images.
-        gpu: The GPU to train on; this machine by default, its CPU for cpu.
-        hours: Time limit of a run, which gets as many epochs as fit, up to eight times the
-            recipe's. By default a run has the recipe's epochs, as in `mast pretrain`; a second row
-            has as many steps as the recipe takes on 50,000 images, and if the recipe takes long on
-            this CPU, the first note says what fits into less time.
+        gpu: The GPU to plan for; by default this machine; cpu plans for its CPU.
+        hours: Time limit per run; as many epochs as fit, up to eight times the recipe's. By
+            default the recipe's epochs, as in `mast pretrain`; a second row has as many steps as
+            the recipe takes on 50,000 images. If the recipe takes long on this CPU, the first note
+            says what fits into less time.
         recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise `mast5_small`.
-        weights: Starting weights, as `encoder.weights` of `mast pretrain`.
-        device: auto, cpu or cuda, here.
-        download: Whether weights may be downloaded.
-        encoder: The encoder, as `encoder.name` of `mast pretrain`; the recipe's by default.
-        adapt: An encoder of `mast adapt`, to plan that instead. Runs one batch through it.
-        size: Side of the views in pixels, as in `mast adapt`.
+        weights: Starting weights, as in `mast pretrain --encoder.weights`.
+        device: auto, cpu or cuda, on this machine.
+        download: Allow downloading weights.
+        encoder: The encoder, as in `mast pretrain --encoder.name`; the recipe's by default.
+        adapt: Plan `mast adapt` for this encoder instead; runs one batch through it.
+        size: Input size in pixels, as in `mast adapt`.
 
     Returns:
-        Epochs, parts of a batch, memory of the GPU here, disk and hours for each recipe, and
-        commands.
+        Epochs, gradient-accumulation steps, memory of this machine's GPU, disk space and hours
+        for each recipe, and the commands.
     """
     if adapt is not None:
         pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}

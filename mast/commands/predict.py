@@ -64,10 +64,10 @@ def predict(
     device: Device = "auto",
     max_broken: float = 1.0,
 ) -> Predicted:
-    """Predict the classes of images, as a table.
+    """Classify images and write the predictions to a table.
 
     Args:
-        classifier: A file of `mast fit`, or a folder that holds one, such as a run folder; in
+        classifier: A file from `mast fit`, or a folder that holds one, such as a run folder; in
             Python also a classifier.
         data: The images, or one file; labels are not needed.
         out: The table, .csv or .parquet (extra `parquet`); by default
@@ -80,10 +80,10 @@ def predict(
     Returns:
         The table's path and what was found. The table has a row per image in the order of the set:
         `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
-        would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
-        is above that of the next class, and `probability of <class>` where they are asked for. If
-        images cannot be decoded, they are the last rows, without a class, and the last column,
-        `broken`, says why.
+        would run as a formula), the likeliest `class`, its `probability`, the `margin` over the
+        next class's probability, and with every_class the columns `probability of <class>`.
+        Images that cannot be decoded come last, without a class; the last column, `broken`, says
+        why.
     """
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
     table = begins("path", "class", "probability", "margin")

@@ -56,7 +56,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     An interrupted run continues from its last checkpoint, even in the middle of an epoch, and on a
     CPU ends with the same weights, bit for bit, as an uninterrupted one. A finished run is left
-    alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
+    alone. On a CPU the process keeps freed memory for reuse (`keep_freed_memory`).
 
     Args:
         config: The run; `mast.recipes` has complete ones.

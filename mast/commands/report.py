@@ -16,7 +16,7 @@ from mast.studies import QUESTIONS
 def report(
     run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:
-    """Write a run's page, verdict first; it needs neither network nor scripts.
+    """Write a run's report as one HTML page, verdict first, without scripts or external files.
 
     Args:
         run: A run folder with results of `mast evaluate` and `mast analyze`.

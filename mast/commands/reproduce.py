@@ -72,22 +72,22 @@ def reproduce(
 ) -> Reproduced:
     """Train and measure a table of the paper, and print the paper's numbers next to it.
 
-    Tables are `table1` to `table10`, `figure4b` and `figure8`; what a scale changes, and where the
-    paper contradicts itself, is said below them.
+    Tables are `table1` to `table10`, `figure4b` and `figure8`; notes below each say what the scale
+    changes and where the paper contradicts itself.
 
     The same command continues an interrupted run and skips finished ones. Tables share common runs.
     Each call prints and writes all results so far as Markdown, CSV and LaTeX.
 
     Args:
-        table: Its name.
-        data: Folder of the sets that the table needs, each in a folder of its name.
+        table: Name of the table.
+        data: Folder with the datasets that the table needs, each in a subfolder of that name.
         out: Output folder: runs, results and the table.
         scale: "small" takes minutes per run on a CPU; "paper" trains what the paper trains.
         epochs: Epochs of a full-length run, in place of the scale's.
         seeds: Seeds of the runs; at least three before one row counts as ahead of another.
-        only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.
-        gpu: The GPU for the hours of `dry`; by default an H100 at the paper's scale, and a few
-            steps on this machine at the small one.
+        only: Patterns of run names to train, such as `flowers17-mast5-*`; all by default.
+        gpu: The GPU for which `dry` estimates hours; by default an H100 at the paper's scale; at
+            the small scale a few steps are timed on this machine.
         dry: Only print what is left to train, and its cost.
 
     Returns:

@@ -110,28 +110,28 @@ def shard(
 ) -> Sharded:
     """Write a set of images as shards, resized and in random order.
 
-    A shard is a tar as WebDataset reads it: of every image a canvas in its own shape, its class
-    where the set has one kind of labels and, as JSON, the aspect ratio of the original and its
-    name. An index says how many each has. The same command goes on where it was stopped.
+    A shard is a WebDataset tar. For each image it holds a canvas in the image's own shape, its
+    class if the set has one kind of labels and, as JSON, the original's aspect ratio and name. An
+    index lists the number of images per shard. The same command resumes where it stopped.
 
     Args:
         data: A folder or a set by name, as in `mast pretrain`.
         out: The output folder.
-        size: Images of more pixels than a square of this side are shrunk to that
-            many; 2.75 times the size of the views, as by default for 224, keeps crops sharp.
+        size: Images with more pixels than a square of this side are shrunk to that many;
+            2.75 times the view size (the default for views of 224) keeps crops sharp.
         format: jpg, or bmp, which is lossless and takes ten times the space.
         quality: JPEG quality, 1 to 100.
-        images: Images a shard.
-        seed: Seed of the order.
-        max_broken: Share of the images that may be broken; they are left out.
-        workers: Threads; as many as there are cores if not given.
+        images: Images per shard.
+        seed: Seed of the random order.
+        max_broken: Largest share of broken images to accept; they are left out.
+        workers: Threads; by default one per core.
         root: Folder of torchvision and Hugging Face sets.
-        download: Whether such a set may be downloaded.
-        pages: Of files with several pages or frames, the first is an image, or all are.
+        download: Allow downloading such a set.
+        pages: Which pages or frames of a file become images: the first or all.
         tile: Larger images are cut into square tiles of this side, each an image.
-        stride: Pixels from one tile to the next; as many as tile if not given.
-        blank: Standard deviation of the values below which a tile or image is left out, as a share
-            of white; 0 keeps all.
+        stride: Pixels from one tile to the next; tile by default.
+        blank: Leave out tiles and images whose pixel standard deviation, as a share of white, is
+            below this; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
 

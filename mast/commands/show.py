@@ -78,12 +78,12 @@ def show_config(config: PretrainConfig) -> str:
 def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedTable:
     """The sets in the cache, with their sizes.
 
-    A damaged canvas is noticed when it is read and decoded again; so is a set with a damaged
+    Damage is noticed on reading: a damaged canvas is decoded again, and so is a set with a damaged
     manifest.
 
     Args:
-        cache: The folder; that of `mast pretrain` if not given.
-        verify: Read everything, and count what changed since it was written.
+        cache: The folder; by default the one that `mast pretrain` uses.
+        verify: Read everything, and count what has changed since it was written.
     """
     folder = default_cache() if cache is None else Path(cache)
     table = FittedTable(2, title=f"kept in {folder}")
@@ -109,7 +109,7 @@ def show_views(
     images: int = 6,
     progress: float = 1.0,
 ) -> Path:
-    """Draw images beside the views that pretraining would see, captioned with what was applied.
+    """Draw images next to the views that pretraining would see, captioned with what was applied.
 
     Args:
         config: Data, views, schedule, size and seed are used.

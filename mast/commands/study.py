@@ -68,17 +68,17 @@ def study(
 ) -> StudyResult:
     """Retrain variants of a run and measure them.
 
-    Studies are leave_one_out and epochs. All variants have the run's encoder, optimizer, data,
-    batch size and number of epochs, and so see as many images, but for what the study varies; the
-    run itself is trained again as `base`, with each seed. They are in `studies/<trial>-seed<k>` of
-    the run folder; studies share the runs that they have in common.
+    Studies are leave_one_out and epochs. Except for what the study varies, all variants share the
+    run's encoder, optimizer, data, batch size and epochs, and so see as many images; the run itself
+    is retrained as `base` with each seed. Runs are in `studies/<trial>-seed<k>` of the run folder;
+    studies reuse runs that they have in common.
 
     The same command continues an interrupted run and skips finished ones.
 
     Args:
-        name: Of the study.
+        name: leave_one_out or epochs.
         run: The run folder to study.
-        data: A labelled set with `train` and `test`, on which every run is measured.
+        data: A labeled dataset with `train` and `test`, on which every run is evaluated.
         seeds: Seeds of the runs; an interval needs two or more.
         protocols: Protocols that measure the variants, as in `mast evaluate`.
         epochs: Epochs of all variants, to make them cheaper; those of the run by default.

@@ -19,26 +19,26 @@ OF_ALL_GRADIENTS = ("lamb",)  # which cannot step a share of the parameters alon
 
 @dataclass
 class OptimizerConfig:
-    """How parameters move.
+    """The optimizer and its learning rates.
 
     Attributes:
-        name: "lars" (timm's), "lars_official" (whose norm is taken with the weight decay, as in
-            VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
-        lr: Peak rate at a global batch of 256; the rate used is `lr * batch_size / 256`.
+        name: "lars" (timm's), "lars_official" (weight decay is added before the gradient norm is
+            taken, as in VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
+        lr: Peak learning rate at a global batch of 256; `lr * batch_size / 256` is used.
         weight_decay: Weight decay of weights with two or more dimensions; biases and norms have
             none.
-        treat_alike: Biases and norms decay, and LARS adapts them, as weights, which MoCo's,
-            SimSiam's and SwAV's code does.
+        treat_alike: Apply weight decay and LARS adaptation to biases and norms too, as the code of
+            MoCo, SimSiam and SwAV does.
         momentum: Momentum of LARS and SGD.
         trust: Trust coefficient of LARS, for weights only.
-        gate_lr: Peak rate of masks and GeM powers, not scaled with the batch. They have no
-            weight decay and no LARS adaptation.
+        gate_lr: Peak learning rate of masks and GeM powers, not scaled with the batch. They have
+            no weight decay and no LARS adaptation.
         warmup: Linear warm-up in epochs, at most 5 % of the run.
-        final: Last rate as a share of the peak.
-        clip: Largest gradient norm; None for no clipping.
-        encoder_rate: The encoder's rate as a share of that of projector, masks and heads.
-        layer_decay: Factor by which the rate falls from each layer of the encoder to the one below
-            it (Clark et al., ELECTRA, ICLR 2020); for encoders of timm.
+        final: Final learning rate as a share of the peak.
+        clip: Clip gradients to this norm; None for no clipping.
+        encoder_rate: The encoder's learning rate as a share of the projector's, masks' and heads'.
+        layer_decay: Layer-wise learning-rate decay: factor from each encoder layer to the one
+            below it (Clark et al., ELECTRA, ICLR 2020); timm encoders only.
     """
 
     name: OptimizerName = "lars"

@@ -48,9 +48,9 @@ class DataConfig:
             `factors@test`, `factors@train:4096`, the same of `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
-            `#photo` behind a set of the hub or of Parquet files names its column of images.
-        canvas: Images with more pixels than a square of this side are shrunk to as many, once, and
-            keep their aspect ratio; 2.75 times the size of the views by default.
+            `#photo` after a Hub dataset or Parquet files names the image column.
+        canvas: Images with more pixels than a square of this side are shrunk once to that many,
+            keeping their aspect ratio; 2.75 times the view size by default.
         channels: Channels of an image, 1 to 16; for 3, gray is repeated.
         range: File values that become 0 and 1, for files of more than 8 bits: two numbers; "dtype",
             the limits of the type; "percentile", the 0.1st and 99.9th of each channel in a sample
@@ -60,21 +60,21 @@ class DataConfig:
             declare.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
-        cache_limit_gb: Size in GB above which a set is decoded for every batch in place of cached.
+        cache_limit_gb: Size in GB above which images are decoded for every batch, not cached.
         resident_gb: Size in GB up to which a cached set is copied into the memory of every GPU; by
             default a quarter of its free memory, 0 for never.
         max_broken: Share of the files that may be broken; broken ones are named and skipped.
-        workers: Decoding threads; by default the cores of a process.
-        shuffle: Size of the shuffle buffer of shards, in images: a process keeps as many files in
-            memory.
-        readers: Shards that a process reads at a time.
-        download: Whether sets and weights may be downloaded.
+        workers: Decoding threads; by default one per core that the process may use.
+        shuffle: Shuffle buffer for shards, in images: each process keeps that many encoded files
+            in memory.
+        readers: Shards that each process reads at once.
+        download: Allow downloading sets and weights.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
-        pages: Of files with several pages or frames, the "first" is an image, or "all" are.
+        pages: Which pages or frames of a file become images: the "first" or "all".
         tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; `tile` by default.
-        blank: Standard deviation of the values below which a tile or image is left out, as a share
-            of white; 0 keeps all.
+        blank: Leave out tiles and images whose pixel standard deviation, as a share of white, is
+            below this; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
         exclude: A text file with the name or path of each image to leave out, one per line, as

@@ -76,13 +76,13 @@ class MethodConfig:
     """What the configurations of all methods share; each is defined beside its method.
 
     Attributes:
-        takes: From how many views of an image the method learns.
+        takes: How many views of an image the method takes.
         limits: What the fields of this class may be; those here hold for a field of that name.
         projector: Sizes of the projector.
-        momentum: How much of the teacher stays at a step; where it rises to one over the run, at
-            the start.
-        temperature: By which cosines are divided.
-        queue: Embeddings of earlier images that are negatives.
+        momentum: EMA momentum of the teacher; its starting value for methods that raise it to 1
+            over the run.
+        temperature: Softmax temperature: cosines are divided by it.
+        queue: Size of the queue of negatives, in embeddings of earlier images.
     """
 
     takes: ClassVar[ViewCount] = (1, math.inf)
@@ -125,9 +125,9 @@ class PairConfig(MethodConfig):
     """A method of two views, which may predict what the operators did (AugSelf, NeurIPS 2021).
 
     Attributes:
-        predicted: Properties of an image ("color", "position", ...: `mast show operators`). Heads
-            predict from the representation how the operators that destroy them differed between
-            the views; none in the method itself.
+        predicted: Image properties ("color", "position", ...: `mast show operators`) to predict:
+            heads on the representation predict how the operators that destroy them differed
+            between the views. None in the original method.
         prediction: Weight and width of these heads.
     """
 

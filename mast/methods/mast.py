@@ -55,16 +55,16 @@ class MastConfig(PaperConfig):
 
     Attributes:
         mode: "contrast" (the recipes'), "exempt", "guarded", or "paper" for Eq. 7 as printed.
-        exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
-            dimensions of their own. In these the views need not agree where an operator acted
-            that destroys the property.
+        exempt: Image properties ("color", "position", ...: `mast show operators`) that get their
+            own block of dimensions. Views need not agree in a block if an operator that destroys
+            its property acted.
         exempt_share: Share of the dimensions in each block.
-        predicted: Properties whose operators the heads predict, from the block only if they are
-            exempt; those of `exempt` if not given.
+        predicted: Properties whose operators the heads predict; the block predicts only exempt
+            ones. By default those of `exempt`.
         prediction: Weight and width of the heads that predict what the operators did.
-        variance_weight: alpha; of no use to a contrast, like beta.
+        variance_weight: alpha; unused, like beta, with compare "contrast".
         covariance_weight: beta.
-        temperature: By which the cosines of a contrast are divided.
+        temperature: Temperature of the contrastive loss.
     """
 
     limits = limited(mask_common=SHARE, exempt_share=PART)

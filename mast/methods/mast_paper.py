@@ -86,29 +86,29 @@ class PaperConfig(MethodConfig):
         masks: "exempt" (ones, but for a fixed block of each property in `exempt`), "budgeted"
             (such blocks, learned), "learned", "handcrafted" (disjoint blocks, fixed) or "none"
             (one term over the whole embedding: Table 6's "uncertainty only").
-        predict_from: What predicts how the operators that destroy a predicted property differed
-            between the views: its exempt "block", the encoder's "representation", "both", the
-            pooled maps of its shallower "depths" (those that `adapt` reads), these and the
+        predict_from: What heads read to predict how the operators that destroy a predicted
+            property differed between the views: its exempt "block", the "representation", "both",
+            pooled maps of the encoder's shallower "depths" (those that `adapt` reads), depths and
             representation ("everywhere"), or "none".
-        compare: What asks for invariance: the "distance" of two views, beside the terms of variance
-            and covariance, or their "contrast" with the views of other images.
+        compare: What enforces invariance: the "distance" between two views, with variance and
+            covariance terms, or their "contrast" with the views of other images.
         mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
-        mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
-        masked_weight: Weight of the masked distance, the 25 in lambda = 25 d / K, or contrast.
+        mask_common: Share of the dimensions that start in every subspace with "leave_one_out".
+        masked_weight: Weight of the contrast, or of the masked distance (25 in lambda = 25 d / K).
         plain_weight: Weight of VICReg's unmasked distance, in addition to the masked one.
         kl_weight: lambda_2.
-        sparsity_weight: lambda_1 d K: weight of the mean mask entry. Negative beside
-            normalize_masks "l2", it rewards wide masks.
-        composition: Where a sample has several operators: "sum" adds the distances of their
+        sparsity_weight: lambda_1 d K: weight of the mean mask entry. A negative one rewards wide
+            masks (use with normalize_masks "l2").
+        composition: For a sample with several operators, "sum" adds the distances in their
             subspaces (Eq. 4), "product" takes the distance in their intersection, relative to
             its size.
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
         normalize_masks: "none" or "l2"; see `Masks`.
         mask_gradient: What the masks learn from: the "distance" itself, or differences
             "relative" to each dimension's mean over the global batch. A mask then compares
-            operators within a dimension, and gains nothing by leaving the dimensions that are
-            hard for every operator, nor by the uncertainty; the network learns from the distance
-            as before.
+            operators within a dimension, and gains nothing by leaving dimensions that are hard for
+            every operator, or from the uncertainty; the network still learns from the distance
+            itself.
         normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
             the global batch, and the covariance in KL by its mean over batch and dimensions, so
             that neither scale carries gradient.

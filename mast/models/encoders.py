@@ -103,8 +103,8 @@ class EncoderConfig:
 
     Attributes:
         name: A torchvision or timm model name, such as "resnet18" or
-            "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
-            "torchvision:" and "timm:" choose. An architecture, not weights.
+            "vit_small_patch16_224". A name in both means torchvision's; choose with the prefix
+            "torchvision:" or "timm:". An architecture, not weights.
         options: Keyword arguments of the model's constructor that change its architecture, for
             example {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or
             {"drop_path_rate": 0.1}.
@@ -114,17 +114,17 @@ class EncoderConfig:
             given.
         mean: Mean of each channel in [0, 1], one number per channel; ImageNet's by default.
         std: Standard deviation of each channel.
-        weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
-            that `mast evaluate` recognises, or a name with a tag, such as
-            "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
-            normalisation are then those of the weights, options are added to theirs, and what
-            contradicts them is refused. For other images than RGB, weights of RGB are those of the
-            first layer repeated over the channels, and mean and std are the ones given here. A file
-            of another project says nothing of the normalisation and little of the architecture:
-            there name, with options and perhaps a tag, mean, std and stem_stride are believed.
-            `order:FILE` matches weights of other names by their order and shapes.
+        weights: Starting weights; random by default. A run folder, a checkpoint that
+            `mast evaluate` recognizes, or a name with a tag, such as
+            "timm:vit_small_patch14_dinov2.lvd142m". Architecture, stem and normalization then
+            come from the weights, options extend theirs, and conflicting fields are refused. For
+            non-RGB images, the first layer's RGB weights repeat over the channels, and mean and
+            std are the ones given here. Another project's file does not record the normalization
+            and says little of the architecture: give name (perhaps with a tag), options, mean, std
+            and stem_stride.
+            `order:FILE` matches parameters with other names by order and shape.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
-        freeze_statistics: Train with BatchNorm's statistics from the weights, not the batch's.
+        freeze_statistics: Keep BatchNorm's statistics frozen at those of the weights.
     """
 
     name: str = "resnet50"

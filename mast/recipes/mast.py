@@ -15,11 +15,11 @@ def mast5() -> PretrainConfig:
 
     Paper, with its objective: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
     Ours (docs/method.md) is SimCLR's contrast, each image in the subspace of the operators that
-    acted on it, with SimCLR's rate, projector and temperature; heads on shallower depths predict
-    what the operators did. `mast5_guarded` is nearer to the paper.
+    acted on it, with SimCLR's learning rate, projector and temperature; heads on shallower depths
+    predict what the operators did. `mast5_guarded` is closer to the paper.
 
-    Cost, estimated and not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with the
-    backward, two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 30 % of an H200's
+    Estimated cost, not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with backward,
+    two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 30 % of an H200's
     790 TFLOP/s in bf16.
 
         mast pretrain --data imagenet/train --recipe mast5
@@ -38,8 +38,8 @@ def mast5() -> PretrainConfig:
 def mast15() -> PretrainConfig:
     """MAST-15 on ImageNet: as mast5, with 15 operators.
 
-    Paper, with its objective: linear top-1 75.8, semi-supervised 55.8/71.4 (Table 1). Cost as
-    mast5, and the augmentation's.
+    Paper, with its objective: linear top-1 75.8, semi-supervised 55.8/71.4 (Table 1). Cost: as
+    mast5, plus augmentation.
     """
     return replace(mast5(), recipe="mast15", views="mast15")
 
@@ -55,12 +55,12 @@ def mast19() -> PretrainConfig:
 def mast5_exempt() -> PretrainConfig:
     """MAST-5 with exempt blocks over VICReg's loss: ResNet-50, 1000 epochs, batch 2048.
 
-    Distances in the dimensions outside the block of color where color was changed, variance and
-    covariance; heads on block and representation predict what the operators did (docs/method.md).
-    Hyper-parameters of the paper's section 3.2 and of VICReg, whose protocol it follows: LARS, rate
-    1.6 at batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector 8192-8192,
-    d 4096. Cost as mast5, and nearly as much for the projector, whose layers work at 49 locations,
-    unless `--objective.projector.pool before`.
+    Distance, variance and covariance terms; pairs whose color changed skip the color block in the
+    distance. Heads on block and representation predict what the operators did (docs/method.md).
+    Hyperparameters of the paper's section 3.2 and of VICReg, whose protocol it follows: LARS,
+    learning rate 1.6 at batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector
+    8192-8192, d 4096. Cost: as mast5, plus nearly as much for the projector, which runs at 49
+    locations, unless `--objective.projector.pool before`.
     """
     return PretrainConfig(
         recipe="mast5_exempt",
@@ -140,9 +140,9 @@ def vicreg5_staged() -> PretrainConfig:
 
 
 def vicreg5_augself() -> PretrainConfig:
-    """VICReg whose representation predicts by how much the colors of the views differ.
+    """VICReg + AugSelf: heads predict how much the colors of the views differ.
 
-    The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
+    The idea of AugSelf (Lee et al., NeurIPS 2021) on top of VICReg; the strongest control for MAST.
     """
     objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), predicted=("color",))
     return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
@@ -159,7 +159,7 @@ def vicreg15() -> PretrainConfig:
 def vicreg() -> PretrainConfig:
     """VICReg with its official, asymmetric augmentation (blur 1.0/0.1, solarize 0/0.2) and LARS.
 
-    Never beside `vicreg5` in one comparison: the views differ. VICReg paper: linear top-1 73.2.
+    Do not compare it with `vicreg5`: the views differ. VICReg paper: linear top-1 73.2.
     """
     own = vicreg5()
     optimizer = replace(own.optimizer, name="lars_official")
@@ -172,10 +172,10 @@ def vicreg() -> PretrainConfig:
 def mast5_medium() -> PretrainConfig:
     """MAST-5 on one GPU: ResNet-50 at 224 pixels, batch 96, 200 epochs, AdamW.
 
-    For 50,000 images; `mast plan` says how many epochs other sets and hours want, and what it costs
-    on which GPU. The objective is that of `mast5_small`. It has not been trained to the end: rates
-    are those in use for these encoders (AdamW 1e-3 at a batch of 256 with weight decay 0.05 for
-    ConvNeXt, DINO's 5e-4 for ViTs).
+    For 50,000 images; `mast plan` scales the epochs to other sets and time limits, and estimates
+    the cost per GPU. Objective as in `mast5_small`. It has not been trained to the end: learning
+    rates are the usual ones for these encoders (AdamW 1e-3 at a batch of 256 with weight decay 0.05
+    for ConvNeXt, DINO's 5e-4 for ViTs).
 
         mast pretrain --data photos --recipe mast5_medium
     """

@@ -34,8 +34,8 @@ def simclr() -> PretrainConfig:
     """SimCLR on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
 
     Its paper: linear top-1 69.3. LARS at 0.3 for 256 images, weight decay 1e-6, temperature 0.1,
-    projector 2048-128. What the official code has by default today differs: three layers in the
-    projector, weight decay 1e-4. There both views share BatchNorm's statistics; here each has its
+    projector 2048-128. The official code's current defaults differ: three projector layers, weight
+    decay 1e-4. There both views share BatchNorm statistics; here each view has its
     own.
 
     Cost: some 75 GPU hours.
@@ -157,7 +157,7 @@ def simsiam() -> PretrainConfig:
 
 
 def simsiam_augself() -> PretrainConfig:
-    """SimSiam whose representation predicts how crop and color differ between the views.
+    """SimSiam + AugSelf: heads predict how crop and color differ between the views.
 
     AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
     """
@@ -166,9 +166,9 @@ def simsiam_augself() -> PretrainConfig:
 
 
 def vi_simsiam() -> PretrainConfig:
-    """VI-SimSiam as SimSiam: the hyper-parameters of its paper are not known.
+    """VI-SimSiam with SimSiam's hyperparameters, as its own are not known.
 
-    The paper: linear top-1 19.7 on Flowers-17, where SimSiam has 24.6 (Table 6).
+    MAST's paper: linear top-1 19.7 on Flowers-17, where SimSiam has 24.6 (Table 6).
     """
     return replace(simsiam(), recipe="vi_simsiam", objective=VISimSiamConfig())
 
@@ -197,8 +197,8 @@ def barlow_twins() -> PretrainConfig:
     """Barlow Twins on ImageNet: ResNet-50, batch 2048, 1000 epochs, in VICReg's views.
 
     Its paper: linear top-1 73.2. LARS at 0.2 for 256 images, weight decay 1e-6, projector
-    8192-8192-8192 (facebookresearch/barlowtwins). Biases and norms have the rate of the weights
-    and a loss scaled by 0.024, as that code had it first; today they have a rate of 0.0048 there.
+    8192-8192-8192 (facebookresearch/barlowtwins). Biases and norms share the weights' learning rate
+    and a loss scaled by 0.024, as in that code's first version; today their rate is 0.0048 there.
 
     Cost: some 75 GPU hours.
     """
@@ -215,8 +215,8 @@ def swav() -> PretrainConfig:
     """SwAV on ImageNet: ResNet-50, batch 4096, 800 epochs, 2 views of 224 pixels and 6 of 96.
 
     Its paper: linear top-1 75.3. LARS at 0.3 for 256 images, weight decay 1e-6, 3000 prototypes,
-    which stay as they are in the first epoch (facebookresearch/swav). Biases and norms are
-    adapted by LARS and decay, too.
+    which are frozen in the first epoch (facebookresearch/swav). LARS adaptation and weight decay
+    also apply to biases and norms.
 
     Cost: some 90 GPU hours.
     """
@@ -237,8 +237,8 @@ def dino() -> PretrainConfig:
     Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at 5e-4 for 256 images,
     the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). What differs
     here: number and scales of the views are what that code has by default, weight decay stays at
-    0.04 (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and
-    prototypes have unit length (there not, for this ViT).
+    0.04 (there it rises to 0.4), gradients are clipped at a global norm of 3 (there per tensor),
+    and prototypes have unit length (there not, for this ViT).
     """
     return replace(
         vicreg5(),
@@ -255,7 +255,7 @@ def dino() -> PretrainConfig:
 
 
 def looc() -> PretrainConfig:
-    """LooC as MoCo v2, with heads that keep color and orientation, 200 epochs.
+    """LooC: MoCo v2 with heads that preserve color and orientation, 200 epochs.
 
     Its paper trains on ImageNet-100 and keeps color, rotation and texture; there is no official
     code. The views are those of MAST-5, two of which share what is preserved. The query is encoded

@@ -106,29 +106,29 @@ def adapt(
 ) -> Adaptation:
     """Measure how operators move the features of an encoder, so that its invariance can be chosen.
 
-    Encodes one changed copy of each image by each operator. Needs no labels and trains nothing.
+    Encodes one augmented copy of each image per operator. Needs no labels and trains nothing.
     `mast neighbours`, `duplicates`, `outliers`, `embed`, `evaluate` and `fit` accept `--ignore` and
     `--match` for the folder that it writes.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights.
+            In Python also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: Images like those that will be compared.
         images: How many images to use, 10 or more; 30 are already useful. All if there are fewer.
         out: The folder to write; `runs/<name>-adapted` by default. In Python a module is written
             only if this is given.
-        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
-        layers: Names of submodules whose outputs are read beside the encoder's own; if not given,
-            those behind which maps become smaller, or some blocks of a transformer.
+        size: Input size in pixels; by default the size of pretraining. Required for a module.
+        layers: Submodules whose outputs are read in addition to the encoder's own; by default the
+            last one of each feature-map size, or some blocks of a transformer.
         operators: Operators or properties to measure; only these can be ignored or matched later.
             All by default.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. If not given, those that the name names, or random ones where
-            it names none.
-        download: Whether the weights that the name names may be downloaded.
-        seed: Seed of the sample of images, of the operators, and of random weights.
+            by their order and shapes. By default the weights of the name's tag, or random ones
+            without a tag.
+        download: Allow downloading the tag's weights.
+        seed: Seed for sampling images, for the operators and for random weights.
         max_broken: Share of the images that may be broken; broken ones are left out.
 
     Returns:
