@@ -86,14 +86,14 @@ def continued(row: Row) -> Way:
 
 def kept(row: Row) -> Way:
     """The same with BatchNorm's statistics of the weights, which allow larger rates."""
-    title = f"continued by {row.title}, BatchNorm of the weights"
+    title = f"continued by {row.title}, frozen BatchNorm"
     return Way(title, row.recipe, row.changes, LARGER, statistics="weights")
 
 
 WAYS = {
     FROZEN: Way("frozen"),
     "frozen_224": Way("frozen, at 224 pixels", size=224),
-    "statistics": Way("frozen, BatchNorm of the photos", statistics="photos"),
+    "statistics": Way("frozen, BatchNorm re-estimated", statistics="photos"),
     "vicreg": continued(VICREG),
     "vicreg_augself": continued(VICREG_AUGSELF),
     "simsiam_augself": continued(SIMSIAM_AUGSELF),

@@ -5,7 +5,9 @@ import statistics
 from typing import Any
 
 from experiments.beyond import ADAPTED, DEPTHS, FROZEN, LAST, READ, Beyond, gain
-from written.result_files import RESULTS, processors, top
+from mast.analyses import Grid
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS, processors, whole
 
 Result = dict[str, Any]
 
@@ -31,7 +33,7 @@ def not_trained(read_as: str) -> str:
 
 
 def beyond() -> str:
-    """A sentence a set, and the table."""
+    """A sentence per set, and scores by encoder and set."""
     experiment, measured = Beyond(), read()
     sentences = [f"- {name}: {_sentence(experiment, measured, name)}" for name in experiment.sets]
     epochs = experiment.sets.values()
@@ -39,15 +41,29 @@ def beyond() -> str:
         f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
         f"{experiment.size} pixels. The encoder's learning rate is a share of the projector's: the "
         "best of three by linear probe and kNN on validation images. Gains are linear-probe points "
-        "± standard deviation over seeds [95 % interval over test images]; in the table, over the "
-        "frozen encoder read the same way. Exact copies were left out; slices of one brain and "
+        "± standard deviation over seeds [95 % interval over test images]. Exact copies were left "
+        "out; slices of one brain and "
         "signs of one hand may be in training and test images. Minutes are of one run, without "
         f"the trials of its rate. {processors(measured.values())}, up to three runs at once with a "
         "thread each; runs under a minute shared an NVIDIA H200 with six others "
         "(`python -m experiments beyond`)."
     )
-    table = top("beyond", experiment.table(measured), lambda row: row[3] != READ[DEPTHS])
-    return "\n\n".join(["\n".join(sentences), notes, table])
+    grid = experiment.table(measured)
+    scores = "Linear probe / kNN / five labels per class, percent, means over seeds"
+    title = f"{scores}; {whole('beyond', grid)} with deviations, rates and minutes:"
+    return "\n\n".join(["\n".join(sentences), notes, title, as_markdown(_by_set(grid))])
+
+
+def _by_set(grid: Grid) -> Grid:
+    """One row per encoder and way to read it, one column per set."""
+    cells = {
+        (encoder, read, name): " / ".join(score.partition(" ")[0] for score in scores)
+        for name, _, encoder, read, _, *scores in (row[:8] for row in grid.rows)
+    }
+    sets = list(dict.fromkeys(row[0] for row in grid.rows))
+    ways = dict.fromkeys(row[2:4] for row in grid.rows if row[3] != READ[DEPTHS])
+    rows = ((*way, *(cells.get((*way, name), "") for name in sets)) for way in ways)
+    return Grid(("encoder", "read", *sets), tuple(rows))
 
 
 def _sentence(experiment: Beyond, measured: dict[str, Result], name: str) -> str:
