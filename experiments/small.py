@@ -549,7 +549,8 @@ class Small(TableExperiment):
         if not best:
             return "none"
         rate = best[0]["rate"]
-        return f"{rate:.2g}{' (at the edge)' if rate in (rates[0], rates[-1]) else ''}"
+        edge = len(rates) > 1 and rate in (rates[0], rates[-1])
+        return f"{rate:.2g}{' (at the edge)' if edge else ''}"
 
     def _trial(self, results: Sequence[Measured]) -> str:
         if not results:
