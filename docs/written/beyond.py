@@ -41,16 +41,16 @@ def beyond() -> str:
         f"Training sees some 12,000 images, in {min(epochs)} to {max(epochs)} epochs at "
         f"{experiment.size} pixels. The encoder's learning rate is a share of the projector's: the "
         "best of three by linear probe and kNN on validation images. Gains are linear-probe points "
-        "± standard deviation over seeds [95 % interval over test images]. Exact copies were left "
-        "out; slices of one brain and "
+        "± standard deviation over seeds [95 % interval over test images], in the CSV over the "
+        "frozen encoder read the same way. Exact copies were left out; slices of one brain and "
         "signs of one hand may be in training and test images. Minutes are of one run, without "
         f"the trials of its rate. {processors(measured.values())}, up to three runs at once with a "
         "thread each; runs under a minute shared an NVIDIA H200 with six others "
         "(`python -m experiments beyond`)."
     )
     grid = experiment.table(measured)
-    scores = "Linear probe / kNN / five labels per class, percent, means over seeds"
-    title = f"{scores}; {whole('beyond', grid)} with deviations, rates and minutes:"
+    scores = "Linear probe / kNN / five labels per class, means of one to three seeds"
+    title = f"{scores}; {whole('beyond', grid)} with seeds, gains, rates and minutes:"
     return "\n\n".join(["\n".join(sentences), notes, title, as_markdown(_by_set(grid))])
 
 

@@ -64,7 +64,7 @@ def evaluate(
 
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
-    run folder; for a timm or torchvision name, to `runs/<name>-random-<seed>`; for another
+    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for another
     project's checkpoint, to `runs/<file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
 
     Args:

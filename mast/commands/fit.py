@@ -104,8 +104,8 @@ def fit(
 
     Trains like the protocol of the same name, on train and val, or on a whole folder with one
     subfolder per class. Hyperparameters and the calibration temperature are tuned on held-out
-    images: val, or a tenth of train; with fewer than 5,000 images a linear head uses five-fold
-    cross-validation. Test images are never read.
+    images: val, or a tenth of train (a linear head, below 5,000 images: five-fold
+    cross-validation). Test images are never read.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a

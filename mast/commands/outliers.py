@@ -95,8 +95,8 @@ def outliers(
         by: The score. "neighbours": distance from the other images, in the representation and, for
             a run, in the embedding too. "prediction": the covariance predicted by a run that was
             trained with `objective.uncertainty`.
-        known: Images to measure distances from, such as the pretraining images; by default the set
-            itself. If there are more than 10,000, 10,000 are sampled.
+        known: Images to measure distances from, such as the pretraining images (at most 10,000,
+            sampled); by default the set itself.
         labels: Whether to check labels.
         target: The labels to check if the set has several kinds; the first by default.
         ignore: What images may differ in, and what the probes are invariant to: operators,

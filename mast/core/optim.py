@@ -36,7 +36,7 @@ class OptimizerConfig:
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Final learning rate as a share of the peak.
         clip: Clip gradients to this norm; None for no clipping.
-        encoder_rate: The encoder's learning rate as a share of the projector's, masks' and heads'.
+        encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
         layer_decay: Layer-wise learning-rate decay: factor from each encoder layer to the one
             below it (Clark et al., ELECTRA, ICLR 2020); timm encoders only.
     """

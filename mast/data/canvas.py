@@ -64,7 +64,7 @@ class DataConfig:
         resident_gb: Size in GB up to which a cached set is copied into the memory of every GPU; by
             default a quarter of its free memory, 0 for never.
         max_broken: Share of the files that may be broken; broken ones are named and skipped.
-        workers: Decoding threads; by default one per core that the process may use.
+        workers: Decoding threads; by default the cores, split among processes.
         shuffle: Shuffle buffer for shards, in images: each process keeps that many encoded files
             in memory.
         readers: Shards that each process reads at once.

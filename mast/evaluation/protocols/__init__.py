@@ -31,7 +31,7 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "semi": Entry("fine-tuned on a few percent of the labels", Semi),
     "finetune": Entry("fine-tuned on all labels", FineTune),
     "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
-    "embedding": Entry("`linear` on the embedding, and by one subspace at a time", EmbeddingProbe),
+    "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
     "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
     "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
