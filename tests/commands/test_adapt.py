@@ -98,7 +98,7 @@ def test_the_lines_for_fiftyone(
     fiftyone.Dataset.from_images_dir.return_value = dataset
     monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
     monkeypatch.setitem(sys.modules, "fiftyone.brain", fiftyone.brain)
-    section = CLEAN.read_text().partition("### In FiftyOne")[2]
+    section = CLEAN.read_text().partition("## In FiftyOne")[2]
     exec(section.partition("```python\n")[2].partition("```")[0], {})
     assert [call.args for call in dataset.select_by.call_args_list] == 2 * [("filepath", files)]
     asked = [call.kwargs for call in fiftyone.brain.compute_similarity.call_args_list]
