@@ -101,7 +101,8 @@ CANDIDATES_ON_VALIDATION = Small(
         "All but VICReg and CASSLE predict color and position with one head each; exempt blocks, "
         "'MAST, heads of the last map' and 'heads and block by depth' also predict color from the "
         "block, so it counts twice there.",
-        "'MAST, heads of all depths' predicts each property twice.",
+        "'MAST, heads of all depths' predicts each property twice. Weights of predictions are 0.5 "
+        "where the row has none.",
         "No learning rates but these and the tested rows' were scored; some minutes include "
         "pauses.",
         "4 of the 863 validation images of flowers 5 are also training images.",

@@ -92,8 +92,8 @@ class MastConfig(PaperConfig):
                 f"objective.predict_from {mode.predict_from} needs objective.masks exempt or "
                 f"budgeted, got {mode.masks}, which has no block to predict from"
             )
-        told = set(self.predicted or self.exempt)
-        if mode.predict_from == "block" and told.isdisjoint(self.exempt):
+        told = self.exempt if self.predicted is None else self.predicted
+        if mode.predict_from == "block" and not {*told} & {*self.exempt}:
             raise UserError("objective.predict_from block needs an exempt, predicted property")
         if mode.compare == "contrast" and not mode.is_exempt:
             raise UserError(
