@@ -32,7 +32,7 @@ after the second seed of the second round, controls asked whether the block, or 
 second head, is why. Rows whose best rate of seed 0 is 0.135 get 0.405, too.
 """
 
-from experiments.fair import GRID, LARGER, LARGEST, LINEAR, ONE, TASKS, predicting
+from experiments.fair import GRID, LARGER, LARGEST, LINEAR, ONE, TASKS, predicting, weighted
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
 
@@ -43,18 +43,6 @@ BESIDE = ("untrained", "simclr", "simsiam_augself", "looc")  # rows of `fair` al
 def candidate(name: str, title: str, **objective: object) -> Row:
     """A candidate that predicts the same properties."""
     return predicting(title, f"{name}_small", **objective)
-
-
-def weighted(how: str, weight: float) -> dict[str, Row]:
-    """The finalists with another weight of each prediction than 0.5."""
-    return {
-        f"{name}_{how}": row._replace(
-            title=f"{row.title}, weight {weight:g}",
-            changes={"objective": {**row.changes["objective"], "prediction": {"weight": weight}}},
-        )
-        for name, row in TESTED_ROWS.items()
-        if name in FINALISTS
-    }
 
 
 ROWS: dict[str, Row] = {
@@ -76,8 +64,11 @@ ROWS: dict[str, Row] = {
     "contrast_no_block": candidate(
         "mast5", "MAST without a block, heads of all depths", predict_from="everywhere", exempt=()
     ),
-    **weighted("double", 1.0),
-    **weighted("fourfold", 2.0),
+    **{
+        f"{name}_{how}": weighted(name, weight)
+        for how, weight in (("double", 1), ("fourfold", 2))
+        for name in FINALISTS
+    },
 }
 # Of the second round; controls and other weights have the best rate of SimCLR + AugSelf.
 RATES = dict.fromkeys(FINALISTS, (*GRID[:2], *LARGER[1:], LARGEST[-1])) | {
