@@ -5,7 +5,7 @@ import re
 
 from experiments.beyond import ADAPTED, LAST
 from experiments.fair import FAIR
-from experiments.small import DEPTHS, Small
+from experiments.small import DEPTHS
 from mast import PUBLIC
 from mast.analyses import Grid
 from mast.commands.common import TEXTS
@@ -15,9 +15,9 @@ from written.beyond import not_trained
 from written.invariances import brief
 from written.result_files import ROOT
 from written.subspaces import found_and_right
-from written.tables import results_of
+from written.tables import DECIDING, results_of
 
-OURS, SEEDS = "MAST", 8
+SEEDS = 8
 
 
 def home(readme: str) -> str:
@@ -56,7 +56,7 @@ def pretraining() -> str:
 def results() -> str:
     """The README's table."""
     copies, knn = brief("first"), brief("kNN")
-    depths, last = (_ours_first(_means(FAIR, read)) for read in (DEPTHS, ""))
+    depths, last = map(_means, (DEPTHS, ""))
     rows = [
         ("edited copies ranked first among 50,000 images", f"{copies['ignore all']} "
          "(`--ignore all`)", f"encoder alone {copies['last map']}, whitened "
@@ -76,18 +76,12 @@ def results() -> str:
     return as_markdown(Grid(("percent", "`mast`", "others"), tuple(rows)))
 
 
-def _ours_first(cells: list[str]) -> tuple[str, str]:
-    """Our row, and the others."""
-    (ours,) = (each for each in cells if each.startswith(f"{OURS} "))
-    return ours, ", ".join(each for each in cells if each != ours)
-
-
-def _means(experiment: Small, representation: str) -> list[str]:
-    """Methods, but no variants, with all seeds: the mean of their groups of tasks."""
+def _means(representation: str) -> tuple[str, str]:
+    """Of the default and of its controls, where all seeds are there: the mean of the groups."""
     found: dict[str, list[float]] = {}
-    for name, result in results_of(experiment.results).items():
+    for name, result in results_of(FAIR.results).items():
         if name.startswith("test/"):
-            mean = experiment.tasks.mean(result, representation)
-            found.setdefault(result["row"], []).append(mean)
-    return [f"{row.title} {cell(found[name])}" for name, row in experiment.rows.items()
-            if "," not in row.title and len(found.get(name, ())) == SEEDS]  # fmt: skip
+            found.setdefault(result["row"], []).append(FAIR.tasks.mean(result, representation))
+    ours, *others = (f"{FAIR.rows[name].title} {cell(found[name])}" for name in DECIDING
+                     if len(found[name]) == SEEDS)  # fmt: skip
+    return ours, ", ".join(others)

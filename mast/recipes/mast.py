@@ -147,7 +147,7 @@ def vicreg5_staged() -> PretrainConfig:
 def vicreg5_augself() -> PretrainConfig:
     """VICReg + AugSelf: heads predict how much the colors of the views differ.
 
-    The idea of AugSelf (Lee et al., NeurIPS 2021) on top of VICReg; the strongest control for MAST.
+    The idea of AugSelf (Lee et al., NeurIPS 2021) on top of VICReg; a control for MAST.
     """
     objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), predicted=("color",))
     return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
