@@ -76,7 +76,7 @@ class Way(NamedTuple):
 VICREG = Row("VICReg", "vicreg5_small")
 VICREG_AUGSELF = predicting("VICReg + AugSelf", "vicreg5_augself_small")
 SIMSIAM_AUGSELF = predicting("SimSiam + AugSelf", "simsiam_augself_small")
-MAST = Row("MAST", "mast5_small")
+MAST = predicting("MAST, heads of shallow depths", "mast5_small", predict_from="depths")
 
 
 def continued(row: Row) -> Way:
@@ -164,7 +164,7 @@ class Beyond(Experiment):
         trial = f"{name}-{key}-{rate:g}-{seed}"
         config = workplace.configure(
             trial,
-            way.recipe or "mast5_small",
+            way.recipe or MAST.recipe,
             workplace.derived(name),
             size=self.size,
             views="mast5",
@@ -173,7 +173,7 @@ class Beyond(Experiment):
             epochs=self.sets[name],
             seed=seed,
             score_every=self.sets[name],
-            **way.changes,
+            **(way.changes if way.recipe else MAST.changes),
         )
         result = trial if score == "validation" else f"{name}-{key}-{seed}"
         changes = {"set": name, "way": key, "rate": rate}

@@ -77,9 +77,9 @@ def results() -> str:
 
 
 def _ours_first(cells: list[str]) -> tuple[str, str]:
-    """Our row, and the others."""
+    """Our default, and others' methods."""
     (ours,) = (each for each in cells if each.startswith(f"{OURS} "))
-    return ours, ", ".join(each for each in cells if each != ours)
+    return ours, ", ".join(each for each in cells if not each.startswith(OURS))
 
 
 def _means(experiment: Small, representation: str) -> list[str]:

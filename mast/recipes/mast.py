@@ -7,6 +7,7 @@ from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastConfig, VICRegConfig
+from mast.methods.parts import PredictionConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 
 
@@ -15,7 +16,7 @@ def mast5() -> PretrainConfig:
 
     Paper, with its objective: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
     Ours (docs/method.md) is SimCLR's contrast, each image in the subspace of the operators that
-    acted on it, with SimCLR's learning rate, projector and temperature; heads on shallower depths
+    acted on it, with SimCLR's learning rate, projector and temperature; heads on the representation
     predict what the operators did. `mast5_guarded` is closer to the paper.
 
     Estimated cost, not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with backward,
@@ -24,12 +25,16 @@ def mast5() -> PretrainConfig:
 
         mast pretrain --data imagenet/train --recipe mast5
     """
-    projector = GaussianProjectorConfig(hidden=2048, dim=128, pool="average")
     return replace(
         mast5_exempt(),
         recipe="mast5",
         objective=MastConfig(
-            mode="contrast", exempt_share=0.1, predicted=("color", "position"), projector=projector
+            mode="contrast",
+            exempt_share=0.1,
+            predicted=("color", "position"),
+            prediction=PredictionConfig(weight=1.0),
+            predict_from="representation",
+            projector=GaussianProjectorConfig(hidden=2048, dim=128, pool="average"),
         ),
         optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
     )

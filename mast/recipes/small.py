@@ -44,7 +44,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
     """
     schedule, lr = config.schedule, 5e-3
     if isinstance(config.objective, MastConfig):
-        lr = 1.5e-2 if config.objective.mode == "contrast" else lr
+        lr = 4.5e-2 if config.objective.mode == "contrast" else lr
         guarded = config.objective.mode == "guarded"
         schedule = ScheduleConfig(staged=False, leave_out=0.5 if guarded else 0.0)
     return replace(
