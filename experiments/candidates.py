@@ -44,6 +44,7 @@ FINALISTS = {
     "contrast_representation": "MAST",
     "simclr_augself": "SimCLR + AugSelf",
 }
+WEIGHED = {**FINALISTS, "vicreg_augself": "VICReg + AugSelf"}
 BESIDE = ("untrained", "simclr", "simsiam_augself", "looc")  # rows of `fair` alone
 
 
@@ -56,7 +57,7 @@ ROWS: dict[str, Row] = {
     **{
         f"{name}_{how}": weighted(name, f"{title}, weight {weight}", weight)
         for how, weight in (("double", 1), ("fourfold", 2))
-        for name, title in {**FINALISTS, "vicreg_augself": "VICReg + AugSelf"}.items()
+        for name, title in WEIGHED.items()
     },
     **{name: row for name, row in TESTED_ROWS.items() if name not in BESIDE},
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
@@ -102,8 +103,8 @@ CANDIDATES_ON_VALIDATION = Small(
         "All but VICReg and CASSLE predict color and position with one head each; exempt blocks, "
         "'MAST, heads of the last map' and 'heads and block by depth' also predict color from the "
         "block, so it counts twice there.",
-        "'MAST, heads of all depths' predicts each property twice. MAST and SimCLR + AugSelf weigh "
-        "predictions 1, others 0.5 where the row does not say.",
+        "'MAST, heads of all depths' predicts each property twice. MAST, SimCLR + AugSelf and "
+        "VICReg + AugSelf weigh predictions 1, others 0.5, where the row does not say.",
         "No learning rates but these and the tested rows' were scored; some minutes include "
         "pauses.",
         "4 of the 863 validation images of flowers 5 are also training images.",
