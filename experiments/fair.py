@@ -116,21 +116,23 @@ ROWS: dict[str, Row] = {
 }
 
 
-def weighted(name: str, title: str, weight: float) -> Row:
+def weighted(name: str, title: str, weight: float, tuned: str = "") -> Row:
     """A row with another weight of predictions than 0.5, at the middle of its rates."""
     row = ROWS[name]
     return row._replace(
         title=title,
         changes={"objective": {**row.changes["objective"], "prediction": {"weight": weight}}},
         rates=row.rates[1:2],
-        tuned=f"prediction {weight:g} of 0.5, 1, 2; rate as at 0.5",
+        tuned=f"{tuned}prediction {weight:g} of 0.5, 1, 2; rate as at 0.5",
     )
 
 
 ROWS |= {
-    "vicreg_augself_double": weighted("vicreg_augself", "VICReg + AugSelf", 1),
+    "vicreg_augself_double": weighted("vicreg_augself", "VICReg + AugSelf", 1, f"{WEIGHT}; "),
     "simclr_augself_double": weighted("simclr_augself", "SimCLR + AugSelf", 1),
-    "contrast_representation_double": weighted("contrast_representation", "MAST", 1),
+    "contrast_representation_double": weighted(
+        "contrast_representation", "MAST", 1, "projector of 2, heads of 4; "
+    ),
 }
 FAIR = Small(
     rows=ROWS,
