@@ -42,7 +42,7 @@ GUARDED = {"mode": "guarded"}
 EXEMPT = {"exempt": ("color", "position", "orientation"), "exempt_share": 0.2}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", BEFORE, {"predict_from": "both", **EXEMPT}),
-    "contrast": ("mast", BEFORE, {"mode": "contrast", **EXEMPT}),
+    "contrast": ("mast", BEFORE, {"mode": "contrast", "predict_from": "everywhere", **EXEMPT}),
     "budgeted": ("mast", BEFORE, {"masks": "budgeted", **EXEMPT}),
     "guarded after": ("mast", {"pool": "after"}, {"uncertainty": True, **GUARDED}),
     "paper": ("mast", {**BEFORE, "positivity": "paper"}, {"mode": "paper"}),
