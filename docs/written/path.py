@@ -35,7 +35,7 @@ def path() -> str:
             f"{setting['new_photos']} test photos:",
             as_markdown(Grid(("command", "minutes"), spent)),
             f"`mast plan --data photos` predicted {result['planned_minutes']:.0f} minutes of "
-            f"pretraining ({error:+.0f} % off). {predicted['top1']:.0f} % "
+            f"pretraining ({error:+.0f} %). {predicted['top1']:.0f} % "
             f"[{predicted['low']:.0f}, {predicted['high']:.0f}] of the new photos are classified "
             f"correctly (chance {100 / setting['classes']:.0f} %). Accuracy over several draws of "
             f"the {setting['labels']} labels, and minutes of the fastest `fit`:",
@@ -43,7 +43,7 @@ def path() -> str:
             f"{trained if ways['from scratch'] else ''}"
             f"{setting['size']} pixels, {setting['epochs']} epochs, {setting['cores']} cores of "
             f"{result['provenance']['processor']}; one seed of the pretraining. 33 of the "
-            f"{setting['new_photos']} new photos have a near-copy in the set, so all numbers are "
-            "somewhat high (`benchmarks/path.py`).",
+            f"{setting['new_photos']} new photos have a near-copy in train or val, so all numbers "
+            "are somewhat high (`benchmarks/path.py`).",
         ]
     )

@@ -170,7 +170,7 @@ def nodes() -> str:
         for victim in sorted(seconds[0])
     )  # fmt: skip
     same = [each["same"] for each in (result, divided)]
-    text = "both times equals" if all(same) else f"equals ({same})"
+    text = "in both cases equals" if all(same) else f"equals ({same})"
     head = ("killed", "kills, time until all exited", "with a sharded optimizer")
     return (
         f"{as_markdown(Grid(head, rows))}\n\n"

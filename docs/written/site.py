@@ -43,11 +43,11 @@ def pretraining() -> str:
     setting, ways = result["setting"], result["ways"]
     ours, scratch, untrained = (
         cell([draw["top1"] for draw in ways[way]])
-        for way in ("pretrained, linear head", "from scratch", "untrained, linear head")
+        for way in ("pretrained, all depths", "from scratch", "untrained, all depths")
     )
     return (
         f"With {setting['photos']} unlabeled flower photos and {setting['labels']} labels per "
-        f"class, pretraining (`mast5_exempt_small`) reaches {ours} % accuracy on "
+        f"class, pretraining (`mast5_small`) reaches {ours} % accuracy on "
         f"{setting['classes']} classes; training on the labels alone reaches {scratch} %, the "
         f"untrained encoder {untrained} %."
     )
