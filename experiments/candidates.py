@@ -26,7 +26,7 @@ The rule, fixed when no row had more than one seed:
    the choice, or is ahead of it by both intervals, its recipe becomes the default, if it passes 3.
    (Fixed after three runs at weight 1: SimCLR + AugSelf two seeds, `contrast_representation` one.)
    The choice was `contrast_representation` at weight 1: of four rows within 0.3 points the best by
-   the last map. VICReg + AugSelf then got the same weights with seed 0 at its best rate.
+   the last map. VICReg + AugSelf, and later SimSiam + AugSelf, got the same weights with seed 0.
 
 `contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
 heads read the depths that `mast adapt` reads; `contrast_last` has heads on the block and the last
@@ -46,8 +46,12 @@ FINALISTS = {
     "contrast_representation": "MAST",
     "simclr_augself": "SimCLR + AugSelf",
 }
-WEIGHED = {**FINALISTS, "vicreg_augself": "VICReg + AugSelf"}
-BESIDE = ("untrained", "simclr", "simsiam_augself", "looc")  # rows of `fair` alone
+WEIGHED = {
+    **FINALISTS,
+    "vicreg_augself": "VICReg + AugSelf",
+    "simsiam_augself": "SimSiam + AugSelf",
+}
+BESIDE = ("untrained", "simclr", "looc")  # rows of `fair` alone
 
 
 def candidate(name: str, title: str, **objective: object) -> Row:
@@ -83,7 +87,7 @@ ROWS: dict[str, Row] = {
 # Of the second round; controls and other weights have the best rate of SimCLR + AugSelf, or of
 # VICReg + AugSelf.
 RATES = dict.fromkeys(FINALISTS, (*GRID[:2], *LARGER[1:], LARGEST[-1])) | {
-    name: (GRID if name.startswith("vicreg") else LARGER)[1:2]
+    name: (GRID if name.startswith(("vicreg", "simsiam")) else LARGER)[1:2]
     for name in ROWS
     if name.endswith(("_no_block", "_double", "_fourfold"))
 }
