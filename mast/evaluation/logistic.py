@@ -79,9 +79,11 @@ class Whitened(NamedTuple):
         least_D = SPREAD * variance_D + (torch.finfo(x_FD.dtype).eps * mean_D).square()
         # Axes are orthogonal up to rounding, which leaves some of the strongest in the weakest.
         rounding = len(mean_D) * torch.finfo(torch.float64).eps ** 2 * variance_D.sum()
-        rest_DR = None
-        if len(x_FD) < len(mean_D):
-            rest_DR = torch.linalg.qr((x_FD - mean_D).T)[0]
+        rest_DR, varies_D = None, variance_D > least_D
+        if len(x_FD) < len(mean_D) or not varies_D.all():  # MKL's eigh may fail on rows of zeros
+            rest_DR = torch.ones_like(mean_D).diag()[:, varies_D]
+        if rest_DR is not None and len(x_FD) < rest_DR.shape[1]:
+            rest_DR = rest_DR @ torch.linalg.qr(((x_FD - mean_D) @ rest_DR).T)[0]
         variances, axes = [mean_D.new_empty(0)], [mean_D.new_empty(len(mean_D), 0)]
         while rest_DR is None or rest_DR.shape[1]:
             with threads_for(len(mean_D) ** 3 // 10, mean_D.device):
@@ -89,6 +91,8 @@ class Whitened(NamedTuple):
                     (of - mean_D) if rest_DR is None else (of - mean_D) @ rest_DR for of in chunks
                 )
                 covariance_RR = sum(x_BR.T @ x_BR / len(x_FD) for x_BR in moved)
+                if covariance_RR.trace() <= rounding:
+                    break
                 variance_R, turn_RR = torch.linalg.eigh(covariance_RR)
             rest_DR = turn_RR if rest_DR is None else rest_DR @ turn_RR
             # Variances far below the largest are rounding of that: they are found again without it.

@@ -113,6 +113,8 @@ def test_fewer_images_than_dimensions_and_dead_dimensions() -> None:
     assert len(Whitened.of(x[:40]).variance_R) <= 39
     ours = fitted(x[:40], labels[:40], 3, 1e-2).scores(x[40:]).softmax(dim=1)
     torch.testing.assert_close(ours, reference(x, labels, 1e-2, 40), atol=1e-4, rtol=0)
+    wide = torch.cat([x, torch.zeros(60, 900)], dim=1)  # on which MKL's eigh may fail
+    torch.testing.assert_close(Whitened.of(wide).variance_R, Whitened.of(x).variance_R)
 
 
 @pytest.mark.parametrize(("images", "scale"), [(60, 1e6), (300, 1e12)])
