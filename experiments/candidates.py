@@ -26,7 +26,7 @@ The rule, fixed when no row had more than one seed:
    the choice, or is ahead of it by both intervals, its recipe becomes the default, if it passes 3.
    (Fixed after three runs at weight 1: SimCLR + AugSelf two seeds, `contrast_representation` one.)
    The choice was `contrast_representation` at weight 1: of four rows within 0.3 points the best by
-   the last map. VICReg + AugSelf, and later SimSiam + AugSelf, got the same weights with seed 0.
+   the last map. VICReg + AugSelf then got the same weights with seed 0, SimSiam + AugSelf 1.
 
 `contrast` was added after three seeds of `depth_and_mask`: the same idea as a mode of MAST, whose
 heads read the depths that `mast adapt` reads; `contrast_last` has heads on the block and the last
