@@ -39,6 +39,7 @@ second head, is why. Rows whose best rate of seed 0 is 0.135 get 0.405, too.
 from experiments.fair import GRID, LARGER, LARGEST, LINEAR, ONE, TASKS, predicting, weighted
 from experiments.fair import ROWS as TESTED_ROWS
 from experiments.small import DEPTHS, Row, Small
+from experiments.variants import LR
 
 FINALISTS = {
     "contrast": "MAST, heads of shallow depths",
@@ -87,10 +88,11 @@ ROWS: dict[str, Row] = {
 # Of the second round; controls and other weights have the best rate of SimCLR + AugSelf, or of
 # VICReg + AugSelf.
 RATES = dict.fromkeys(FINALISTS, (*GRID[:2], *LARGER[1:], LARGEST[-1])) | {
-    name: (GRID if name.startswith(("vicreg", "simsiam")) else LARGER)[1:2]
+    name: (GRID if name.startswith("vicreg") else LARGER)[1:2]
     for name in ROWS
     if name.endswith(("_no_block", "_double", "_fourfold"))
 }
+RATES |= {"simsiam_augself": (LR, *LARGER), "simsiam_augself_double": LARGER[:2]}
 CANDIDATES_ON_VALIDATION = Small(
     rows={
         name: row._replace(tuned="", rates=RATES.get(name, GRID[:2])) for name, row in ROWS.items()

@@ -78,7 +78,9 @@ ROWS: dict[str, Row] = {
     "vicreg_augself": predicting("VICReg + AugSelf, weight 0.5", "vicreg5_augself_small", TOLD),
     "simclr": Row("SimCLR", "simclr_small", rates=LARGER),
     "simclr_augself": predicting("SimCLR + AugSelf, weight 0.5", "simclr_small", rates=LARGER),
-    "simsiam_augself": predicting("SimSiam + AugSelf", "simsiam_augself_small"),
+    "simsiam_augself": predicting(
+        "SimSiam + AugSelf", "simsiam_augself_small", "a fourth rate, 0.005", LARGER
+    ),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
     "mast": predicting("MAST, exempt blocks", "mast5_exempt_small", TOLD),
