@@ -17,10 +17,15 @@ def path() -> str:
     error = 100 * (result["planned_minutes"] / training - 1)
     spent = tuple((f"`{line}`", f"{minutes:.1f}") for line, minutes in minutes.items())
     tuned = setting["tuned"]
+    scratch = [
+        f"{draw['validation']['chosen']['encoder_lr']:g} ({draw['top1']:.0f} %)"
+        for draw in ways["from scratch"]
+    ]
     trained = (
         "Fine-tuned or from scratch, the whole network trains on the labeled photos for "
         f"{tuned['changes']['epochs']} epochs, with the better learning rate of "
-        f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])}. "
+        f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])} by a tenth of the labels; "
+        f"from scratch these were {', '.join(scratch)}. "
     )
     compared = tuple(
         (way, str(len(draws)), cell([each["top1"] for each in draws]),

@@ -79,11 +79,11 @@ class Whitened(NamedTuple):
         least_D = SPREAD * variance_D + (torch.finfo(x_FD.dtype).eps * mean_D).square()
         # Axes are orthogonal up to rounding, which leaves some of the strongest in the weakest.
         rounding = len(mean_D) * torch.finfo(torch.float64).eps ** 2 * variance_D.sum()
-        rest_DR, varies_D = None, variance_D > least_D
-        if len(x_FD) < len(mean_D) or not varies_D.all():  # MKL's eigh may fail on rows of zeros
-            rest_DR = torch.ones_like(mean_D).diag()[:, varies_D]
-        if rest_DR is not None and len(x_FD) < rest_DR.shape[1]:
-            rest_DR = rest_DR @ torch.linalg.qr(((x_FD - mean_D) @ rest_DR).T)[0]
+        varies_D = variance_D > least_D  # MKL's eigh may fail on rows of zeros
+        rest_DR = None if varies_D.all() else torch.ones_like(mean_D).diag()[:, varies_D]
+        if len(x_FD) < int(varies_D.sum()):
+            spanned_VR = torch.linalg.qr((x_FD - mean_D)[:, varies_D].T)[0]
+            rest_DR = spanned_VR if rest_DR is None else rest_DR @ spanned_VR
         variances, axes = [mean_D.new_empty(0)], [mean_D.new_empty(len(mean_D), 0)]
         while rest_DR is None or rest_DR.shape[1]:
             with threads_for(len(mean_D) ** 3 // 10, mean_D.device):
