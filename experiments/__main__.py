@@ -14,6 +14,7 @@ from experiments.beyond import Beyond
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.detectors import Detectors
 from experiments.does_it_help import DoesItHelp
+from experiments.elsewhere import ELSEWHERE
 from experiments.fair import FAIR
 from experiments.findings import Findings
 from experiments.flowers import Flowers
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "beyond": Beyond(),  # does pretraining help beyond weights that can be downloaded?
     "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
+    **ELSEWHERE,  # does the lead of `fair` last under other conditions?
     "pooling": POOLING,  # where MAST's projector pools
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
     "starts": Starts(),  # what is a start from weights worth?

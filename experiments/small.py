@@ -32,6 +32,7 @@ from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import (
     CIFAR,
+    IMAGES,
     NARROW,
     SIZE,
     Measured,
@@ -352,7 +353,7 @@ class Small(TableExperiment):
         config = workplace.configure(
             trial,
             row.recipe,
-            workplace.derived(LABELLED if row.labels else CIFAR),
+            workplace.derived(LABELLED if row.labels else self._unlabeled),
             **{
                 "size": SIZE,
                 "views": VIEWS,
@@ -372,6 +373,10 @@ class Small(TableExperiment):
             trained=rate is not None, together=name,
         )  # fmt: skip
 
+    @property
+    def _unlabeled(self) -> str:
+        return CIFAR if self.count == IMAGES else f"cifar10-{self.count}"
+
     def called(self, run: StudyRun) -> str:
         return self.rows[run.changes["row"]].title
 
@@ -387,7 +392,7 @@ class Small(TableExperiment):
         return self.settings if score == "test" else SETTINGS
 
     def prepare(self, workplace: Workplace) -> None:
-        link_cifar(workplace, self.count)
+        link_cifar(workplace, self.count, self._unlabeled)
         link_cifar(workplace, self.count, LABELLED, flat=False)
         DoesItHelp(images=self.count, variants={}).prepare(workplace)
         for name in self.tasks.photos:

@@ -4,7 +4,7 @@ import json
 import re
 
 from experiments.beyond import ADAPTED, LAST
-from experiments.fair import FAIR
+from experiments.fair import DECIDING, FAIR
 from experiments.small import DEPTHS
 from mast import PUBLIC
 from mast.analyses import Grid
@@ -15,7 +15,7 @@ from written.beyond import not_trained
 from written.invariances import brief
 from written.result_files import ROOT
 from written.subspaces import found_and_right
-from written.tables import DECIDING, results_of
+from written.tables import results_of
 
 SEEDS = 8
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
-from experiments.fair import FAIR
+from experiments.fair import DECIDING, FAIR
 from experiments.pooling import POOLING
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
@@ -18,8 +18,6 @@ from written.result_files import RESULTS, processors, whole
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
-# Rows of `fair`: the default and its controls.
-DECIDING = ("contrast_representation_double", "simclr_augself_double", "vicreg_augself_double")
 TABLE6_EPOCHS = 100
 TABLE6_PAIRS = (("vi_simsiam", "simsiam"), ("mast5", "uncertainty"), ("uncertainty", "vicreg5"),
                 ("mast5", "vicreg5_staged"), ("vicreg5_staged", "vicreg5"), ("mast15", "mast5"),
