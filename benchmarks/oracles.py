@@ -117,8 +117,8 @@ def vicreg(first_BD: Tensor, second_BD: Tensor) -> Tensor:
 
 
 def barlow_twins(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    parts = redundancy(first_BD, second_BD)
-    return parts.invariance + 0.0051 * parts.redundancy
+    diagonal, others = redundancy(first_BD, second_BD)
+    return diagonal + 0.0051 * others
 
 
 PAIRS: dict[str, Pair] = {

@@ -124,9 +124,10 @@ class ViewMaker:
     ) -> None:
         if isinstance(views, str) and views not in PRESETS:
             raise unknown("views", views, PRESETS)
-        if seed < 0 or (canvas is not None and canvas < 1):
-            raise UserError(f"expected seed 0 or more and canvas 1 or more, got {seed}, {canvas}")
-        self.pipeline = Pipeline(PRESETS[views] if isinstance(views, str) else views, size)
+        if canvas is not None and canvas < 1:
+            raise UserError(f"canvas must be 1 or more, got {canvas}")
+        preset = PRESETS[views] if isinstance(views, str) else views
+        self.pipeline = Pipeline(preset.only(preset.operators), size)
         self.to_canvas = ToCanvas(canvas or canvas_size(size))
         self.seed = seed
         self.step = 0

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from webdataset import TarWriter
 
-from mast.data import BrokenImageError, open_source
+from mast.data import BrokenImageError, DataConfig, open_source
 from mast.data.loader import ShardLoader
 from mast.data.shards import open_index
 
@@ -51,10 +51,12 @@ def loader_of(
     **changed: Any,
 ) -> ShardLoader:
     """The loader of a training, with canvases of 12 × 12 pixels."""
-    options = {"width": 4, "readers": 1, "workers": 1, "max_broken": 1.0} | changed
+    options = {"shuffle": 4, "readers": 1, "workers": 1, "max_broken": 1.0} | changed
+    index = open_index(f"shards:{spec}", cache)
+    config = DataConfig(index.name, canvas=12, **options)
     return ShardLoader(
-        open_index(f"shards:{spec}", cache), 12, batch_size, seed=3, rank=rank, world_size=ranks,
-        device=torch.device("cpu"), **options,
+        index, config, 12, batch_size, seed=3, rank=rank, world_size=ranks, local=1,
+        device=torch.device("cpu"),
     )  # fmt: skip
 
 

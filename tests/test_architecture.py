@@ -203,7 +203,7 @@ def test_the_loop_is_one_function_of_bounded_length() -> None:
     (function,) = [
         node
         for node in nodes(PACKAGE / "commands" / "pretrain.py")
-        if isinstance(node, ast.FunctionDef) and node.name == "pretrain"
+        if isinstance(node, ast.FunctionDef) and node.name == "_train"
     ]
     assert function.end_lineno is not None
     assert function.end_lineno - function.lineno <= 300

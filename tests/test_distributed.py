@@ -83,7 +83,7 @@ def global_views(case: str) -> Views:
     applied = [torch.rand(count, len(OPERATORS), generator=generator) < 0.4 for _ in range(views)]
     aspect_B = 0.7 + torch.rand(count, generator=generator)
     label_B = torch.arange(count) % 3
-    return Views(images, records(applied, 1), None, aspect_B, label_B)
+    return Views(images, records(applied, 1), aspect_B, label_B)
 
 
 def part_of(views: Views, rank: int) -> Views:

@@ -146,7 +146,7 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
     records = Pipeline(preset, SIZE).draw(COUNT, torch.Generator())
     images = tuple(on_gpu(torch.ones(COUNT, 3, SIZE, SIZE)) for _ in records)
     label_B = torch.zeros(COUNT, dtype=torch.int64)
-    views = Views(images, records, None, torch.ones(COUNT), label_B)
+    views = Views(images, records, torch.ones(COUNT), label_B)
     training = Training(method, optimizer, 1, 3, lambda progress: 1.0, clip=1.0, log_every=2)
     steps = training.run(
         FakeFabric(mixed=True),  # type: ignore[arg-type]

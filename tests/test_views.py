@@ -16,7 +16,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.functional import normalize
 
 import mast
-from mast.augment import draw_views
+from mast.augment import Preset, draw_views
 from mast.core.errors import UserError
 from mast.data import Loader, open_canvas
 from mast.views import Canvas
@@ -182,8 +182,10 @@ def test_processes_draw_their_parts(
     ("options", "message"),
     [
         ({"views": "mast6"}, "unknown views 'mast6'. Did you mean 'mast5'"),
-        ({"seed": -1}, "expected seed 0 or more"),
-        ({"canvas": 0}, "canvas 1 or more"),
+        ({"views": Preset(())}, "operators is empty"),
+        ({"views": Preset(("rotate", "rotate"))}, "operators names one twice"),
+        ({"seed": -1}, "seed must be 0 or more"),
+        ({"canvas": 0}, "canvas must be 1 or more"),
         ({"mean": (0.5, 0.5, 0.5)}, "expected mean and std of three channels"),
         ({"mean": (0.5,) * 3, "std": (1e-300,) * 3}, "std above 0"),
         ({"mean": (0.5, 0.5, torch.nan), "std": (1.0,) * 3}, "all finite"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
+from experiments.elsewhere import ELSEWHERE
 from experiments.fair import DECIDING, FAIR
 from experiments.pooling import POOLING
 from experiments.small import ROWS, TESTED, Small, over_seeds
@@ -84,6 +85,26 @@ def fair() -> str:
     leads.append(f"- MAST over SimCLR + AugSelf: {FAIR.tasks.lead(ours, control)}")
     beside = "Mean lead over VICReg + AugSelf, on common seeds:"
     return "\n\n".join([_by_groups(FAIR), beside, "\n".join(leads)])
+
+
+def elsewhere() -> str:
+    """The default and its controls under other conditions, by groups of tasks."""
+    rows: list[tuple[str, ...]] = []
+    leads = []
+    for name, table in ELSEWHERE.items():
+        measured = results_of(name)
+        grouped = table.grids(measured)["by groups of tasks"]
+        rows += ((table.title, *row) for row in grouped.rows)
+        _, *titles = (row.title for row in table.rows.values())
+        ours, *controls = (
+            [each for each in measured.values() if each["row"] == row] for row in table.rows
+        )
+        over = (
+            f"over {title} {table.tasks.lead(ours, control)}"
+            for title, control in zip(titles, controls, strict=True)
+        )
+        leads.append(f"- {table.title}: MAST {', '.join(over)}")
+    return "\n\n".join([as_markdown(Grid(("", *grouped.columns), tuple(rows))), "\n".join(leads)])
 
 
 def _by_groups(experiment: Small) -> str:

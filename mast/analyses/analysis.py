@@ -138,8 +138,6 @@ def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
         return "It needs images: give data."
     if (count := len(subject.images.names)) < fewest:
         return f"It needs {fewest} images or more, got {count}."
-    if not bool(subject.embed(None).isfinite().all()):
-        return "The embedding is not finite: the run diverged."
     return None
 
 

@@ -43,11 +43,13 @@ class MasksAnalysis(Analysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
+        from sklearn.metrics.pairwise import cosine_similarity
+
         assert subject.mask_DK is not None
         mask_KD = subject.mask_DK.detach().cpu().double().numpy().T
         energy_KD = mask_KD**2 / np.maximum((mask_KD**2).sum(axis=1, keepdims=True), 1e-12)
         claim_KD = energy_KD / np.maximum(energy_KD.sum(axis=0), 1e-12)
-        correlation_KK = _cosines(mask_KD)
+        correlation_KK = cosine_similarity(mask_KD).clip(0, 1)
         linkage, order_K = _cluster(correlation_KK)
         holder_D = claim_KD.argmax(axis=0)
         return {
@@ -208,12 +210,6 @@ def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> s
 
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _cosines(mask_KD: np.ndarray) -> np.ndarray:
-    """Cosine of every two masks, (K, K), from 0 to 1; 0 where one is all zero."""
-    unit_KD = mask_KD / np.maximum(np.linalg.norm(mask_KD, axis=1, keepdims=True), 1e-12)
-    return np.clip(unit_KD @ unit_KD.T, 0, 1)
 
 
 def _mean_cosine_to_others(correlation_KK: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
+from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.compute import one_thread
 
 NEIGHBOURS = 10
@@ -59,11 +60,12 @@ class SubspacesAnalysis(Analysis):
             mask_DK = subject.mask_DK.detach().cpu()
             masked = [whole_ND * mask_D for mask_D in mask_DK.unbind(dim=1)] + masked
         unit = [F.normalize(embedding_ND.double(), dim=1) for embedding_ND in masked]
-        nearest = [_nearest(unit_ND) for unit_ND in unit]
         tasks = list(images.labels)
+        label_TN = torch.tensor(np.array(list(images.labels.values())), dtype=torch.long)
         same = [
-            [float(100 * (label_N[at_NJ] == label_N[:, None]).mean()) for at_NJ in nearest]
-            for label_N in images.labels.values()
+            retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS).precision.mean(dim=1)
+            for unit_ND in unit
+            if tasks
         ]
         return {
             "subspaces": np.array([*subject.operators, "whole embedding"]),
@@ -71,12 +73,10 @@ class SubspacesAnalysis(Analysis):
             "names": np.array(images.names),
             "pictures": images.thumbnails_NPP3,
             "tasks": np.array(tasks, str),
-            "labels": np.array(list(images.labels.values()), int).reshape(
-                len(tasks), len(whole_ND)
-            ),
+            "labels": label_TN.numpy().reshape(len(tasks), len(whole_ND)),
             **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
-            "agreement": np.array(same).reshape(len(tasks), len(unit)),
-            "expected": np.array([_expected(images.labels[task]) for task in tasks]),
+            "agreement": 100 * np.array(same).reshape(len(unit), len(tasks)).T,
+            "expected": np.array([100 * float(chance(label_N).mean()) for label_N in label_TN]),
         }
 
     @figure.styled
@@ -157,19 +157,6 @@ class SubspacesAnalysis(Analysis):
         )
         columns = ("neighbours of the same class (%)", *subspaces, "by chance")
         return Details(Grid(columns, rows) if rows else None, map=plane)
-
-
-def _nearest(unit_ND: Tensor) -> np.ndarray:
-    """The nearest others of each image, (N, 10) or as many as there are."""
-    cosine_NN = unit_ND @ unit_ND.T
-    cosine_NN.fill_diagonal_(-float("inf"))
-    return cosine_NN.topk(min(NEIGHBOURS, len(unit_ND) - 1), dim=1).indices.numpy()
-
-
-def _expected(label_N: np.ndarray) -> float:
-    """Percent of pairs of two different images that share a class."""
-    count_C, total = np.bincount(label_N), len(label_N)
-    return float(100 * (count_C * (count_C - 1)).sum() / (total * (total - 1)))
 
 
 def _planes(unit: Sequence[Tensor]) -> list[np.ndarray]:

@@ -67,8 +67,6 @@ class Uncertainty(Analysis):
                 "This run predicts no uncertainty: its method has none, or it was trained without "
                 "objective.uncertainty."
             )
-        if not bool(subject.uncertainty(None).isfinite().all()):
-            return "The predicted uncertainty is not finite: the run diverged."
         return None
 
     def compute(self, subject: Subject) -> Arrays:

@@ -7,7 +7,6 @@ from mast.augment.draw import draw_subsets as draw_subsets
 from mast.augment.draw import draw_views as draw_views
 from mast.augment.operator import SMALLEST as SMALLEST
 from mast.augment.operator import Operator as Operator
-from mast.augment.operator import Parameters as Parameters
 from mast.augment.operator import Record as Record
 from mast.augment.operator import Stage as Stage
 from mast.augment.operator import Views as Views
@@ -15,7 +14,6 @@ from mast.augment.operators import OPERATORS as OPERATORS
 from mast.augment.operators import PROPERTIES as PROPERTIES
 from mast.augment.operators import named_operators as named_operators
 from mast.augment.operators import operators_for as operators_for
-from mast.augment.operators.geometry import GeometricOperator as GeometricOperator
 from mast.augment.pipeline import Pipeline as Pipeline
 from mast.augment.pipeline import describe as describe
 from mast.augment.pipeline import difference as difference

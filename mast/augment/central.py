@@ -22,19 +22,13 @@ _PART = 16  # images that a thread treats at a time
 
 
 @entry()
-def center_views(
-    canvases: Canvases,
-    size: int,
-    crop_fraction: float = 1.0,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
+def center_views(canvases: Canvases, size: int, crop_fraction: float = 1.0) -> Tensor:
     """Resize the short side of the original images and cut the centre.
 
     Args:
         canvases: Whole images.
         size: Side of the view in pixels.
         crop_fraction: Share of the short side that is shown, in (0, 1].
-        dtype: float32 or bfloat16.
 
     Returns:
         images_BCHW: In [0, 1], antialiased, in the 256 levels of 8 bits, or the 65,536 of 16 bits;
@@ -45,8 +39,6 @@ def center_views(
     """
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
-    if not 0.0 < crop_fraction <= 1.0:
-        raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
     sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
     layout, values_T = canvases.layout, canvases.values_T.cpu().numpy()
     images = list(
@@ -71,7 +63,7 @@ def center_views(
         drawn = [*chain(*pool.map(draw, range(0, len(images), _PART)))]
     nothing = np.empty((0, 3 * layout.sheets, size, size), np.uint8)
     views = torch.from_numpy(np.stack(drawn) if drawn else nothing)
-    return layout.joined(in_unit(to_device(views, canvases.device))).to(dtype)
+    return layout.joined(in_unit(to_device(views, canvases.device)))
 
 
 def in_unit(views_BCHW: Tensor) -> Tensor:

@@ -45,14 +45,6 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
     One at a time in stage 1, then linearly more up to all of them, which act from `full` on.
     `progress`, `stage1` and `full` are shares of the run.
     """
-    if not 0.0 <= progress <= 1.0:
-        raise UserError(f"expected progress in [0, 1], got {progress}")
-    if not 0.0 <= stage1 <= 1.0:
-        raise UserError(f"expected stage1 in [0, 1], got {stage1}")
-    if not stage1 <= full <= 1.0:
-        raise UserError(f"expected full in [stage1, 1] = [{stage1}, 1], got {full}")
-    if count < 1:
-        raise UserError(f"expected at least 1 operator, got count={count}")
     if progress < stage1 or stage1 == 1.0:
         return 1
     if progress >= full:
@@ -141,5 +133,4 @@ def draw_views(
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))
     memory = pipeline.buffer(len(canvases), canvases.device, dtype) if out is None else out
     images = pipeline.views(canvases, records, memory).images
-    allowed_BK = None if chosen_GK is None else chosen_GK[start:stop]
-    return Views(images, records, allowed_BK, canvases.aspect_B)
+    return Views(images, records, canvases.aspect_B)

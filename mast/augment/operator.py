@@ -98,7 +98,6 @@ class Views:
     Args:
         images: Of every view, images_BCHW in [0, 1]; views may differ in size.
         records: What was applied to each.
-        allowed_BK: bool, which operators might have been applied, before their coins; None: all.
         aspect_B: Width / height of the original images, on the CPU; None where all are square.
         label_B: Their classes, on the CPU, for a method that learns from labels.
     """
@@ -107,13 +106,11 @@ class Views:
         self,
         images: tuple[Tensor, ...],
         records: tuple[Record, ...],
-        allowed_BK: Tensor | None = None,
         aspect_B: Tensor | None = None,
         label_B: Tensor | None = None,
     ) -> None:
         self.images = images
         self.records = records
-        self.allowed_BK = allowed_BK
         self.aspect_B = aspect_B
         self.label_B = label_B
 
@@ -147,8 +144,6 @@ def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Paramete
     @entry()
     @wraps(sample)
     def guarded(self: "Operator", n: int, generator: torch.Generator) -> Parameters:
-        if n < 0:
-            raise UserError(f"n must be 0 or more, got {n}")
         return sample(self, n, generator)
 
     return guarded
@@ -170,13 +165,7 @@ def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 )
         if not images_BCHW.numel():
             return images_BCHW.clone()
-        try:
-            return apply(self, images_BCHW.float(), parameters).to(images_BCHW.dtype)
-        except (KeyError, TypeError) as error:
-            drawn = self.sample(0, torch.Generator())
-            if lacking := ", ".join(drawn.keys() - parameters.keys()):
-                raise UserError(f"parameters lack {lacking}, which {self.name} draws") from error
-            raise
+        return apply(self, images_BCHW.float(), parameters).to(images_BCHW.dtype)
 
     return guarded
 

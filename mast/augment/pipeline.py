@@ -77,12 +77,6 @@ class Pipeline:
         _check_count(n)
         if allowed_BK is None:
             allowed_BK = torch.ones(n, len(self.names), dtype=torch.bool)
-        if allowed_BK.shape != (n, len(self.names)):
-            raise UserError(
-                f"expected allowed_BK of shape {(n, len(self.names))}, "
-                f"got {tuple(allowed_BK.shape)}"
-            )
-        allowed_BK = allowed_BK.cpu()
         records: list[Record] = []
         for operators, shares in zip(self.operators, self._shares, strict=True):
             coins, parameters = [], {}
@@ -107,21 +101,13 @@ class Pipeline:
             records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
         """
-        if len(records) != len(self.sizes):
-            raise UserError(f"expected {len(self.sizes)} records, one per view, got {len(records)}")
         count, device = len(canvases), canvases.device
         if canvases.layout.channels != self.channels:
             raise UserError(
                 f"these views are of {self.channels} channels, got images of "
                 f"{canvases.layout.channels}"
             )
-        for record in records:
-            if count != len(record):
-                raise UserError(
-                    f"expected as many canvases as records, got {count} and {len(record)}"
-                )
-            if record.applied_BK.device.type != "cpu":
-                raise UserError(f"expected records on the CPU, got {record.applied_BK.device}")
+        assert [len(record) for record in records] == [count] * len(self.sizes)
         memory = self.buffer(count, device) if out is None else out
         numbers = self._numbers(count)
         if memory.shape != (numbers,) or not memory.is_contiguous() or memory.device != device:

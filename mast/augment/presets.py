@@ -48,6 +48,9 @@ class Preset:
         if not self.views:
             raise UserError("views is empty: a preset has at least one")
         for view in self.views:
+            for name in view.shares:
+                if name not in self.operators:
+                    raise unknown("operator of these views", name, self.operators)
             if view.shares and view.size != self.views[0].size:
                 raise UserError("a view shares decisions with the first only if both have one size")
 

@@ -112,11 +112,13 @@ def _run(words: list[str]) -> None:
     elif words[0] == "--version":
         from importlib.metadata import version
 
-        print(version("mast-ssl"))
+        with _printing():
+            print(version("mast-ssl"))
     elif words[0] == "show":
         if len(words) == 1 or words[1] in ("-h", "--help"):
             summaries = {name: verb.summary for name, verb in TOPICS.items()}
-            print(_overview("mast show", "TOPIC", summaries))
+            with _printing():
+                print(_overview("mast show", "TOPIC", summaries))
         elif words[1] not in TOPICS:
             raise unknown("topic", words[1], TOPICS)
         else:

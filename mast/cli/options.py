@@ -46,7 +46,7 @@ class _Options:
         from mast.config import PretrainConfig
         from mast.core.fields import in_text
 
-        self.function = verb.load()
+        self.function, self.words = verb.load(), verb.words
         parameters = inspect.signature(self.function).parameters
         words_of = (
             name.upper() if parameters[name].default is inspect.Parameter.empty
@@ -73,20 +73,16 @@ class _Options:
                 self.groups[name] = group
                 texts = _documented(group)
                 for field, hint in get_type_hints(group).items():
-                    self._add(field, hint, getattr(group, field), texts.get(field, ""), verb)
+                    self._add(field, hint, getattr(group, field), texts.get(field, ""))
             else:
-                self._add(name, hints[name], parameter.default, helps.get(name, ""), verb)
+                self._add(name, hints[name], parameter.default, helps.get(name, ""))
         if self.configured is not None:
-            self._add_configuration(verb, words)
+            self._add_configuration(words)
         self.sets_threads = verb.computes and "threads" not in self.hints
         if self.sets_threads:
-            self._add(
-                "threads", int | None, None, "CPU threads; PyTorch's choice by default.", verb
-            )
+            self._add("threads", int | None, None, "CPU threads; PyTorch's choice by default.")
 
-    def _add(
-        self, name: str, hint: Any, default: Any, text: str, verb: Verb, rare: bool = False
-    ) -> None:
+    def _add(self, name: str, hint: Any, default: Any, text: str, rare: bool = False) -> None:
         from mast.core.arguments import choices, in_words, is_list
 
         self.hints[name] = hint
@@ -98,8 +94,8 @@ class _Options:
         help_text = help_text.replace("%", "%%")
         first = in_words(hint).removeprefix("a list, each ").partition(" or ")[0]
         metavar = "|".join(map(str, choices(hint))) or WORDS.get(first, "WORD")
-        if name in verb.words:
-            last = name == verb.words[-1]
+        if name in self.words:
+            last = name == self.words[-1]
             required = default is inspect.Parameter.empty
             nargs = ("+" if required else "*") if many and last else None if required else "?"
             self.form.add(name, nargs=nargs, help=help_text)
@@ -120,17 +116,13 @@ class _Options:
                 **hidden,
             )  # fmt: skip
 
-    def _add_configuration(self, verb: Verb, words: Sequence[str]) -> None:
+    def _add_configuration(self, words: Sequence[str]) -> None:
         """The fields of a configuration, with the defaults of recipe and file."""
         from mast.core.fields import kinds, leaves
         from mast.recipes import DEFAULT, merge
 
-        self._add(
-            "recipe", str, DEFAULT, "Recipe that sets the defaults (`mast show recipes`)", verb
-        )
-        self._add(
-            "config", str | None, None, "A YAML file whose fields override the recipe's", verb
-        )
+        self._add("recipe", str, DEFAULT, "Recipe that sets the defaults (`mast show recipes`)")
+        self._add("config", str | None, None, "A YAML file whose fields override the recipe's")
         first = Parser(prog=self.form.program, add_help=False, allow_abbrev=False)
         for name in ("recipe", "config"):
             first.add_argument(f"--{name}")
@@ -140,7 +132,7 @@ class _Options:
         for name, hint in kinds(self.base).items():
             if name not in self.hints:  # the function's own options come first
                 text = texts.get(name, "")
-                self._add(name, hint, defaults[name], text, verb, rare=name not in COMMON)
+                self._add(name, hint, defaults[name], text, rare=name not in COMMON)
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
         """The function's arguments from words."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from mast.analyses import ANALYSES, Subject
-from mast.augment import OPERATORS, PRESETS
+from mast.augment import PRESETS
 from mast.commands.analyze import insights_of
 from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
@@ -17,6 +17,7 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
 from mast.evaluation.named_sets import NamedSets
+from mast.evaluation.protocols.evaluator import check_operators
 from mast.runs.load import load
 from mast.runs.scores import labelled_parts, scores_of
 from mast.runs.subject import subject_of
@@ -97,13 +98,9 @@ def advise(
         MAST, Figures 1 and 6.
     """
     operators = as_list(operators)
-    for name in operators:
-        if name not in OPERATORS:
-            raise unknown("operator", name, OPERATORS)
+    check_operators(operators)
     if views is not None and views not in PRESETS:
         raise unknown("preset of views", views, PRESETS)
-    if seed < 0:
-        raise UserError(f"seed must be 0 or more, got {seed}")
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if sets.data is None and sets.train is None and sets.test is None:
         raise UserError("give data, the labelled set of the tasks")

@@ -22,6 +22,7 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
 from mast.core.table import literal
 from mast.data import DataConfig
+from mast.evaluation.compare import short_names
 from mast.evaluation.result import results_in
 from mast.evaluation.verdict import measured_set
 from mast.runs.scores import labelled, parts_of
@@ -87,9 +88,8 @@ def analyze(
             raise unknown("analysis", name, QUESTIONS)
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
-    if seed < 0:
-        raise UserError(f"seed must be 0 or more, got {seed}")
-    folder = RunFolder(run).require()
+    folder, *others = (RunFolder(each).require() for each in (run, *as_list(beside)))
+    _, *called = short_names([each.path.resolve() for each in (folder, *others)])
     place = find_device(device)
     data = None if data is None else str(data)
     images_of = None if data is None else parts_of(data).get("test", data)
@@ -101,8 +101,8 @@ def analyze(
     looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)
     subject = subject_of(folder, looked_at, images, place, seed)
     runs_beside = tuple(
-        subject_of(RunFolder(other).require(), looked_at, images, place, seed)
-        for other in as_list(beside)
+        replace(subject_of(other, looked_at, images, place, seed), name=name)
+        for other, name in zip(others, called, strict=True)
     )
     return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
 

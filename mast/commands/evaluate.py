@@ -96,6 +96,8 @@ def evaluate(
     Returns:
         One result per protocol; in the first process, none in the others.
     """
+    dtype = getattr(torch, precision)
+    sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if (classifier := _classifier(encoder)) is not None:
         options = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
@@ -104,8 +106,7 @@ def evaluate(
         }  # fmt: skip
         if refused := [name for name, value in options.items() if value]:
             raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")
-        compute = Compute(find_device(device), getattr(torch, precision))
-        sets = data if isinstance(data, NamedSets) else NamedSets(data)
+        compute = Compute(find_device(device), dtype)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
     names = as_list(protocols)
     if not names:
@@ -116,12 +117,10 @@ def evaluate(
             "untrained is for a run's first weights: give a run folder, and leave weights, ignore, "
             "match and space out"
         )
-    dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
     with together(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
-        sets = data if isinstance(data, NamedSets) else NamedSets(data)
         loaded = (
             load_untrained(encoder, size)
             if untrained and not isinstance(encoder, nn.Module)

@@ -95,7 +95,7 @@ def neighbours(
     inside = {name: _position(name, data, places, canvases.skipped) for name in queries}
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
-    most = len(canvases) - (others is None or len(outside) < len(queries))
+    most = len(canvases) - (len(outside) < len(queries))
     if not 1 <= k <= most:
         raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
     if approximate:

@@ -112,8 +112,6 @@ def outliers(
         probes give the label, empty for a class with a single image. Images that cannot be
         decoded come last; the last column, `broken`, says why.
     """
-    if seed < 0:
-        raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
     invariances = Invariances(None, ignore, match, space=space)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from typing import Literal
 
 import torch
@@ -41,7 +42,6 @@ from mast.runs.cost import (
     cost,
     decoding_seconds,
     epochs_in,
-    free_space,
     scaled,
 )
 from mast.runs.load import load
@@ -69,7 +69,7 @@ class Plan(Shown):
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]  # what takes long on a CPU, what is estimated, what would not fit
     encoder: str | None = None  # its name, where it is not the recipe's
-    adapting: tuple[str, ...] = ()  # what `mast adapt` takes, and its command, if that is planned
+    adapting: str | None = None  # the command of `mast adapt`, if that is planned: no costs
 
     def table(self) -> Table:
         """One row a cost."""
@@ -96,14 +96,13 @@ class Plan(Shown):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The command of each row."""
-        return tuple(map(self._command, self.costs))
+        """The command of each row, or that of `mast adapt`."""
+        return (self.adapting,) if self.adapting else tuple(map(self._command, self.costs))
 
     def shown(self) -> tuple[str | Table, ...]:
         """The table, the notes and the commands."""
-        if self.adapting:
-            return self.adapting
-        return self.table(), *self.notes, *self.commands
+        table = [] if self.adapting else [self.table()]
+        return *table, *self.notes, *self.commands
 
     def _command(self, each: Cost) -> str:
         config = each.config
@@ -239,7 +238,7 @@ def _adaptation(
         f"mast adapt encodes {passes:,} views of {images} images at {loaded.size} pixels: about "
         f"{seconds / 60:.1f} minutes on this {'GPU' if device.type == 'cuda' else 'CPU'}{memory}."
     )
-    return Plan(data, (), (), adapting=(line, shlex.join(words + ["--download"] * download)))
+    return Plan(data, (), (line,), adapting=shlex.join(words + ["--download"] * download))
 
 
 def _hours(seconds: float) -> str:
@@ -282,9 +281,8 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
                 f"data.cache_limit_gb ({each.config.data.cache_limit_gb:g} GB), so that every "
                 "epoch reads all files again."
             )
-    free = free_space(default_cache())
+    cache = default_cache()
+    free = disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
     if first.measured and max(each.disk for each in costs) > free:
-        notes.append(
-            f"Only {free / 1e9:.1f} GB are free at {default_cache()}: name another data.cache."
-        )
+        notes.append(f"Only {free / 1e9:.1f} GB are free at {cache}: name another data.cache.")
     return notes

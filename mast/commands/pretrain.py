@@ -31,6 +31,7 @@ from mast.core.launch import (
     resolve,
     type_of,
 )
+from mast.core.loggers import TensorBoardLogger, WandbLogger, is_installed
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -43,7 +44,7 @@ from mast.evaluation.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
-from mast.runs.acceleration import compiles, fitting, room_for_images
+from mast.runs.acceleration import FOR_IMAGES, compiles, fitting
 from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     else:
         room = config.data.resident_gb
         if room is None:
-            room = room_for_images(fabric.device)
+            room = FOR_IMAGES * torch.cuda.mem_get_info(fabric.device)[0] / 1e9
         feed.onto(fabric.device, room)
 
     # ------------------------------------------------------------------ method and optimizer
@@ -425,12 +426,8 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
-    from mast.core.loggers import TensorBoardLogger, is_installed
-
     loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
-        from mast.core.loggers import WandbLogger
-
         loggers.append(WandbLogger(config.wandb, run.path.name))
     return loggers
 

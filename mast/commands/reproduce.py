@@ -12,7 +12,7 @@ from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.commands.study import seeds_of
 from mast.core.arguments import as_list
-from mast.core.errors import UserError, one_line, unknown
+from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads
 from mast.core.table import FittedTable, Shown, literal
@@ -94,8 +94,6 @@ def reproduce(
         The runs with their states, and the table.
     """
     kind = experiment(table, scale, epochs)
-    if gpu is not None and gpu not in GPUS:
-        raise unknown("gpu", gpu, GPUS)
     if dry and gpu is None and scale == "paper":
         gpu = LARGE
     place = workplace_of(table, data, out, device, threads)

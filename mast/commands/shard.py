@@ -15,9 +15,10 @@ from typing import Any, Literal, final
 import numpy as np
 from PIL import Image
 
+from mast.commands.common import command
 from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import Work, doing, track
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.files import locked, out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.table import Shown
@@ -34,7 +35,6 @@ PLAN = "plan.json"
 LOCK = "writing.lock"
 OURS = re.compile(r"\d{6,}\.tar")
 END = "__end__"  # the last member of a shard, which readers leave out
-FORMATS = ("jpg", "bmp")
 _LONGEST = 65_500  # pixels of a side of a JPEG
 
 
@@ -89,6 +89,7 @@ class Sharded(Shown):
         return (self.text,)
 
 
+@command
 def shard(
     data: str | Path,
     out: str | Path,
@@ -139,10 +140,8 @@ def shard(
         UserError: There are no such images, too many are broken, the folder has something else, or
             it cannot be written; or files have more than 8 bits or other channels than RGB.
     """
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
-    for name, value in {"size": size, "images": images, "workers": workers or 1}.items():
-        if value < 1:
+    for name, value in {"size": size, "images": images, "workers": workers}.items():
+        if value is not None and value < 1:
             raise UserError(f"{name} must be 1 or more, got {value}")
     if not 1 <= quality <= 100:
         raise UserError(f"quality must be 1 to 100, got {quality}")

@@ -11,7 +11,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mast.core.errors import UserError
 from mast.core.reading import RGB, Layout
 from mast.core.transfer import pinned, to_device
 
@@ -49,12 +48,8 @@ class Canvases:
         By default `aspect_B` is that of the sizes (height and width).
         """
         count_B = 3 * layout.sheets * size_B2.prod(1)
-        needed = int(count_B.sum())
-        if values_T.dtype != torch.uint8 or needed > values_T.numel():
-            raise UserError(
-                f"expected {needed} numbers of uint8 or more for images of these sizes, got "
-                f"{values_T.numel()} of {values_T.dtype}"
-            )
+        assert values_T.dtype == torch.uint8
+        assert count_B.sum() <= values_T.numel()
         if aspect_B is None:
             aspect_B = size_B2[:, 1] / size_B2[:, 0].clamp(min=1)
         start_B = count_B.cumsum(0) - count_B
@@ -66,11 +61,6 @@ class Canvases:
 
         `aspect_B` is width / height of the originals, where these were stretched.
         """
-        if images_BHWC.ndim != 4 or images_BHWC.shape[3] != 3 or images_BHWC.dtype != torch.uint8:
-            raise UserError(
-                "expected images (B, H, W, 3) of uint8, got "
-                f"{tuple(images_BHWC.shape)} of {images_BHWC.dtype}"
-            )
         count, height, width, _ = images_BHWC.shape
         size_B2 = torch.tensor([[height, width]], device="cpu").repeat(count, 1)
         return cls.packed(images_BHWC.reshape(-1), size_B2, aspect_B)
@@ -80,10 +70,9 @@ class Canvases:
         """One batch after the other, on one device."""
         if len(parts) == 1:
             return parts[0]
+        values = (part.sheets(at).flatten() for part in parts for at in range(len(part)))
         return cls.packed(
-            torch.cat([part.sheets(at).flatten() for part in parts for at in range(len(part))])
-            if any(map(len, parts))
-            else parts[0].values_T[:0],
+            torch.cat([parts[0].values_T[:0], *values]),
             torch.cat([part.size_B2 for part in parts]),
             torch.cat([part.aspect_B for part in parts]),
             parts[0].layout,

@@ -21,12 +21,6 @@ def rank() -> int:
     return dist.get_rank() if processes() > 1 else 0
 
 
-def wait_for_all() -> None:
-    """Go on when all processes are here."""
-    if processes() > 1:
-        dist.barrier()
-
-
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: Tensor) -> Tensor:

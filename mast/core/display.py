@@ -79,7 +79,6 @@ class Work:
         self.begun = clock()
         self.announced = False  # whether a line was shown of it
         self._clock = clock
-        self._speed: str | None = None
         self._marks = deque([(self.begun, done)])  # of the last minute, for the speed
         self._last = self._marks[0]
 
@@ -87,8 +86,8 @@ class Work:
         """Count what was done."""
         self.update(self.done + count)
 
-    def update(self, done: int, note: str | None = None, speed: str | None = None) -> None:
-        """Say how far it is, with a note (such as losses) and a speed in words; None: as before."""
+    def update(self, done: int, note: str | None = None) -> None:
+        """Say how far it is, with a note, such as losses; None: as before."""
         now = self._clock()
         self.done, self._last = done, (now, done)
         if now - self._marks[-1][0] >= 1.0:
@@ -96,7 +95,6 @@ class Work:
             while len(self._marks) > 2 and self._marks[1][0] <= now - SPEED_S:
                 self._marks.popleft()
         self.note = self.note if note is None else note
-        self._speed = self._speed if speed is None else speed
 
     def facts(self, now: float, innermost: bool = True) -> str:
         """How far it is, in words; `innermost` where nothing that is shown is a part of it."""
@@ -106,8 +104,8 @@ class Work:
             return ", ".join(filter(None, (counted, so_far)))
         seconds, count = (b - a for a, b in zip(self._marks[0], self._last, strict=True))
         rate = count / seconds if count > 0 and seconds > 0 else 0.0
-        speed, left, last = self._speed, "", ""
-        if speed is None and rate and self.images:
+        speed = left = last = ""
+        if rate and self.images:
             images = self.images * rate
             speed = f"{images:,.0f} images/s" if images >= 10 else f"{images:.1f} images/s"
         if rate and self.even:

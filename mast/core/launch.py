@@ -126,13 +126,13 @@ def _tasks_of_srun() -> int:
     return tasks
 
 
-def _number(name: str, least: int, most: int = LAST_PORT) -> int:
+def _number(name: str, least: int) -> int:
     """A number in the environment."""
     text = os.environ[name]
-    if not text.isdecimal() or not least <= int(text) <= most:
+    if not text.isdecimal() or not least <= int(text) <= LAST_PORT:
         raise UserError(
-            f"the environment has {name}={text}: expected a whole number from {least} to {most}. "
-            "Unset it where no launcher, such as torchrun or srun, set it"
+            f"the environment has {name}={text}: expected a whole number from {least} to "
+            f"{LAST_PORT}. Unset it where no launcher, such as torchrun or srun, set it"
         )
     return int(text)
 

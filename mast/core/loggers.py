@@ -3,14 +3,10 @@
 import os
 import socket
 import time
-from argparse import Namespace
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from lightning_fabric.loggers.logger import Logger
-from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 from mast.core.errors import UserError
 from mast.core.files import writing
@@ -24,16 +20,7 @@ def is_installed() -> bool:
     return found is not None and found.origin is not None
 
 
-class _Scalars(Logger):
-    """Logs scalars alone: a run folder holds the configuration."""
-
-    name = version = ""
-
-    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
-        """Nothing."""
-
-
-class TensorBoardLogger(_Scalars):
+class TensorBoardLogger:
     """Write scalars into an event file of a folder; every process that logs begins a new one.
 
     Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
@@ -43,7 +30,6 @@ class TensorBoardLogger(_Scalars):
         self._folder = folder
         self._file: Path | None = None
 
-    @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -66,7 +52,7 @@ class TensorBoardLogger(_Scalars):
             RecordWriter(file).write(event.SerializeToString())
 
 
-class WandbLogger(_Scalars):
+class WandbLogger:
     """Send metrics to a project; the same name of a run continues it."""
 
     def __init__(self, project: str, run: str) -> None:
@@ -78,7 +64,6 @@ class WandbLogger(_Scalars):
         self._project, self._run_name = project, run
         self._run: Any = None
 
-    @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         if self._run is None:
             self._run = self._wandb.init(

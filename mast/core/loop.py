@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
-from mast.core.collectives import rank, wait_for_all
+from mast.core.collectives import rank
 from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.seeds import own_generator
@@ -182,7 +183,7 @@ class Training:
         if rank() == 0:
             self._write(self.checkpoint, optimizer)
         if is_sharded(self.optimizer):  # a launcher ends all as soon as one has ended
-            wait_for_all()
+            dist.barrier()
 
     def _write(self, file: Path, optimizer: dict[str, Any]) -> None:
         """Write the checkpoint, with the state of all that is trained."""

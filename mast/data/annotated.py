@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, final
 from xml.etree import ElementTree
@@ -67,14 +68,8 @@ class Objects:
 
     def select(self, keep_N: np.ndarray) -> "Objects":
         """The objects where `keep_N` (N,) bool is true."""
-        return Objects(
-            self.boxes_N4[keep_N],
-            self.labels_N[keep_N],
-            tuple(mask for mask, keep in zip(self.masks, keep_N, strict=True) if keep),
-            self.crowd_N[keep_N],
-            self.difficult_N[keep_N],
-            self.area_N[keep_N],
-        )
+        arrays = {name: of_N[keep_N] for name, of_N in vars(self).items() if name != "masks"}
+        return Objects(masks=tuple(compress(self.masks, keep_N)), **arrays)
 
 
 @dataclass(frozen=True)
@@ -104,11 +99,8 @@ class Annotated(Source):
     Args:
         name: What the user called it.
         folder: The folder of images.
-        categories: Names of the categories by the number that the annotations use.
+        categories: Names of the categories.
         state: A hash of the annotations, for the fingerprint.
-
-    Attributes:
-        category_ids: Numbers of the categories in the annotation file, in their order.
     """
 
     def __init__(
@@ -116,13 +108,12 @@ class Annotated(Source):
         name: str,
         folder: Path,
         images: Sequence[AnnotatedImage],
-        categories: Mapping[int, str],
+        categories: Sequence[str],
         state: str,
     ) -> None:
         self.name = name
         self.folder = folder
-        self.categories = tuple(categories.values())
-        self.category_ids = tuple(categories)
+        self.categories = tuple(categories)
         self._files = _files(name, folder, [image.file for image in images])
         self.state = state
         self.images = _inside(name, images)
@@ -191,8 +182,8 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
         for part in parts
         for image in part.images
     ]
-    categories = dict(zip(first.category_ids, first.categories, strict=True))
-    union = Annotated(name, folder, images, categories, " ".join(part.state for part in parts))
+    state = " ".join(part.state for part in parts)
+    union = Annotated(name, folder, images, first.categories, state)
     union.multilabels = {TASK: np.concatenate([part.multilabels[TASK] for part in parts])}
     return union
 
@@ -339,10 +330,9 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
     try:
         numbered = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
         names = unique_names(list(numbered.values()), list(numbered))
-        categories = dict(zip(numbered, names, strict=True))
         rows = _by_id(document["images"])
         of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for key, known in (("image_id", of_image), ("category_id", categories)):
+        for key, known in (("image_id", of_image), ("category_id", numbered)):
             every = [row[key] for row in document["annotations"]]
             if strays := [number for number in every if number not in known]:
                 raise UserError(
@@ -357,7 +347,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             raise ValueError(f"two annotations have the id {twice}")
         if (twice := _twice(os.path.normpath(_file_name(row)) for row in rows)) is not None:
             raise ValueError(f"two images name the file {twice}")
-        label = {number: position for position, number in enumerate(categories)}
+        label = {number: position for position, number in enumerate(numbered)}
         annotated = [
             AnnotatedImage(
                 inside_folder(annotations, _file_name(row)),
@@ -385,7 +375,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             "%s: segmentations that cannot be drawn in their image are left out: %d of %d, the "
             "first is %s.", annotations, len(undrawn), len(document["annotations"]), undrawn[0],
         )  # fmt: skip
-    return Annotated(name, images, annotated, categories, state)
+    return Annotated(name, images, annotated, names, state)
 
 
 def _newest(splits: Sequence[str], prefix: str) -> str | None:
@@ -570,8 +560,7 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
         state.update(label_M.tobytes())
     if classes != VOC_CLASSES:
         state.update("\n".join(classes).encode())
-    categories = dict(enumerate(classes, start=1))
-    source = Annotated(name, folder / "JPEGImages", images, categories, state.hexdigest())
+    source = Annotated(name, folder / "JPEGImages", images, classes, state.hexdigest())
     for label, label_M in truth.items():
         source.multilabels[TASK][:, label] = label_M
     return source

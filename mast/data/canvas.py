@@ -188,10 +188,6 @@ class CanvasSet:
     def __len__(self) -> int:
         return len(self.identifiers)
 
-    def checksums(self) -> np.ndarray:
-        """CRC-32 of each canvas, (N,) uint32; no canvas is read unless all are in memory."""
-        return self.pixels.checksum_N
-
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
         if isinstance(self.pixels, OnTheFly) or self.pixels.nbytes > limit_gb * 1e9:
@@ -212,29 +208,25 @@ class CanvasSet:
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory."""
-        index_B = np.asarray(indices, np.int64)
-        values_T = self.batch(index_B).values_T.numpy()
-        size_B2, layout = self.pixels.size_N2[index_B], self.pixels.layout
-        return self._some(index_B, InMemory(values_T, size_B2, layout))
+        some = self.part(indices)
+        values_T = some.pixels.read(np.arange(len(some)))
+        return replace(some, pixels=InMemory(values_T, some.pixels.size_N2, some.pixels.layout))
 
-    def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
+    def part(
+        self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
+    ) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read when they are asked for."""
         index_B = np.asarray(indices, np.int64)
-        return replace(self._some(index_B, Subset(self.pixels, index_B)), name=name)
-
-    def _some(self, index_B: np.ndarray, pixels: Pixels) -> "CanvasSet":
-        """What is known of some images, with their canvases."""
         return replace(
             self,
-            pixels=pixels,
+            name=self.name if name is None else name,
+            pixels=Subset(self.pixels, index_B),
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=tuple(self.identifiers[i] for i in index_B),
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
-            test_views=None
-            if self.test_views is None
-            else cache.some_views(self.test_views, index_B),
+            test_views=cache.some_views(self.test_views, index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:

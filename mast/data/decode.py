@@ -14,7 +14,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -53,11 +53,17 @@ class BrokenImageError(UserError):
         self.name = name
         self.reason = reason
 
-    @classmethod
-    def of(cls, name: str, error: Exception) -> "BrokenImageError":
-        """What a decoder raised, in one line."""
+
+@contextmanager
+def naming(name: Callable[[], str]) -> Iterator[None]:
+    """Name the image of which a decoder raises anything; a UserError is of something else."""
+    try:
+        yield
+    except UserError:  # such as a store that fails
+        raise
+    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
-        return cls(name, " ".join(said.split()) or type(error).__name__)
+        raise BrokenImageError(name(), " ".join(said.split()) or type(error).__name__) from error
 
 
 def open_image(
@@ -411,15 +417,12 @@ def read_test_view(
 
 def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
     """Reads an image; an error names it."""
-    try:
+    with naming(lambda: "an image" if isinstance(image, Image.Image) else str(image)):
         if isinstance(image, Image.Image):
             load_pixels(image)
             return read(image.copy())
         with open_image(Path(image)) as opened:
             return read(opened)
-    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        name = "an image" if isinstance(image, Image.Image) else str(image)
-        raise BrokenImageError.of(name, error) from error
 
 
 def to_pixels(image: Opened) -> np.ndarray:

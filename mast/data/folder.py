@@ -218,7 +218,7 @@ def describe_folder(spec: str) -> SetDescription:
         if not affix and _subfolders(root / name)
     }
     if not parts or any(len(of) > 1 for of in parts.values()):
-        return SetDescription({WHOLE: str(root)})
+        return SetDescription({WHOLE: spec})  # `./factors` stays a folder
     if others := sorted(set(names) - {name for of in parts.values() for name in of}):
         _log.warning(
             "%s: %d subfolders that are not called as parts are left out: %s.",

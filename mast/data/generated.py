@@ -146,9 +146,6 @@ class Generated(Source):
         random = np.random.default_rng((self._stream, len(self.tasks), index))
         return Image.fromarray(self.draw(labels, self.side, random))
 
-    def identifier(self, index: int) -> str:
-        return f"{index:06d}"
-
     def fingerprint(self) -> str:
         text = f"{self.drawing} {self.name} {self._count} {self.side}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -189,7 +186,7 @@ class Factors(Generated):
         slope_x, slope_y = random.uniform(-0.25, 0.25, 2).astype(np.float32)
         image_CPP = ground_3[:, None, None] + (slope_x * (x_1P - 0.5) + slope_y * (y_P1 - 0.5))
         surface_CPP = _mixed(dark_3, light_3, _texture(CLASSES["texture"][texture], own, random))
-        outline_PP = _outline(shape, own, _FACTOR_SHAPES)
+        outline_PP = _OUTLINES[shape](own, *_FACTOR_SHAPES[shape])
         image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
         eye_PP = np.hypot(own.u_PP - 0.5, own.v_PP)
         image_CPP += _inside(eye_PP - 0.27, own) * (np.float32(1.0) - image_CPP)
@@ -224,7 +221,7 @@ class Toys(Generated):
         share_PP = _toy_texture(CLASSES["texture"][texture], own, random)
         surface_CPP = _mixed(dark_3, light_3, share_PP)
         image_CPP = ground_3[:, None, None] + np.zeros_like(surface_CPP)
-        outline_PP = _outline(shape, own, _TOY_SHAPES)
+        outline_PP = _OUTLINES[shape](own, *_TOY_SHAPES[shape])
         image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
         eye_PP = np.hypot(own.u_PP - 0.56, own.v_PP)
         image_CPP += _inside(eye_PP - 0.42, own) * (np.float32(1.0) - image_CPP)
@@ -301,10 +298,6 @@ _OUTLINES: tuple[Callable[..., np.ndarray], ...] = (
 )  # fmt: skip
 _FACTOR_SHAPES = ((0.88,), (0.78,), (0.6,), (0.55, 0.835, 0.58), (0.95, 0.34), (0.62, 0.34))
 _TOY_SHAPES = ((0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22))
-
-
-def _outline(shape: int, own: _Frame, sizes: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    return _OUTLINES[shape](own, *sizes[shape])
 
 
 def _inside(distance_PP: np.ndarray, own: _Frame) -> np.ndarray:

@@ -45,19 +45,14 @@ _SEED = 0  # of what is drawn: the same images everywhere, always
 @final
 @dataclass(frozen=True)
 class RandomSplit:
-    """So many images of each class, by split, drawn by a fixed seed; `rest` gets all others."""
+    """So many images of each class, by split, drawn by a fixed seed; all others are the last's."""
 
-    counts: Mapping[str, int]
-    rest: str | None = None
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return (*self.counts, *([self.rest] if self.rest else []))
+    parts: Mapping[str, int | None]  # None: all others
 
     def positions(self, name: str, split: str, label_N: np.ndarray) -> np.ndarray:
         """The images (P,) of a split, ascending."""
         random = np.random.default_rng(_SEED)
-        needed = sum(self.counts.values()) + (self.rest is not None)
+        needed = sum(count or 1 for count in self.parts.values())
         chosen = []
         for label in np.unique(label_N):
             members = random.permutation(np.flatnonzero(label_N == label))
@@ -67,8 +62,8 @@ class RandomSplit:
                     f"{needed} or more. Is the set complete?"
                 )
             first = 0
-            for part in self.splits:
-                last = first + self.counts[part] if part in self.counts else len(members)
+            for part, count in self.parts.items():
+                last = len(members) if count is None else first + count
                 if part == split:
                     chosen.append(members[first:last])
                 first = last
@@ -81,29 +76,25 @@ class FileSplit:
     """The images that a file names, one path a line, as the set's authors published it.
 
     Attributes:
-        files: Name of the file, by split.
+        parts: Name of the file, by split.
         folder: Where the files are and the images' paths begin, below the root of the set.
         source: Where the files are published.
     """
 
-    files: Mapping[str, str]
+    parts: Mapping[str, str]
     folder: str
     source: str
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self.files)
 
     def positions(
         self, name: str, split: str, root: Path, paths: Sequence[Path]
     ) -> tuple[np.ndarray, str]:
         """The images (P,) of a split, in the order of its list, and a hash of the list."""
         folder = root / self.folder
-        file = folder / self.files[split]
+        file = folder / self.parts[split]
         if not file.is_file():
             raise UserError(
                 f"{name} is split by files that torchvision does not fetch: put "
-                f"{' and '.join(self.files.values())} of {self.source} into {folder}, "
+                f"{' and '.join(self.parts.values())} of {self.source} into {folder}, "
                 f"or ask for {name}@{WHOLE}."
             )
         content = read_text(file)
@@ -147,7 +138,9 @@ CATALOGUE: dict[str, Usual] = {
     "CIFAR10": Usual(),
     "CIFAR100": Usual(),
     # Thirty images per class, as the set's authors propose; its class of background is left out.
-    "Caltech101": Usual(metric="mean_per_class", partition=RandomSplit({"train": 30}, rest="test")),
+    "Caltech101": Usual(
+        metric="mean_per_class", partition=RandomSplit({"train": 30, "test": None})
+    ),
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
     "Country211": Usual(val="valid"),
     "DTD": Usual(val="val", arguments={"partition": 1}),
@@ -228,7 +221,7 @@ class TorchvisionSet(Source):
         if key is None:
             # A class without splits has one: were another name let through, training and test would
             # share their images.
-            choices = (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
+            choices = (*(usual.partition.parts if usual.partition else ("train",)), WHOLE)
         if choices and split not in choices:
             raise unknown(f"split of {name}", split, choices)
         whole, _, half = split.partition("-") if usual.halves else (split, "", "")
@@ -252,32 +245,20 @@ class TorchvisionSet(Source):
             raise UserError(f"torchvision's {name} in {root}: {error}{hint}") from error
         self.targets, self.classes = {}, {}
         labels = labels_of(self.name, self._dataset)
-        self._index_N = self._partition(usual, name, split, root, labels)
-        if labels is not None:
-            self.targets = {"class": labels[0][self._index_N]}
-            self.classes = {"class": labels[1]}
-
-    def _partition(
-        self,
-        usual: Usual,
-        name: str,
-        split: str,
-        root: Path,
-        labels: tuple[np.ndarray, tuple[str, ...]] | None,
-    ) -> np.ndarray:
-        """The positions of the split's images in torchvision's set."""
-        partition = usual.partition
-        if isinstance(partition, RandomSplit) and split != WHOLE:
-            assert labels is not None, f"{name} is drawn by class and has no labels"
-            return partition.positions(name, split, labels[0])
+        partition, self._index_N = usual.partition, np.arange(len(self._dataset))
         if isinstance(partition, FileSplit):
             paths = list(map(Path, self._dataset._image_files))
             if split == WHOLE:  # in an order of our own: that of the disk changes
-                return np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
-            index_N, state = partition.positions(f"torchvision:{name}", split, root, paths)
-            self._key += f" {state}"
-            return index_N
-        return np.arange(len(self._dataset))
+                self._index_N = np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
+            else:
+                self._index_N, state = partition.positions(self.name, split, root, paths)
+                self._key += f" {state}"
+        elif partition is not None and split != WHOLE:
+            assert labels is not None, f"{name} is drawn by class and has no labels"
+            self._index_N = partition.positions(name, split, labels[0])
+        if labels is not None:
+            self.targets = {"class": labels[0][self._index_N]}
+            self.classes = {"class": labels[1]}
 
     def __len__(self) -> int:
         return len(self._index_N)
@@ -288,9 +269,6 @@ class TorchvisionSet(Source):
         if not isinstance(image, Image.Image):
             raise TypeError(f"expected an image, got {type(image).__name__}")
         return image
-
-    def identifier(self, index: int) -> str:
-        return f"{index:06d}"
 
     def fingerprint(self) -> str:
         return hash_labels(self._key, str(len(self)), self.targets)
@@ -420,6 +398,10 @@ class HuggingFaceSet(Source):
         ]
         if not self.targets and (label := label_column(plain)):
             self.targets[label], self.classes[label] = numbered(list(loaded[label][:]))
+        for label in [label for label in self.targets if "/" in label]:  # results: TARGET/MEASURE
+            name = label.replace("/", "-")
+            self.targets[name] = self.targets.pop(label)
+            self.classes[name] = self.classes.pop(label)
         self._version = str(getattr(loaded, "_fingerprint", ""))
         # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
         self._images = loaded.select_columns([self._column]).cast_column(
@@ -434,9 +416,6 @@ class HuggingFaceSet(Source):
         content = encoded["bytes"]
         file = BytesIO(content) if content else Path(encoded["path"])
         return open_image(file, None, page, self.max_pixels)
-
-    def identifier(self, index: int) -> str:
-        return f"{index:06d}"
 
     def fingerprint(self) -> str:
         return hash_labels(self.name, self._version, self.targets)

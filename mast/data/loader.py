@@ -9,7 +9,7 @@ Legend: N images or samples of a shard, B batch of one rank.
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ from mast.core.reading import Reading
 from mast.core.threads import Prefetcher
 from mast.data.cache import VERSION, Canvas, InMemory
 from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
-from mast.data.decode import BrokenImageError, Opened, find_reading, open_image
+from mast.data.decode import BrokenImageError, Opened, open_image
+from mast.data.formats import page_numbers
 from mast.data.pieces import split_cut
 from mast.data.registry import default_cache
 from mast.data.shards import open_index
@@ -207,13 +208,7 @@ _log = logging.getLogger("mast")
 class ShardLoader(Feed):
     """Batches in an order that is a pure function of seed, epoch and the numbers of ranks.
 
-    Args:
-        side: Of a square with as many pixels as a canvas may have.
-        width: Samples among which the order is mixed; a process keeps as many encoded images.
-        readers: Shards that a process reads at a time.
-        workers: Threads that decode.
-        max_broken: Share of the images that may be broken.
-        read: Finds how their files are read, from some of them.
+    `local` processes share this machine's cores, for threads that decode.
     """
 
     counts_broken = True
@@ -221,34 +216,27 @@ class ShardLoader(Feed):
     def __init__(
         self,
         index: ShardIndex,
-        side: int,
+        config: DataConfig,
+        view_size: int,
         batch_size: int,
         seed: int,
         *,
         rank: int,
         world_size: int,
+        local: int,
         device: torch.device,
-        width: int,
-        readers: int,
-        workers: int,
-        max_broken: float,
-        read: Callable[[str, Iterable[Opened]], Reading] = find_reading,
     ) -> None:
         super().__init__(index.name, len(index), batch_size, seed, rank, world_size, device)
         self.index = index
-        self.side = side
-        self.width = width
-        self.readers = readers
-        self.workers = workers
-        self.max_broken = max_broken
+        self.config = config
+        self.side = config.canvas or canvas_size(view_size)
+        self.workers = config.workers or max(1, cores() // local)
         self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"  # which are made anew
-        self._read_by = read
         self.skipped: dict[str, str] = {}
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
         self._warned = False  # of files of several pages
-        self._last: BrokenImageError | None = None
 
     @cached_property
     def reading(self) -> Reading:  # type: ignore[override]  # it is found when first needed
@@ -262,7 +250,7 @@ class ShardLoader(Feed):
                         with suppress(Exception), open_image(BytesIO(sample.image)) as image:
                             yield image
 
-        return self._read_by(self.index.name, sampled())
+        return self.config.find_reading(self.index.name, sampled())
 
     def watched(self) -> CanvasSet:
         """The first images of shards that are evenly spaced, in memory; read at every call."""
@@ -330,8 +318,9 @@ class ShardLoader(Feed):
     def _batches(self, epoch: int, deals: tuple[Deal, ...], start: int) -> Iterator[Batch]:
         share = self.batch_size // self.world_size
         dealing = Dealing(
-            self.index.counts.tolist(), self.batch_size, self.width, self.seed, epoch, deals
-        )
+            self.index.counts.tolist(), self.batch_size, self.config.shuffle, self.seed, epoch,
+            deals,
+        )  # fmt: skip
         with (
             ThreadPoolExecutor(self.workers) as pool,
             closing(self._samples(dealing, (start - deals[-1].step) * share)) as samples,
@@ -378,8 +367,8 @@ class ShardLoader(Feed):
         except BrokenImageError as error:
             return error
 
-    def _warn_of_pages(self) -> None:
-        if not self._warned:
+    def _warn_of_pages(self, image: Opened) -> None:
+        if not self._warned and len(page_numbers(image)) > 1:
             self._warned = True
             _log.warning("%s has files of several pages or frames, of which the first is read",
                          self.name)  # fmt: skip
@@ -391,12 +380,12 @@ class ShardLoader(Feed):
             _log.warning("%s has broken images, of which others take the place: %s",
                          self.name, broken[0])  # fmt: skip
         self.broken += len(broken)
-        self._last = broken[-1] if broken else self._last
-        judged = self.broken >= _TELLING or self.max_broken == 0
-        if judged and self.broken > self.max_broken * self._seen:
+        most = self.config.max_broken
+        judged = self.broken >= _TELLING or most == 0
+        if broken and judged and self.broken > most * self._seen:
             raise UserError(
                 f"{self.broken} of the {self._seen} images of {self.name} that were read are "
-                f"broken; data.max_broken is {self.max_broken:g}. The last one is {self._last}"
+                f"broken; data.max_broken is {most:g}. The last one is {broken[-1]}"
             )
 
     def _samples(self, dealing: Dealing, done: int) -> Generator[tuple[int, Sample], None, None]:
@@ -410,8 +399,8 @@ class ShardLoader(Feed):
         )
         waiting: dict[int, tuple[int, Sample]] = {}
         with closing(self._read(dealing, row.some(left))) as read:
-            for start in range(done, shuffle.length, self.width):
-                stop = min(start + self.width, shuffle.length)
+            for start in range(done, shuffle.length, self.config.shuffle):
+                stop = min(start + self.config.shuffle, shuffle.length)
                 for place in shuffle.between(start, stop).tolist():
                     while place not in waiting:
                         waiting[next(places)] = next(read)
@@ -424,7 +413,7 @@ class ShardLoader(Feed):
             (number, offset_N, Prefetcher(self.index.shards[number].samples(offset_N), _WAITING))
             for number, offset_N in _by_shard(row, dealing.shards(), self.index.counts)
         )
-        reading = deque(islice(openings, self.readers))
+        reading = deque(islice(openings, self.config.readers))
         try:
             while reading:
                 number, offset_N, samples = reading[0]
@@ -491,16 +480,6 @@ def open_feed(
         )
     folder = Path(config.cache) if config.cache is not None else default_cache()
     return ShardLoader(
-        open_index(config.spec, folder),
-        config.canvas or canvas_size(view_size),
-        batch_size,
-        seed,
-        rank=rank,
-        world_size=world_size,
-        device=device,
-        width=config.shuffle,
-        readers=config.readers,
-        workers=config.workers or max(1, cores() // local),
-        max_broken=config.max_broken,
-        read=config.find_reading,
-    )
+        open_index(config.spec, folder), config, view_size, batch_size, seed,
+        rank=rank, world_size=world_size, local=local, device=device,
+    )  # fmt: skip

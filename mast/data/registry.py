@@ -141,6 +141,8 @@ def _open(text: str, root: Path, download: bool) -> Source:
             f"Data are named by: {examples}."
         )
     source = scheme.open(text, root, download)
+    if not len(source):
+        raise UserError(f"{text} holds no image")
     for task in [task for task, of in source.targets.items() if (of == UNLABELLED).all()]:
         _log.warning("%s: no image has a label of %s", source.name, task)
         del source.targets[task], source.classes[task]

@@ -13,7 +13,6 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,14 +25,7 @@ from PIL import Image
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.reading import Reading
-from mast.data.decode import (
-    BrokenImageError,
-    Opened,
-    to_canvas,
-    to_pixels,
-    to_test_view,
-    upright_size,
-)
+from mast.data.decode import Opened, naming, to_canvas, to_pixels, to_test_view, upright_size
 from mast.data.formats import Bands, is_deep, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
@@ -81,9 +73,9 @@ class Source(ABC):
     def open(self, index: int, page: int = 0) -> Opened:
         """Opens one image, or another page of its file; its pixels may not be decoded yet."""
 
-    @abstractmethod
     def identifier(self, index: int) -> str:
-        """A name for one image that finds it again: a relative path or an index."""
+        """A name for one image that finds it again: a relative path or, by default, its index."""
+        return f"{index:06d}"
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -116,7 +108,7 @@ class Source(ABC):
 
     def load(self, index: int) -> np.ndarray:
         """One image at full size, (H, W, 3) uint8."""
-        with self._naming(index), self.open(index) as image:
+        with naming(lambda: self.called(index)), self.open(index) as image:
             return to_pixels(image)
 
     def canvas(
@@ -131,11 +123,8 @@ class Source(ABC):
         Raises:
             BrokenImageError: It cannot be decoded; so `load` and `test_view`.
         """
-        with self._naming(index), self.open(index) as image:
-            if isinstance(image, Bands) and is_deep(image):
-                self.deep.add(index)
-            if self.pages == "first" and len(page_numbers(image)) > 1:
-                self.stacks.add(index)
+        with naming(lambda: self.called(index)), self.open(index) as image:
+            self.note(index, image)
             return to_canvas(image, side, reading)
 
     def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
@@ -144,19 +133,21 @@ class Source(ABC):
         Returns:
             (3, V, V) uint8, or the planes (P, V, V) of another layout.
         """
-        with self._naming(index), self.open(index) as image:
+        with naming(lambda: self.called(index)), self.open(index) as image:
             return to_test_view(image, size, reading)
 
-    @contextmanager
-    def _naming(self, index: int) -> Iterator[None]:
-        """Names the image of which anything is raised, as a BrokenImageError."""
-        try:
-            yield
-        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-            name = self.identifier(index)
-            alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
-            name = self.name if alone else f"{self.name}/{name}"
-            raise BrokenImageError.of(name, error) from error
+    def called(self, index: int) -> str:
+        """What an error calls an image."""
+        name = self.identifier(index)
+        alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
+        return self.name if alone else f"{self.name}/{name}"
+
+    def note(self, index: int, image: Opened) -> None:
+        """Remember an image that is opened, where it is deep or its file has several pages."""
+        if isinstance(image, Bands) and is_deep(image):
+            self.deep.add(index)
+        if self.pages == "first" and len(page_numbers(image)) > 1:
+            self.stacks.add(index)
 
 
 @final

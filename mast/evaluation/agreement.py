@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.core.errors import UserError
 from mast.evaluation.neighbours import directions
 
 CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
@@ -40,8 +39,6 @@ def retrieve(
     Queries may be features of the same images after a change. The k nearest count, or all others
     where there are fewer; images of one file are no answers to each other.
     """
-    if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
-        raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
     gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
     file_N = positions_N if files_N is None else files_N.to(gallery_ND.device)

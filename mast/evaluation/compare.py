@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -43,7 +44,7 @@ class ComparisonRow:
         for interval, gain in zip(self.intervals, (None, *self.gains), strict=True):
             ends = "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
             change = "" if gain is None else f"{gain.value:+.1f}"
-            if gain is not None and gain.low is not None:
+            if gain is not None and math.isfinite(gain.low):
                 change += f" [{gain.low:+.1f}, {gain.high:+.1f}]"
             texts.append((ends, change))
         return texts
@@ -116,7 +117,7 @@ def compare(
     start = _with_start(folders)
     _with_published(folders)
     results = [_results(folder) for folder in folders]
-    names = _names(folders)
+    names = short_names(folders)
     if start is not None:
         names = (*names[:start], START, *names[start + 1 :])
     notes: list[str] = []
@@ -226,7 +227,7 @@ def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _names(runs: list[Path]) -> tuple[str, ...]:
+def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
     """The last part of each path, or as many as tell them apart."""
     for depth in range(1, max(len(run.parts) for run in runs) + 1):
         names = ["/".join(run.parts[-depth:]) for run in runs]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,16 @@ class Compute:
     def placed(self, module: nn.Module) -> Compute:
         """The same with the device on which a module is from now on."""
         return replace(self, device=self.place(module))
+
+    def settings(self, size: int) -> dict[str, Any]:
+        """What a result says of it, with the size of the views."""
+        return {
+            "size": size,
+            "batch_size": self.batch_size,
+            "precision": str(self.dtype).removeprefix("torch."),
+            "device": torch.device(self.device or "cpu").type,
+            "processes": self.processes,
+        }
 
     @property
     def rank(self) -> int:

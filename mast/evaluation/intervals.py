@@ -54,8 +54,7 @@ def wilson(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
         Newcombe, Two-sided Confidence Intervals for the Single Proportion, Statistics in Medicine
         1998, method 3.
     """
-    if not 0 <= right <= n or n < 1:
-        raise ValueError(f"expected 0 <= right <= n and n >= 1, got {right} of {n}")
+    assert 0 <= right <= n >= 1
     z = _normal_quantile(level)
     middle = right + z**2 / 2
     margin = z * math.sqrt(right * (n - right) / n + z**2 / 4)
@@ -74,11 +73,7 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[fl
         Tango, Equivalence test and confidence interval for the difference in proportions for the
         paired-sample design, Statistics in Medicine 1998, section 3.
     """
-    if min(gained, lost) < 0 or gained + lost > n or n < 1:
-        raise ValueError(
-            f"expected gained and lost of 0 or more, together at most n, and n >= 1, "
-            f"got {gained} and {lost} of {n}"
-        )
+    assert 0 <= min(gained, lost) <= gained + lost <= n >= 1
     z = _normal_quantile(level)
 
     def accepted(difference: float) -> bool:

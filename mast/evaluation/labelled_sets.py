@@ -148,14 +148,16 @@ def labelled_images(canvases: CanvasSet) -> CanvasSet:
         targets = {task: of for task, of in canvases.targets.items() if task not in partly}
         return replace(canvases, targets=targets)
     known_N = np.logical_and.reduce([*known.values(), np.ones(len(canvases), bool)])
-    if known_N.all() or not known_N.any():
+    if known_N.all():
         return canvases
+    if not known_N.any():
+        return replace(canvases, targets={})
     missing = np.flatnonzero(~known_N)
     _log.warning(
         "%s: images without a label are left out: %d of %d, the first is %s.",
         canvases.name, len(missing), len(canvases), canvases.identifiers[missing[0]],
     )  # fmt: skip
-    return canvases.part(np.flatnonzero(known_N), canvases.name)
+    return canvases.part(np.flatnonzero(known_N))
 
 
 def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.evaluation.accuracy import accuracy
 
 CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
 SHORT = 1e-15  # length of vectors whose squares float32 does not hold any more
@@ -98,19 +97,3 @@ def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes:
     weight_MK = ((similarity_MK - similarity_MK[:, :1]) / temperature).exp()
     scores_MC = weight_MK.new_zeros(len(weight_MK), classes)
     return scores_MC.scatter_add_(1, labels_MK, weight_MK)
-
-
-def knn_accuracy(
-    train_features_ND: Tensor,
-    train_labels_N: Tensor,
-    test_features_MD: Tensor,
-    test_labels_M: Tensor,
-    *,
-    k: int = 20,
-    temperature: float = 0.07,
-) -> float:
-    """Top-1 accuracy in percent of a weighted kNN, light enough to follow a run with."""
-    similarity_MK, position_MK = nearest(train_features_ND, test_features_MD, k)
-    classes = 1 + int(max(train_labels_N.max(), test_labels_M.max()))
-    scores_MC = votes(similarity_MK, train_labels_N[position_MK], temperature, classes)
-    return accuracy(scores_MC, test_labels_M, "top1")

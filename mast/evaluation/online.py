@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from mast.data.canvas import CanvasSet
 from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
+from mast.evaluation.accuracy import accuracy
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import extract
-from mast.evaluation.neighbours import knn_accuracy
+from mast.evaluation.neighbours import nearest, votes
 
 
 def online_scores(
@@ -35,7 +36,7 @@ def online_scores(
     stride = max(1, len(canvases) // limit)
     index_N = np.arange(0, len(canvases), stride)[:limit]
     # of canvases: views of the whole images would be made of all of the set first
-    some = replace(canvases.part(index_N, canvases.name), test_views=None)
+    some = replace(canvases.part(index_N), test_views=None)
     features_NC = extract(encoder, some, size, compute)
     scores = {"online/effective_rank": effective_rank(features_NC)}
     groups_N = groups_of(some.identifiers)
@@ -47,16 +48,10 @@ def online_scores(
         bank_N, queries_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
         if not bank_N.any() or not queries_N.any():
             continue
-        accuracies.append(
-            knn_accuracy(
-                features_NC[bank_N],
-                labels_N[bank_N],
-                features_NC[queries_N],
-                labels_N[queries_N],
-                k=min(20, int(bank_N.sum())),
-                temperature=0.07,
-            )
-        )
+        bank_BC, bank_B = features_NC[bank_N], labels_N[bank_N]
+        cosine_MK, at_MK = nearest(bank_BC, features_NC[queries_N], min(20, len(bank_BC)))
+        scores_MC = votes(cosine_MK, bank_B[at_MK], 0.07, 1 + int(labels_N.max()))
+        accuracies.append(accuracy(scores_MC, labels_N[queries_N], "top1"))
     if accuracies:
         scores["online/knn"] = float(np.mean(accuracies))
     return scores
@@ -72,12 +67,7 @@ def effective_rank(features_ND: Tensor) -> float:
         Garrido et al., RankMe: Assessing the Downstream Performance of Pretrained Self-Supervised
         Representations by Their Rank, ICML 2023, eq. 1.
     """
-    if features_ND.ndim != 2 or features_ND.numel() == 0:
-        raise ValueError(f"expected features of shape (N, D), got {tuple(features_ND.shape)}")
-    if not torch.isfinite(features_ND).all():
-        raise ValueError("expected finite features, got NaN or infinity")
-    x_ND = features_ND.detach().double()
-    x_ND = x_ND / x_ND.abs().amax().clamp(min=torch.finfo(torch.float64).tiny)
+    x_ND = features_ND.double()
     n, d = x_ND.shape
     # The smaller Gram matrix in float64 keeps singular values down to 1e-8 of the largest, more
     # than the float32 features hold, at a fraction of the cost of a decomposition of (N, D).

@@ -7,9 +7,10 @@ what was learned from, else of a bootstrap, in which each test set that is drawn
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,22 +28,21 @@ from mast.evaluation.result import Result
 OVER_DRAWS = "fewshot"  # the protocol whose units are draws
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A value minus another, in percentage points; the interval is of 95 %.
+class Difference(NamedTuple):
+    """A value minus another, in percentage points, and the ends of its paired 95 % interval.
 
-    `low` and `high` are None where nothing is known of each image or test set that was drawn, and
-    where the test images were changed between the two results.
+    They are infinite where nothing is known of each image or test set that was drawn, and where the
+    test images were changed between the two results.
     """
 
     value: float
-    low: float | None = None
-    high: float | None = None
+    low: float = -math.inf
+    high: float = math.inf
 
     @property
-    def is_clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+    def is_better(self) -> bool | None:
+        """Whether it is above zero, or below; None where the interval has room for both."""
+        return self.value > 0 if self.low > 0 or self.high < 0 else None
 
 
 def difference(

@@ -15,13 +15,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, final, get_args, get_origin, get_type_hints
+from typing import Any, final, get_type_hints
 
 import torch
 from rich.text import Text
 from torch import Tensor
 
+from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json
@@ -402,18 +402,16 @@ def _check(raw: dict[str, Any]) -> None:
             raise ValueError(f"{path} is {str(fields[name])[:80]!r}")
 
 
-def _fits(value: Any, hint: Any, deep: int = 0) -> bool:
+def _fits(value: Any, hint: Any) -> bool:
     """Whether a value of JSON is of a type, and neither endless nor nested without end."""
-    if isinstance(hint, UnionType):
-        return any(_fits(value, each, deep) for each in get_args(hint))
+    return fits(value, hint) and _is_finite(value)
+
+
+def _is_finite(value: Any, deep: int = 0) -> bool:
     if isinstance(value, dict | list):
         parts = value.values() if isinstance(value, dict) else value
-        (inside,) = get_args(hint)[-1:] or (Any,)
-        of_kind = (get_origin(hint) or hint) in (Any, type(value)) and deep < DEEP
-        return of_kind and all(_fits(part, inside, deep + 1) for part in parts)
-    if isinstance(value, int | float) and not abs(value) < LARGEST:
-        return False
-    return hint is Any or type(value) is hint or (hint is float and type(value) is int)
+        return deep < DEEP and all(_is_finite(part, deep + 1) for part in parts)
+    return not isinstance(value, int | float) or abs(value) < LARGEST
 
 
 def _replaces(result: Result, path: Path) -> bool:
@@ -467,29 +465,6 @@ def tables(results: Sequence[Result]) -> list[FittedTable]:
     metric in bold, and chance; for each retrieval the precision in every space; then every other
     measure with its value at each magnitude. Notes on the test images are below the last.
     """
-    shown = _measures(results)
-    notes = dict.fromkeys(
-        f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
-    )
-    if shown and notes:
-        shown[-1].caption = "\n".join(notes)
-    return shown
-
-
-def _table(
-    named: int, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> FittedTable:
-    """A table of which the first columns name a row; the others are numbers, but for text ones."""
-    table = FittedTable(named, title=title)
-    for at, column in enumerate(columns):
-        text = at < named or column in TEXT_COLUMNS
-        table.add_column(column, justify="left" if text else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _measures(results: Sequence[Result]) -> list[FittedTable]:
     each = [(result, target, of) for result in results for target, of in result.targets.items()]
     accuracies = [
         (
@@ -521,7 +496,25 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
     for result, _, of in each:
         if of.confusion:
             shown += _of_classifier(_short(result.set_name), of)
+    notes = dict.fromkeys(
+        f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
+    )
+    if shown and notes:
+        shown[-1].caption = "\n".join(notes)
     return shown
+
+
+def _table(
+    named: int, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> FittedTable:
+    """A table of which the first columns name a row; the others are numbers, but for text ones."""
+    table = FittedTable(named, title=title)
+    for at, column in enumerate(columns):
+        text = at < named or column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if text else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _by_space(result: Result) -> list[str]:

@@ -25,7 +25,7 @@ from mast.evaluation.result import Result
 from mast.models import Classifier
 
 RESAMPLES = 1000
-HELD = {"top1", "top1_low", "top1_high"}  # what `mast fit` says of images that it held out
+HELD = ("top1", "top1_low", "top1_high")  # what `mast fit` says of images that it held out
 CHOSEN = {"penalty": "penalty", "encoder_lr": "learning rate of the encoder"}
 _log = logging.getLogger("mast")
 
@@ -56,17 +56,13 @@ def test_classifier(
         set_name=canvases.name,
         settings={
             "extraction": {
-                "size": classifier.size,
-                "batch_size": compute.batch_size,
-                "precision": str(compute.dtype).removeprefix("torch."),
-                "device": str(compute.device),
-                "processes": compute.processes,
+                **compute.settings(classifier.size),
                 "crop_fraction": crop_fraction(classifier.size),
             },
             "protocol": {
                 "seed": seed,
                 "resamples": RESAMPLES,
-                "held_out": {name: held[name] for name in HELD if held.keys() >= HELD},
+                "held_out": {name: held[name] for name in HELD if held.keys() >= {*HELD}},
             },
         },
         fingerprints={"test": canvases.fingerprint},
@@ -149,7 +145,7 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
             ", ".join(foreign),
         )  # fmt: skip
     if (label_N < 0).any():
-        canvases = canvases.part(np.flatnonzero(label_N >= 0), canvases.name)
+        canvases = canvases.part(np.flatnonzero(label_N >= 0))
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])
 
 

@@ -16,7 +16,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mast.core.errors import UserError
@@ -24,13 +24,14 @@ from mast.core.files import as_word
 from mast.core.run import RunFolder
 from mast.data import Factors, Toys, describe
 from mast.data.generated import SPLITS
-from mast.evaluation.paired import difference, of_changed_images
+from mast.evaluation.paired import Difference, difference, of_changed_images
 from mast.evaluation.result import ACCURACIES, Result, in_words, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
 
 QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
+STARTED_FROM = "the encoder that it started from"
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
     "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
@@ -40,25 +41,12 @@ ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
 )
 
 
-class Gain(NamedTuple):
-    """By how many points per run is ahead, and the ends of its paired 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def is_better(self) -> bool | None:
-        """Whether the run is ahead, or behind; None where the interval has room for both."""
-        return self.value > 0 if self.low > 0 or self.high < 0 else None
-
-
 class OnSet(NamedTuple):
     """By how much a run is ahead on one set."""
 
     name: str  # of the set, and what is not usual about its accuracy
     images: int  # how many were tested; 0 if not known
-    gain: Gain  # in points
+    gain: Difference  # in points
     row: str = ""  # protocol and measure that head its row in a table
     left_out: tuple[str, ...] = ()  # results that share images with it
     tested: str = ""  # hash of its test images and labels
@@ -77,7 +65,7 @@ class EncoderComparison:
     why_not: str = "which has neither linear nor kNN accuracy on the same images"
 
     @property
-    def gain(self) -> Gain | None:
+    def gain(self) -> Difference | None:
         """By how much the run is ahead: the mean over sets; None without any.
 
         The interval of a mean is that of independent differences, recovered from each one's.
@@ -92,7 +80,7 @@ class EncoderComparison:
         value = statistics.fmean(gain.value for gain in gains)
         below = math.hypot(*(gain.value - gain.low for gain in gains)) / len(gains)
         above = math.hypot(*(gain.high - gain.value for gain in gains)) / len(gains)
-        return Gain(value, value - below, value + above)
+        return Difference(value, value - below, value + above)
 
     @property
     def place(self) -> str:
@@ -130,8 +118,7 @@ class Verdict:
 
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
-    command: str | None = None  # what measures that, where it was not measured
-    published: str | None = None  # likewise of weights that can be downloaded
+    commands: Mapping[str, str] = field(default_factory=dict)  # they measure what is missing
 
     @property
     def start(self) -> EncoderComparison | None:
@@ -151,19 +138,10 @@ class Verdict:
         return None if gain is None else gain.is_better
 
     @property
-    def commands(self) -> dict[str, str]:
-        """The commands that measure what is missing, by its name."""
-        missing = {
-            "the encoder that it started from": self.command,
-            "published weights": self.published,
-        }
-        return {name: command for name, command in missing.items() if command is not None}
-
-    @property
     def sentence(self) -> str:
         """The answer."""
         if not self.comparisons:
-            if self.command is None:
+            if STARTED_FROM not in self.commands:
                 return f"Nothing but {self.name} was measured."
             return "What pretraining added is unknown: no other encoder was measured on this set."
         first, *others = sorted(self.comparisons, key=lambda beside: beside.gain is None)
@@ -238,9 +216,9 @@ def verdict(
         beside.insert(0, replace(started, is_start=True))
     known = any(each.is_start and each.sets for each in beside)
     trained = run.config.is_file()
-    command = published = None
+    commands = {}
     if trained and not known:
-        command = _command(as_word(run.path), of_run, "--untrained")
+        commands[STARTED_FROM] = _command(as_word(run.path), of_run, "--untrained")
     rgb = all(len(result.encoder.get("normalization", {}).get("mean", "rgb")) == 3
               for result in of_run.values())  # fmt: skip
     has_published = any(each.is_published and each.sets for each in beside)
@@ -248,8 +226,8 @@ def verdict(
         by = sorted({protocol for protocol, _ in of_run} & QUOTED.keys())
         protocols = ["--protocols", *by] if len(by) == 1 else []  # both are usual
         size = ["--size", str(BASELINE_SIZE), "--download"]
-        published = _command(BASELINE, of_run, *protocols, *size)
-    return Verdict(name, tuple(beside), command, published)
+        commands["published weights"] = _command(BASELINE, of_run, *protocols, *size)
+    return Verdict(name, tuple(beside), commands)
 
 
 def _command(encoder: str, of_run: Results, *options: str) -> str:
@@ -317,7 +295,7 @@ class _Measured(NamedTuple):
     """A result of the run, how far it is ahead of the other's, and on how many targets."""
 
     result: Result
-    gain: Gain
+    gain: Difference
     targets: int
 
 
@@ -334,8 +312,8 @@ def _on_sets(
         if not targets or _learned(ours) != _learned(theirs):
             continue
         gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
-        if gain is not None and gain.low is not None and gain.high is not None:
-            found.append(_Measured(ours, Gain(gain.value, gain.low, gain.high), len(targets)))
+        if gain is not None and math.isfinite(gain.low):
+            found.append(_Measured(ours, gain, len(targets)))
     # The first of several results that overlap is quoted: the least, whatever was measured.
     found.sort(key=lambda of: (of.result.split.get("seed", -1), -of.result.sizes.get("test", 0),
                                of.result.set_name))  # fmt: skip

@@ -18,7 +18,6 @@ from mast.losses.gaussian import subspace_mean as subspace_mean
 from mast.losses.gaussian import symmetric_kl as symmetric_kl
 from mast.losses.prediction import pixel_error as pixel_error
 from mast.losses.prediction import unexplained as unexplained
-from mast.losses.vicreg import Redundancy as Redundancy
 from mast.losses.vicreg import covariance as covariance
 from mast.losses.vicreg import invariance as invariance
 from mast.losses.vicreg import redundancy as redundancy

@@ -103,8 +103,8 @@ def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tenso
         Shape (B, D), non-negative, rows sum to 1; equal weights without an active operator.
 
     Reference:
-        Ours; a weighted distance equals Eq. 2 and 4 (up to the scale of the mask) where one
-        operator is active.
+        Ours; where one operator is active and its mask is 0 or 1, a weighted distance equals that
+        of Eq. 2 and 4, up to a factor.
     """
     log_mask_DK = (full(mask_DK) + eps).log()
     # A constant for each mask changes nothing after normalisation; subtracting the largest

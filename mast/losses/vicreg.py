@@ -4,8 +4,6 @@ Shapes: B batch, D embedding dimensions. Statistics are taken in float32, or in 
 embeddings that are float64; `covariance` says where that is not enough.
 """
 
-from typing import NamedTuple
-
 from torch import Tensor
 
 from mast.core.arguments import checked
@@ -86,20 +84,8 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     return total.to(centred_BD.dtype) / ((count - 1) ** 2 * dim)
 
 
-class Redundancy(NamedTuple):
-    """The two parts of the loss, before the second is weighted.
-
-    Attributes:
-        invariance: How far the correlation of every dimension between the views is from one.
-        redundancy: How far every dimension is correlated with the others, between the views.
-    """
-
-    invariance: Tensor
-    redundancy: Tensor
-
-
 @checked
-def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> Redundancy:
+def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
     """Distance of the cross-correlation between two views from the identity.
 
     Args:
@@ -108,7 +94,8 @@ def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> Redund
         eps: Added to the variance, as BatchNorm does, which standardises in the official code.
 
     Returns:
-        Sums over dimensions and over pairs of them, scalars.
+        How far every dimension's correlation between the views is from one, and how far it is
+        correlated with the others: sums over dimensions and over pairs of them, scalars.
 
     Reference:
         Barlow Twins (Zbontar et al., ICML 2021), Eq. 1 and 2.
@@ -117,7 +104,7 @@ def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> Redund
     correlation_DD = product(first_BD.T, second_BD) / len(first_BD)
     diagonal_D = correlation_DD.diagonal()
     off_diagonal = correlation_DD.square().sum() - diagonal_D.square().sum()
-    return Redundancy((1 - diagonal_D).square().sum(), off_diagonal)
+    return (1 - diagonal_D).square().sum(), off_diagonal
 
 
 def _standardised(embedding_BD: Tensor, eps: float) -> Tensor:

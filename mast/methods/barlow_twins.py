@@ -43,10 +43,8 @@ class BarlowTwins(Method):
         """The terms "invariance" and "redundancy"."""
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in both)
-        parts, scale = redundancy(first_BD, second_BD), self.config.scale
-        terms = {
-            "invariance": scale * parts.invariance,
-            "redundancy": scale * REDUNDANCY * parts.redundancy,
-        }
+        diagonal, others = redundancy(first_BD, second_BD)
+        scale = self.config.scale
+        terms = {"invariance": scale * diagonal, "redundancy": scale * REDUNDANCY * others}
         output = output_of(terms, spread=spread(first_BD))
         return self.prediction.add_to(output, both, inputs)

@@ -32,7 +32,7 @@ from mast.methods.parts import (
     check_properties,
     destroyers,
 )
-from mast.models import Encoder, Encoding, MLPConfig, check_sizes
+from mast.models import Encoder, Encoding, MLPConfig
 
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)
@@ -105,12 +105,17 @@ class MethodConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        for name, limit in {**MethodConfig.limits, **self.limits}.items():
-            value = getattr(self, name, None)
-            if value is not None and not limit.holds(value):
-                raise UserError(f"objective.{name} must be {limit.words}, got {value}")
-        if (projector := getattr(self, "projector", None)) is not None:
-            check_sizes(projector)
+        one = at_least(1)
+        for place, of, limits in (
+            ("", self, {**MethodConfig.limits, **self.limits}),
+            ("projector.", getattr(self, "projector", None), {"hidden": one, "dim": one}),
+            ("prediction.", getattr(self, "prediction", None),
+             {"hidden": one, "weight": NOT_NEGATIVE}),
+        ):  # fmt: skip
+            for name, limit in limits.items():
+                value = getattr(of, name, None)
+                if value is not None and not limit.holds(value):
+                    raise UserError(f"objective.{place}{name} must be {limit.words}, got {value}")
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
@@ -138,7 +143,6 @@ class PairConfig(MethodConfig):
 
     def check(self) -> None:
         super().check()
-        self.prediction.check()
         check_properties(self.predicted)
 
     def heads(self, encoder: Encoder, operators: tuple[str, ...]) -> OperatorPrediction:

@@ -83,7 +83,6 @@ class MastConfig(PaperConfig):
 
     def check(self) -> None:
         super().check()
-        self.prediction.check()
         check_properties(self.exempt)
         check_properties(self.predicted or ())
         mode = self.resolved()

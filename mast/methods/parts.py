@@ -257,15 +257,6 @@ class PredictionConfig:
     weight: float = 0.5
     hidden: int = 128
 
-    def check(self) -> None:
-        """Refuse values that cannot be."""
-        if not 0.0 <= self.weight < math.inf:
-            raise UserError(
-                f"objective.prediction.weight must be 0 or more and finite, got {self.weight}"
-            )
-        if self.hidden < 1:
-            raise UserError(f"objective.prediction.hidden must be 1 or more, got {self.hidden}")
-
 
 class OperatorPrediction(Part):
     """One head per operator, which predicts from both views how it transformed them differently.

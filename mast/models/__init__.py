@@ -24,7 +24,6 @@ from mast.models.heads import GaussianProjectorConfig as GaussianProjectorConfig
 from mast.models.heads import GeM as GeM
 from mast.models.heads import MLPConfig as MLPConfig
 from mast.models.heads import ParallelHeads as ParallelHeads
-from mast.models.heads import check_sizes as check_sizes
 from mast.models.heads import pair_head as pair_head
 from mast.models.masks import ExemptBlocks as ExemptBlocks
 from mast.models.masks import Masks as Masks

@@ -207,13 +207,12 @@ def _outputs(encoder: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Any
     """What some layers of an encoder give while it runs, by name, in the order in which they do."""
     outputs = dict[str, Any]()
 
-    def keeper(name: str) -> Any:
-        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            outputs[name] = output
+    def keep(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        outputs[name] = output
 
-        return keep
-
-    handles = [encoder.get_submodule(name).register_forward_hook(keeper(name)) for name in names]
+    handles = [
+        encoder.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names
+    ]
     try:
         yield outputs
     finally:

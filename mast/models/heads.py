@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
 from mast.core.transfer import numbers
 from mast.models.encoders import Encoding
 
@@ -52,13 +51,6 @@ class GaussianProjectorConfig:
     dim: int = 4096
     pool: Literal["after", "before", "average"] = "after"
     positivity: Literal["relu", "paper"] = "relu"
-
-
-def check_sizes(projector: MLPConfig | GaussianProjectorConfig) -> None:
-    """Refuse a projector without a width."""
-    for name in ("hidden", "dim"):
-        if (size := getattr(projector, name)) < 1:
-            raise UserError(f"objective.projector.{name} must be 1 or more, got {size}")
 
 
 class Gaussian(NamedTuple):

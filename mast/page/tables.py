@@ -125,7 +125,7 @@ def _table(
     # What all runs were measured by comes first.
     for row in sorted(shown, key=lambda row: row.values.count(None)):
         protocol, set_name, target, measure = row.heading
-        clear = [False, *(gain is not None and gain.is_clear for gain in row.gains)]
+        clear = [False, *(gain is not None and gain.is_better is not None for gain in row.gains)]
         heads = [Cell(target, beside=set_name), Cell(protocol, beside=measure)]
         heads += [Cell(row.chance_cell, row.chance)] * with_chance
         cells = [

@@ -14,8 +14,8 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes import mast, others
+from mast.recipes.small import RIVAL as RIVAL
 from mast.recipes.small import rival as rival
-from mast.recipes.small import rival_of as rival_of
 from mast.recipes.small import small
 
 DEFAULT = "mast5_small"

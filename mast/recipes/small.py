@@ -114,24 +114,20 @@ def _objective(config: PretrainConfig) -> Any:
             return objective
 
 
-def rival_of(method: str) -> str | None:
-    """The method that a method is compared with; None for that method itself."""
-    return None if method == "vicreg" else "vicreg"
+RIVAL = "vicreg"  # the method that others are compared with
 
 
-def rival(config: PretrainConfig) -> PretrainConfig | None:
+def rival(config: PretrainConfig) -> PretrainConfig:
     """The run that a run is compared with: VICReg beside it.
 
     Args:
-        config: The run.
+        config: The run, of another method.
 
     Returns:
         VICReg's own objective and schedule, and its own views where the run's are no pair; all else
         as in the run. Beside exempt blocks it has the sizes of their projector, beside a contrast
-        its own optimizer. None for a run of VICReg.
+        its own optimizer.
     """
-    if isinstance(config.objective, VICRegConfig):
-        return None
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
     if "_medium" in config.recipe:
         own = vicreg5_medium()

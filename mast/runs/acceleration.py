@@ -32,11 +32,6 @@ def compiles(config: PretrainConfig, device: torch.device) -> bool:
     return works_on(device)
 
 
-def room_for_images(device: torch.device) -> float:
-    """GB of a GPU that images may take before anything else is there."""
-    return FOR_IMAGES * torch.cuda.mem_get_info(device)[0] / 1e9
-
-
 @contextmanager
 def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Iterator[None]:
     """If memory runs out in the block, say in an `OutOfMemoryError` what shrinks the run."""

@@ -301,4 +301,4 @@ def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
             "are better"
         )
     order_N = torch.randperm(len(canvases), generator=torch.Generator().manual_seed(seed))
-    return canvases.part(order_N[:images].sort().values, canvases.name)
+    return canvases.part(order_N[:images].sort().values)

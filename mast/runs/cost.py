@@ -3,13 +3,11 @@
 import math
 import os
 import random
-import shutil
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -154,7 +152,7 @@ def empty_views(pipeline: Pipeline, count: int, channels: int) -> Views:
     images = [torch.empty(count, channels, size, size) for size in pipeline.sizes]
     label_B = torch.zeros(count, dtype=torch.int64)
     records = pipeline.draw(count, torch.Generator())
-    return Views(tuple(images), records, None, torch.ones(count), label_B)
+    return Views(tuple(images), records, torch.ones(count), label_B)
 
 
 def flops_a_second(
@@ -281,10 +279,3 @@ def _steps(
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
     return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None
-
-
-def free_space(path: Path) -> int:
-    """Bytes that are free where a folder is or will be."""
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing, forked
 from mast.core.tensors import check_finite, digest, read_tensors
@@ -101,15 +101,15 @@ def load_embedding(run: str | Path) -> Embedding:
 
     `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
     color, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
-    color; `Embedding.space` says what this is in a run without masks.
+    color.
 
     Args:
         run: A run folder.
 
     Returns:
         The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1],
-        best of side `size`, to (B, D), or what heads read of them. `trained_with` names the
-        operators that can be chosen, as do the properties of images that they destroy.
+        best of side `size`, to (B, D). `trained_with` names the operators that can be chosen, as do
+        the properties of images that they destroy.
 
     Raises:
         UserError: As `load_method`.
@@ -166,27 +166,28 @@ def load(
     Raises:
         UserError: No such encoder or representation, or weights that are missing or do not fit.
     """
-    if representation not in get_args(Representation):
-        raise unknown("representation", representation, get_args(Representation))
     if size is not None:
         check_size(size)
+    of_run = not isinstance(run, nn.Module) and os.path.isfile(RunFolder(run).config)
+    if representation != "encoder" and (weights is not None or not of_run):
+        raise UserError(f"{source_name(run)} has no {representation}: give a run folder")
     if isinstance(run, nn.Module):
         if weights is not None:
             raise UserError("a module has its weights: leave weights out")
         if isinstance(run, Adapted):
-            return _module(run.encoder, representation, size or run.size)
-        return _module(run, representation, size)
+            return _module(run.encoder, size or run.size)
+        return _module(run, size)
     path = Path(run)
     if path.suffix in ENDINGS:
-        return _feature_file(path, representation, size, weights)
+        return _feature_file(path, size, weights)
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
     if weights is not None or is_foreign(checkpoint_of(path)[0]):
         name = str(run) if weights is not None else None
-        return _foreign(Path(weights or path), name, representation, size, options)
+        return _foreign(Path(weights or path), name, size, options)
     if is_name:
-        return _random(str(run), representation, 224 if size is None else size, seed)
+        return _random(str(run), 224 if size is None else size, seed)
     if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
         load_adapted(path)  # which says that it needs its module
     encoder = load_encoder(path)
@@ -215,17 +216,9 @@ def source_name(run: str | Path | nn.Module) -> str:
 
 
 def _foreign(
-    file: Path,
-    name: str | None,
-    representation: Representation,
-    size: int | None,
-    options: Mapping[str, Any] | None,
+    file: Path, name: str | None, size: int | None, options: Mapping[str, Any] | None
 ) -> Loaded:
     """An encoder that another project trained."""
-    if representation != "encoder":
-        raise UserError(
-            f"{file} has no {representation}: it is an encoder alone; give a run folder"
-        )
     encoder, layout, left_out = load_foreign(file, name, size, options)
     trained = None if name is None else size_of(name)
     if trained is not None and encoder.size < FAR * trained:
@@ -245,12 +238,10 @@ def _foreign(
     return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
 
 
-def _feature_file(
-    file: Path, representation: Representation, size: int | None, weights: str | Path | None
-) -> Loaded:
+def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> Loaded:
     """Features of another model."""
-    if weights is not None or representation != "encoder":
-        raise UserError(f"{file} holds features: leave weights and representation out")
+    if weights is not None:
+        raise UserError(f"{file} holds features: leave weights out")
     module = FeatureFile(file)
     sha256 = _sha256(file)
     folder = Path("runs") / f"{file.stem}-{sha256[:8]}"
@@ -263,11 +254,9 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _module(module: nn.Module, representation: Representation, size: int | None) -> Loaded:
+def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
     kind = type(module).__name__
-    if representation != "encoder":
-        raise UserError(f"{kind} has no {representation}: it is a module; give a run folder")
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described, size = module.describe(), module.size if size is None else size
@@ -277,10 +266,8 @@ def _module(module: nn.Module, representation: Representation, size: int | None)
     return Loaded(module, size, described, folder)
 
 
-def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
+def _random(name: str, size: int, seed: int) -> Loaded:
     """An encoder that learned nothing, to compare with one that did."""
-    if representation != "encoder":
-        raise UserError(f"{name} has no {representation}: it was not trained; give a run folder")
     try:
         with drawing():
             torch.manual_seed(seed)

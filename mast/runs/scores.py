@@ -77,7 +77,8 @@ def unmeasured(
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
         tried = settings.get("operators")
-        if usual_share and (tried is None or needed <= set(tried)):
+        whole = usual_share and (tried is None or needed <= set(tried))
+        if whole or result.protocol != "retained":
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
@@ -90,6 +91,7 @@ def operators_to_measure(
     measured_before = [
         name
         for result in _measured(folder, target_set, seed)
+        if result.protocol == "retained"
         for name in result.settings.get("protocol", {}).get("operators") or ()
     ]
     return list(dict.fromkeys([*of_views, *operators, *measured_before]))

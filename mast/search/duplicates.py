@@ -122,7 +122,7 @@ def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Ten
 
 def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
     """The position of the first image with the same pixels, of each image."""
-    sum_N = canvases.checksums()
+    sum_N = canvases.pixels.checksum_N
     _, of_N, counts = np.unique(sum_N, return_inverse=True, return_counts=True)
     chosen_N = counts[of_N] > 1
     first_N = np.arange(len(sum_N))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import OPERATORS
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 
 AXES = 64  # of an operator that are kept
 RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
@@ -114,14 +114,11 @@ class Subspaces:
         return cls(mean_F, scale_F, moves)
 
     def _check(self, operators: Sequence[str]) -> None:
-        for name in operators:
-            if name in OPERATORS and name not in self.moves:
-                raise UserError(
-                    f"`mast adapt` did not look at {name}, or it did not change the images; choose "
-                    f"from: {', '.join(self.moves)}"
-                )
-            if name not in self.moves:
-                raise unknown("operator", name, tuple(self.moves))
+        if missing := [name for name in operators if name not in self.moves]:
+            raise UserError(
+                f"`mast adapt` did not look at {missing[0]}, or it did not change the images; "
+                f"choose from: {', '.join(self.moves)}"
+            )
 
     def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
         """The space in which operators are ignored: whitened by the sum of their second moments.

@@ -81,9 +81,7 @@ def vary(
             fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
             base_config = config
             if fields.pop("method", config.method) != config.method:
-                other = rival(config)
-                assert other is not None, f"{config.method} has no rival"
-                base_config = other
+                base_config = rival(config)
             varied = change(base_config, fields)
             varied.check_trainable()
             runs.append(StudyRun(name, changes, varied, seed, needed=not changes))

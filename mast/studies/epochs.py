@@ -19,7 +19,7 @@ from mast.analyses.analysis import (
     with_margin,
 )
 from mast.core.errors import counted
-from mast.recipes import rival_of
+from mast.recipes import RIVAL
 from mast.studies.study import BASE, Study, collect
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
@@ -114,8 +114,7 @@ class Epochs(Study):
 
 
 def _methods(subject: Subject) -> list[str]:
-    other = rival_of(subject.method)
-    return [subject.method] if other is None else [subject.method, other]
+    return list(dict.fromkeys([subject.method, RIVAL]))
 
 
 def _budgets(subject: Subject) -> tuple[int, list[int]]:

@@ -22,7 +22,7 @@ from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
 from mast.core.errors import DivergedError, UserError
-from mast.core.files import read_text
+from mast.core.files import read_json
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
@@ -248,17 +248,9 @@ def perform(
 
 def read_result(file: Path) -> Measured:
     """The result of a run, whose digest is compared where it has one."""
-    try:
-        found = json.loads(read_text(file))
-        recorded = found.pop(DIGEST, None)
-        if recorded not in (None, digest({}, found)):
-            raise ValueError("it is not what was written")
-    except UserError:
-        raise
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"{file} is not a valid result ({error}): delete it to have the run measured again"
-        ) from error
+    found = read_json(file)
+    if not isinstance(found, dict) or found.pop(DIGEST, None) not in (None, digest({}, found)):
+        raise UserError(f"{file} is not a valid result: delete it to have the run measured again")
     return cast(Measured, found)
 
 

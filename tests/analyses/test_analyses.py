@@ -518,22 +518,11 @@ def test_sets_that_were_measured_with_other_operators() -> None:
     [
         ("subspaces", Subject("run"), "needs images"),
         ("subspaces", few(3), "needs 5 images or more, got 3"),
-        ("subspaces", replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)), "diverged"),
         ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
         ("advice", Subject("run"), "mast advise RUN --data SET"),
         ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
-        (
-            "uncertainty",
-            replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
-            "not finite",
-        ),
         ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
-        (
-            "predicted_operators",
-            replace(many(whole()), embed=lambda _: torch.full((70, 2), math.nan)),
-            "not finite: the run diverged",
-        ),
         ("curves", Subject("run"), "Nothing was logged"),
         ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
         ("invariance", whole(("invert",)), "None of its operators has a magnitude"),

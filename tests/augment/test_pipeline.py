@@ -281,22 +281,12 @@ def test_parts_of_a_large_batch_are_invisible(batch, compiled, monkeypatch):
         (("rotate",), (View({"invert": {"probability": 1.0}}),), r"overrides 'invert'.*rotate"),
         (("rotate",), (View(), View(size=4)), "size to be 8 pixels or more, got 4"),
         (("rotate",), (), "views is empty"),
+        (("rotate",), (View(), View(shares=("invert",))), "unknown operator of these views 'inv"),
     ],
 )
 def test_errors_name_the_nearest_choice(operators, views, message):
     with pytest.raises(UserError, match=message):
         Pipeline(Preset(operators, views), SIZE)
-
-
-def test_records_that_do_not_fit_are_refused(batch):
-    pipeline = Pipeline(PRESETS["mast5"], SIZE)
-    with pytest.raises(UserError, match=r"\(4, 5\), got \(4, 3\)"):
-        pipeline.draw(4, generator(), torch.ones(4, 3, dtype=torch.bool))
-    records = pipeline.draw(4, generator())
-    with pytest.raises(UserError, match="24 and 4"):
-        pipeline.views(batch, records)
-    with pytest.raises(UserError, match="expected 2 records, one per view, got 1"):
-        pipeline.views(batch, records[:1])
 
 
 def test_solarize_acts_behind_the_blur():

@@ -70,10 +70,10 @@ def test_center_views_are_torchvisions_bit_for_bit(size, fraction):
     assert torch.equal(center_views(canvases, size, fraction), expected)
     torch.set_num_threads(3)
     try:
-        parted = center_views(canvases, size, fraction, dtype=torch.bfloat16)
+        parted = center_views(canvases, size, fraction)
     finally:
         torch.set_num_threads(1)
-    assert torch.equal(parted, expected.bfloat16())
+    assert torch.equal(parted, expected)
 
 
 def test_a_view_of_a_shrunk_canvas_is_cut_where_its_original_would_be():
@@ -84,12 +84,6 @@ def test_a_view_of_a_shrunk_canvas_is_cut_where_its_original_would_be():
     canvases = Canvases.of(shrunk[None], torch.tensor([1007 / 640]))
     expected = v2.Compose([v2.Resize(64), v2.CenterCrop(64), v2.PILToTensor()])(smooth) / 255
     assert (center_views(canvases, 64)[0] - expected).abs().max() < 0.012
-
-
-@pytest.mark.parametrize("fraction", [0, 1.01, math.nan])
-def test_a_fraction_that_cannot_be(fraction):
-    with pytest.raises(ValueError, match=r"\(0, 1\], got"):
-        center_views(Canvases.of(torch.zeros(1, 8, 8, 3, dtype=torch.uint8)), 8, fraction)
 
 
 def test_boxes_keep_their_area_and_ratio_in_the_original_image():

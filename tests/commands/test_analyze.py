@@ -1,6 +1,7 @@
 """`mast analyze` and `mast advise`, on runs that were really trained."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,10 @@ def test_analyze_a_labelled_set(
     assert main([*command, "--images", "12", "--analyses", "invariance"]) == 0
     assert (ours.analysis / "invariance.npz").read_bytes() == first
     assert {path: path.stat().st_mtime_ns for path in measured} == before  # not measured again
+    namesake = shutil.copytree(theirs.path, tmp_path / "other" / "theirs")
+    mast.analyze(ours.path, photos, "invariance", [theirs.path, namesake], images=12)
+    with np.load(ours.analysis / "invariance.npz") as arrays:
+        assert arrays["beside"].tolist()[1] == "other/theirs"
 
 
 def test_analyze_images_alone_and_a_run_without_masks(

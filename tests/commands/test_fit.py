@@ -20,6 +20,7 @@ from mast.core.run import RunFolder
 from mast.evaluation.calibration import calibrate
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
+from mast.evaluation.logistic import Whitened
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Linear
 from mast.evaluation.result import readable
@@ -71,7 +72,7 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         scores, labels = [], []
         for fit_F, choose_V in task.splits:
             assert not set(fit_F.tolist()) & set(choose_V.tolist())
-            one = Linear().fit(pool_ND[fit_F], labels_N[fit_F], penalty, task)
+            one = Linear().fit(Whitened.of(pool_ND[fit_F]), labels_N[fit_F], penalty, task)
             scores.append(one.scores(pool_ND[choose_V]))
             labels.append(labels_N[choose_V])
         expected = calibrate(torch.cat(scores), torch.cat(labels), 0)

@@ -102,6 +102,9 @@ def test_a_folder_of_others_is_left_alone(
 ) -> None:
     """Before any work, such as a download."""
     monkeypatch.setattr(command, "open_source", lambda *_: pytest.fail("the images were opened"))
+    for wrong in ({"seed": -1}, {"workers": 0}, {"format": "gif"}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            command.shard(tmp_path, tmp_path / "new", **wrong)
     (tmp_path / "set").mkdir()
     for name, content in OTHERS[case].items():
         (tmp_path / "set" / name).write_text(content)

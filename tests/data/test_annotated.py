@@ -43,7 +43,6 @@ def test_coco_set(coco):
     assert isinstance(source, Annotated)
     assert source.name == f"coco:{coco}@train2017"
     assert source.categories == ("cat", "dog", "owl")
-    assert source.category_ids == (3, 7, 9)
     # By the number of the image, not in the order of the file.
     assert [source.identifier(index) for index in range(3)] == ["10.png", "20.png", "30.png"]
     assert source.path(2) == coco / "train2017" / "30.png"

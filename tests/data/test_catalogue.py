@@ -204,8 +204,8 @@ def test_images_follow_the_split(tmp_path):
 
 def test_drawn_images_are_disjoint_and_always_the_same():
     label_N = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 20))
-    drawn = RandomSplit({"train": 9, "val": 4}, rest="test")
-    positions = {split: drawn.positions("x", split, label_N) for split in drawn.splits}
+    drawn = RandomSplit({"train": 9, "val": 4, "test": None})
+    positions = {split: drawn.positions("x", split, label_N) for split in drawn.parts}
     assert sorted(np.concatenate(list(positions.values()))) == list(range(60))
     assert np.bincount(label_N[positions["val"]]).tolist() == [4, 4, 4]
     assert np.bincount(label_N[positions["test"]]).tolist() == [7, 7, 7]
@@ -213,7 +213,7 @@ def test_drawn_images_are_disjoint_and_always_the_same():
     np.testing.assert_array_equal(again, positions["train"])
     assert not np.array_equal(label_N[again], np.sort(label_N[again]))  # positions ascend
     with pytest.raises(UserError, match=r"class 0 of x has 20 images, .* need 21 or more"):
-        RandomSplit({"train": 20}, rest="test").positions("x", "train", label_N)
+        RandomSplit({"train": 20, "test": None}).positions("x", "train", label_N)
 
 
 def test_a_list_that_is_missing_or_does_not_fit(tmp_path):

@@ -131,11 +131,14 @@ def test_parts_are_found_by_their_names(tmp_path, folders, parts):
     assert describe(tmp_path).parts == (expected or {"all": str(tmp_path)})
 
 
-def test_val_is_tested_where_there_is_no_test_and_a_class_is_no_part(tmp_path):
+def test_val_is_tested_where_there_is_no_test_and_a_class_is_no_part(tmp_path, monkeypatch):
     tested = describe(fill(tmp_path / "set", "train/a/1.png", "val/a/1.png")).with_test().parts
     assert (tested["test"], "val" in tested) == (str(tmp_path / "set" / "val"), False)
     flat = fill(tmp_path / "flat", "train/1.png", "ship/1.png")
     assert describe(flat).parts == {"all": str(flat)}
+    monkeypatch.chdir(tmp_path)
+    fill(tmp_path / "factors", "a/1.png")
+    assert describe("./factors").parts == {"all": "./factors"}  # not the generated images
 
 
 def test_fingerprint_sees_added_renamed_and_touched_files(tmp_path):

@@ -1,5 +1,6 @@
 """Runs side by side: paired intervals, and notes on what cannot be compared."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,16 @@ from mast.core.errors import UserError
 from mast.evaluation.accuracy import class_weights
 from mast.evaluation.compare import compare
 from mast.evaluation.intervals import tango
+from mast.evaluation.paired import Difference
 from mast.evaluation.result import Result, TargetResult
-from mast.evaluation.verdict import Gain
 from mast.page.tables import main_measures
 
 
-def gain_of_b(folder: Path) -> Gain:
+def gain_of_b(folder: Path) -> Difference:
     """How far the run b is ahead of a by their first measure."""
     (found,) = compare([folder / "b", folder / "a"]).rows[0].gains
     assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    return Gain(found.value, found.low, found.high)
+    return found
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_measure_that_is_no_mean_is_paired_by_its_draws(
         measured(tmp_path / run, hits, protocol="svm", targets={"objects": target}, files=files)
     (gain,) = compare([tmp_path / "b", tmp_path / "a"]).rows[0].gains
     assert gain is not None
-    expected = (10, None, None) if others else pytest.approx((10, 10, 10), abs=1e-4)
+    expected = (10, -math.inf, math.inf) if others else pytest.approx((10, 10, 10), abs=1e-4)
     assert (gain.value, gain.low, gain.high) == expected
 
 
@@ -165,7 +164,7 @@ def test_test_images_that_were_changed_are_not_paired(tmp_path: Path, hits: Tens
     comparison = compare([tmp_path / "a", tmp_path / "b"])
     (row,) = comparison.rows
     assert row.gains[0] is not None
-    assert row.gains[0].low is None
+    assert row.gains[0].is_better is None
     assert comparison.notes == (
         "linear on flowers17-test, a and b: no interval of the difference, as the test images were "
         "changed: evaluate both again",

@@ -12,7 +12,8 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.neighbours import block_shape, cosines, knn_accuracy, nearest, votes
+from mast.evaluation.accuracy import accuracy
+from mast.evaluation.neighbours import block_shape, cosines, nearest, votes
 from mast.evaluation.online import online_scores
 
 
@@ -34,9 +35,8 @@ def test_by_hand() -> None:
     weights = [math.exp((cosine - cosines[0]) / 0.5) for cosine in cosines]
     assert scores.tolist() == pytest.approx([weights[0], weights[1] + weights[2]], rel=1e-5)
     # Two neighbours outvote the nearest one unless a small temperature trusts it alone.
-    query, one = unit([0.0]), torch.tensor([1])
-    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.5) == 100
-    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.02) == 0
+    for temperature, winner in ((0.5, 1), (0.02, 0)):
+        assert votes(similarity, neighbours, temperature, classes=2).argmax() == winner
 
 
 @pytest.mark.parametrize("k", [1, 30])
@@ -52,7 +52,8 @@ def test_agrees_with_sklearn(k: int) -> None:
     unit_x = torch.nn.functional.normalize(x, dim=1).numpy()
     model = KNeighborsClassifier(k, weights=weigh).fit(unit_x[:200], labels[:200].numpy())
     expected = 100 * model.score(unit_x[200:], labels[200:].numpy())
-    ours = knn_accuracy(x[:200], labels[:200], x[200:], labels[200:], k=k, temperature=temperature)
+    similarity, position = nearest(x[:200], x[200:], k)
+    ours = accuracy(votes(similarity, labels[position], temperature, 4), labels[200:], "top1")
     assert ours == pytest.approx(expected, abs=1e-4)
 
 
@@ -88,9 +89,9 @@ def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_k_must_fit_the_bank(k: int) -> None:
-    x, labels = torch.randn(4, 3), torch.arange(4)
+    x = torch.randn(4, 3)
     with pytest.raises(UserError, match=f"4 images to search, got {k}"):
-        knn_accuracy(x, labels, x, labels, k=k)
+        nearest(x, x, k)
 
 
 @pytest.mark.parametrize(("images", "expected"), [(4, False), (5, True)])

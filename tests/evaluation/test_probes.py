@@ -8,6 +8,7 @@ import torch
 from tiny_evaluation import complete
 from torch import Tensor, nn
 
+from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
 from mast.evaluation.frozen import Bench, FrozenEncoder
@@ -148,6 +149,9 @@ def test_orientation_is_seen_where_it_can_be(unlabelled: EvaluationData) -> None
     for whole, low, high in ((False, 99.0, 100.0), (True, 5.0, 45.0)):
         (result,) = evaluate_encoder(HalvesRotation(whole), unlabelled, "rotation", settings)
         assert low <= result.targets["rotation"].values["top1"] <= high
+    one = replace(unlabelled, train=unlabelled.train.subset([0]), val=None)
+    with pytest.raises(UserError, match="one file of images to learn from leaves none to choose"):
+        evaluate_encoder(HalvesRotation(True), one, "rotation", settings)
 
 
 def test_turns_are_counterclockwise_quarters() -> None:

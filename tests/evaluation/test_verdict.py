@@ -12,7 +12,7 @@ from torch import Tensor
 from mast.evaluation.compare import START, compare
 from mast.evaluation.intervals import tango
 from mast.evaluation.result import TargetResult
-from mast.evaluation.verdict import Verdict
+from mast.evaluation.verdict import STARTED_FROM, Verdict
 from mast.models import BASELINE, BASELINE_SIZE, size_of
 
 COUNT = 400
@@ -54,7 +54,7 @@ def test_better_than_untrained(run: Path) -> None:
         "over the untrained encoder."
     )
     assert verdict.is_better is True
-    assert verdict.command is None
+    assert STARTED_FROM not in verdict.commands
     assert verdict.basis == (
         "95 % intervals, paired, over 400 test images: they do not cover other seeds of "
         "pretraining. The sentence quotes linear, top-1; other rows weigh images differently, so "
@@ -85,7 +85,7 @@ def test_what_it_started_as_is_found_beside_the_run(run: Path) -> None:
     turned = judged(run / "untrained", run)
     assert turned.sentence.startswith("Worse than flowers on flowers17 by 10.0 points")
     assert turned.is_better is None
-    assert turned.command is None
+    assert STARTED_FROM not in turned.commands
 
 
 def test_others_follow_what_it_started_as(run: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_is_missing_has_its_command(run: Path, tmp_path: Path) -> None:
     assert size_of(BASELINE) == BASELINE_SIZE
     measured(tmp_path / "resnet", right(200))
     assert judged(tmp_path / "resnet").sentence == "Nothing but resnet was measured."
-    assert judged(tmp_path / "resnet").command is None
+    assert STARTED_FROM not in judged(tmp_path / "resnet").commands
 
 
 @pytest.mark.parametrize(("hits", "better"), [(300, False), (210, True)])
@@ -225,7 +225,8 @@ def test_images_drawn_by_another_seed_are_not_compared(run: Path) -> None:
         "Not compared with the untrained encoder, as other images of my photos were tested: drawn "
         "by seed 0, those of the run drawn by seed 5."
     )
-    assert verdict.command == f"mast evaluate {run} --data 'my photos' --untrained --seed 5"
+    command = f"mast evaluate {run} --data 'my photos' --untrained --seed 5"
+    assert verdict.commands[STARTED_FROM] == command
 
 
 def test_several_targets_of_a_set_are_one_difference(run: Path) -> None:

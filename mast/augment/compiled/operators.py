@@ -11,12 +11,10 @@ from mast.augment.compiled.rows import (
     ONE,
     RED,
     ZERO,
-    add_pair,
     add_scaled,
     at,
     clip,
     copy,
-    copy_clipped,
     kernel,
     mirror_ends,
     mirrored,
@@ -237,7 +235,9 @@ def _blur_row(count, out, to, source, middle, radius, stride, size, weights_T):
             out[at(to, i)] += near * pair + far * other
     if radius % 2:
         first, second = _pair(middle, radius, stride, size)
-        add_pair(count, out, to, source, first, second, weights_T[radius])
+        for i in range(count):
+            pair = source[at(first, i)] + source[at(second, i)]
+            out[at(to, i)] += weights_T[radius] * pair
 
 
 @kernel
@@ -294,7 +294,8 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
                         weight = kernels_NTT[n, v, u]
                         if weight != 0:
                             add_scaled(width, row, 0, padded, (y + v) * padded_width + u, weight)
-                copy_clipped(width, plane, y * width, row, 0)
+                for x in range(width):
+                    plane[at(y * width, x)] = clip(row[x])
 
 
 @kernel

@@ -85,12 +85,6 @@ def copy(count, out, to, source, start):
 
 
 @kernel
-def copy_clipped(count, out, to, source, start):
-    for i in range(count):
-        out[at(to, i)] = clip(source[at(start, i)])
-
-
-@kernel
 def set_scaled(count, out, to, source, start, weight):
     for i in range(count):
         out[at(to, i)] = weight * np.float32(source[at(start, i)])
@@ -100,12 +94,6 @@ def set_scaled(count, out, to, source, start, weight):
 def add_scaled(count, out, to, source, start, weight):
     for i in range(count):
         out[at(to, i)] += weight * np.float32(source[at(start, i)])
-
-
-@kernel
-def add_pair(count, out, to, source, first, second, weight):
-    for i in range(count):
-        out[at(to, i)] += weight * (source[at(first, i)] + source[at(second, i)])
 
 
 @kernel

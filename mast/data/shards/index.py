@@ -89,7 +89,11 @@ class ShardIndex:
         """
         digest = hashlib.blake2b(self.version.encode(), digest_size=16)
         for shard in self.shards:
-            digest.update(f"{PurePosixPath(shard.url).name} {shard.size} {shard.count}\n".encode())
+            digest.update(
+                f"{PurePosixPath(shard.url).name} {shard.size} {shard.count}\n".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
         return digest.hexdigest()
 
 

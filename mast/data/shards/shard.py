@@ -23,8 +23,7 @@ import numpy as np
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.threads import wait
-from mast.data.decode import BrokenImageError, open_image, to_canvas
-from mast.data.formats import page_numbers
+from mast.data.decode import Opened, naming, open_image, to_canvas
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 from mast.data.source import IMAGES, image_column, label_column
 
@@ -59,15 +58,11 @@ class Sample(NamedTuple):
         self,
         side: int,
         reading: Reading | None = None,
-        tell: Callable[[], object] | None = None,
+        note: Callable[[Opened], object] = bool,
     ) -> tuple[np.ndarray, float]:
-        try:
-            with open_image(io.BytesIO(self.image)) as image:
-                if tell is not None and len(page_numbers(image)) > 1:
-                    tell()
-                canvas_HWC, aspect = to_canvas(image, side, reading)
-        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-            raise BrokenImageError.of(self.key, error) from error
+        with naming(lambda: self.key), open_image(io.BytesIO(self.image)) as image:
+            note(image)
+            canvas_HWC, aspect = to_canvas(image, side, reading)
         return canvas_HWC, aspect if self.aspect is None else self.aspect
 
 
@@ -141,16 +136,12 @@ def opened(url: str) -> io.BufferedReader:
 
 def read_range(url: str, at: int, size: int) -> bytes:
     """Some bytes of a file, and no others."""
-    parts: list[bytes] = []
-    with _Steady(url) as file:
+    with io.BufferedReader(_Steady(url), 1) as file:
         file.seek(at)
-        while size:
-            part = file.read(size)
-            if not part:
-                raise UserError(f"{url} ends before byte {at + size:,}: it changed")
-            parts.append(part)
-            at, size = at + len(part), size - len(part)
-    return b"".join(parts)
+        content = file.read(size)
+    if len(content) < size:
+        raise UserError(f"{url} ends before byte {at + size:,}: it changed")
+    return content
 
 
 class _Steady(io.RawIOBase):

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from threading import Lock
@@ -33,7 +33,7 @@ from mast.core.reading import Reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import Names, named_after
-from mast.data.decode import Opened, open_image, to_pixels
+from mast.data.decode import Opened, open_image
 from mast.data.formats import Bands
 from mast.data.shards.index import (
     TASK,
@@ -125,15 +125,7 @@ class Shards(Source):
 
     def open(self, index: int, page: int = 0) -> Opened:
         """One image; a canvas in the shape of its original, as large as it can be."""
-        return self._opened(index, self._encoded(index), page)
-
-    def load(self, index: int) -> np.ndarray:
-        encoded = self._encoded(index)  # that a shard cannot be read is no broken image
-        with self._naming(index), self._opened(index, encoded) as image:
-            return to_pixels(image)
-
-    def _opened(self, index: int, encoded: bytes, page: int = 0) -> Opened:
-        image = open_image(io.BytesIO(encoded), None, page, self.max_pixels)
+        image = open_image(io.BytesIO(self._encoded(index)), None, page, self.max_pixels)
         aspect = self._table.aspect(index)
         if aspect is None or isinstance(image, Bands):
             return image
@@ -147,7 +139,7 @@ class Shards(Source):
     ) -> tuple[np.ndarray, float]:
         key = f"{self.name}/{self.identifier(index)}"
         sample = Sample(key, self._encoded(index), aspect=self._table.aspect(index))
-        return sample.canvas(side, reading, lambda: self.stacks.add(index))
+        return sample.canvas(side, reading, partial(self.note, index))
 
     def _encoded(self, index: int) -> bytes:
         """The file of an image."""

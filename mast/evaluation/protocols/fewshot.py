@@ -19,6 +19,7 @@ from mast.evaluation.accuracy import accuracy, chance_level
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured, ends, student_interval
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
+from mast.evaluation.logistic import Whitened
 from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
 
@@ -80,9 +81,10 @@ class FewShot(Probe):
             drawn = draw_a_class(labels_N[task.fit_F].numpy(), shots, generator, task)
             few_F = task.fit_F[torch.from_numpy(drawn)]
             if not accuracies:
-                penalty, validation = self.choose(pool_ND, task, [(few_F, task.choose_V)])
-            few_FD = pool_ND[few_F.to(pool_ND.device)]
-            classifier = self.fit(few_FD, labels_N[few_F], penalty, task)
+                whitened = Whitened.of(pool_ND, few_F.to(pool_ND.device))
+                penalty, validation = self.choose(whitened, task, [(few_F, task.choose_V)])
+            whitened = Whitened.of(pool_ND[few_F.to(pool_ND.device)])
+            classifier = self.fit(whitened, labels_N[few_F], penalty, task)
             accuracies.append(accuracy(classifier.scores(test_MD), test_labels_M, task.metric))
         yield from interval(task.target, f"{shots}_a_class", accuracies)
         by_chance = chance_level(task.test_labels_M, task.metric)

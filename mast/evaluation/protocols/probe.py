@@ -87,43 +87,32 @@ class Probe(Evaluator[EvaluationData], ABC):
     def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[FittedProbe]:
         """For each task choose the penalty on validation, and fit the whole pool (N, D) with it."""
         whitened = Whitened.of(pool_ND)
-        choices = [self._choose(whitened, task, task.splits) for task in tasks]
+        choices = [self.choose(whitened, task, task.splits) for task in tasks]
         return [
-            FittedProbe(self._fit(whitened, task, choice.penalty), *choice)
+            FittedProbe(self.fit(whitened, task.pool_labels_N, choice.penalty, task), *choice)
             for task, choice in zip(tasks, choices, strict=True)
         ]
-
-    def choose(
-        self, pool_ND: Tensor, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
-    ) -> Choice:
-        """The penalty that does best on validation, by splits of positions in the pool."""
-        learned_F = torch.cat([fit_F for fit_F, _ in splits]).unique().to(pool_ND.device)
-        return self._choose(Whitened.of(pool_ND, learned_F), task, splits)
 
     def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
         """Scores (V, C) of `task.held_out_V`, each by a classifier that has not seen the image."""
         parts = []
         for fit_F, choose_V in task.splits:
-            fitted = self.fit(pool_ND[fit_F], task.pool_labels_N[fit_F], penalty, task)
+            whitened = Whitened.of(pool_ND[fit_F])
+            fitted = self.fit(whitened, task.pool_labels_N[fit_F], penalty, task)
             parts.append(fitted.scores(pool_ND[choose_V]))
         return torch.cat(parts)
 
-    def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> LinearClassifier:
-        """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""
-        target = Target(labels_N.to(x_ND.device), len(task.classes))
-        return fit(Whitened.of(x_ND), target, penalty, self.max_iterations)
+    def fit(
+        self, whitened: Whitened, labels_N: Tensor, penalty: float, task: Task
+    ) -> LinearClassifier:
+        """A classifier of a task, fitted to features and their labels at one penalty."""
+        target = Target(labels_N.to(whitened.x_NP.device), len(task.classes))
+        return fit(whitened, target, penalty, self.max_iterations)
 
-    def fit_all(
-        self, pool_ND: Tensor, tasks: Sequence[Task], penalties: Sequence[float]
-    ) -> list[LinearClassifier]:
-        """A classifier of each task, fitted to features of the pool at a penalty of its own."""
-        whitened = Whitened.of(pool_ND)
-        pairs = zip(tasks, penalties, strict=True)
-        return [self._fit(whitened, task, penalty) for task, penalty in pairs]
-
-    def _choose(
+    def choose(
         self, whitened: Whitened, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
     ) -> Choice:
+        """The penalty that does best on validation, by splits of positions in the pool."""
         device, classes = whitened.x_NP.device, len(task.classes)
         pairs = tuple((fit_F.to(device), choose_V.to(device)) for fit_F, choose_V in splits)
         target = Target(task.pool_labels_N.to(device), classes, pairs, task.metric)
@@ -140,10 +129,6 @@ class Probe(Evaluator[EvaluationData], ABC):
                 task.target, weakest,
             )  # fmt: skip
         return choice
-
-    def _fit(self, whitened: Whitened, task: Task, penalty: float) -> LinearClassifier:
-        target = Target(task.pool_labels_N.to(whitened.x_NP.device), len(task.classes))
-        return fit(whitened, target, penalty, self.max_iterations)
 
 
 @final

@@ -19,6 +19,7 @@ from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
+from mast.evaluation.logistic import Whitened
 from mast.evaluation.protocols.evaluator import check_operators, features_of
 from mast.evaluation.protocols.probe import Probe
 
@@ -72,8 +73,9 @@ class Retained(Probe):
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
-            classifiers = self.fit_all(pool_ND, targets, penalties)
-            for task, before_M, classifier in zip(targets, before, classifiers, strict=True):
+            whitened = Whitened.of(pool_ND)
+            for task, before_M, penalty in zip(targets, before, penalties, strict=True):
+                classifier = self.fit(whitened, task.pool_labels_N, penalty, task)
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
                 yield from self.measured(task, f"with_{name}", after_M)
                 by_chance = chance_level(task.test_labels_M, "top1")

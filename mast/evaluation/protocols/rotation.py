@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 import torch
 
+from mast.core.errors import UserError
 from mast.data import groups_of
 from mast.evaluation.changes import Change
 from mast.evaluation.frozen import FrozenEncoder
@@ -57,6 +58,11 @@ class Rotation(Probe):
         if data.val is None:
             files_F = groups_of(data.train.identifiers)
             fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed, groups_N=files_F)
+            if not len(choose_V):
+                raise UserError(
+                    "one file of images to learn from leaves none to choose hyper-parameters by. "
+                    "Give a validation set."
+                )
         else:
             fit_F, choose_V = np.arange(count), count + np.arange(len(data.val))
         everything = sum(map(len, data.pool))

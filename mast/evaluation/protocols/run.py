@@ -69,14 +69,7 @@ def evaluate_encoder(
         refuse_near_duplicates(names)
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
-    compute = encoder.compute
-    extraction: dict[str, Any] = {
-        "size": data.size,
-        "batch_size": compute.batch_size,
-        "precision": str(compute.dtype).removeprefix("torch."),
-        "device": encoder.device.type,
-        "processes": compute.processes,
-    }
+    extraction = encoder.compute.settings(data.size)
     metric, split, files = "ap", {}, {}
     if isinstance(data, EvaluationData):
         metric, split, files = data.metric, dict(data.split or {}), data.files

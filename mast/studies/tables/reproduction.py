@@ -100,7 +100,7 @@ class TableExperiment(Experiment):
         """How far a run is; what was measured of another configuration is to do again."""
         state = super().state(run, out)
         if state == FINISHED:
-            measured = self.measured([run], out)[run.name]
+            measured = self.measured([run], out).get(run.name, {})
             return state if measured.get("fingerprint") == self.fingerprint(run) else TO_DO
         return state
 

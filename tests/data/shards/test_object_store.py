@@ -66,7 +66,7 @@ def store(monkeypatch):
 
 
 def seen(url, cache):
-    loader = loader_of(url, cache, 8, width=16, readers=2, workers=2, max_broken=0.0)
+    loader = loader_of(url, cache, 8, shuffle=16, readers=2, workers=2, max_broken=0.0)
     return [*chain(*(numbers(stacked(batch.canvases)) for batch in loader.epoch(0)))]
 
 

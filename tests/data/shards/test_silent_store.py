@@ -15,7 +15,7 @@ import torch
 from sharded import write_shards
 
 from mast.core.errors import UserError
-from mast.data import describe
+from mast.data import DataConfig, describe
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
@@ -108,10 +108,10 @@ def asked_to_stop(after=0.1):
 def epoch(root):
     shards = [str(file) for file in sorted(Path(root).glob("*.tar"))]
     index = ShardIndex("a set", tuple(Shard(url, 40, 0) for url in shards))
+    config = DataConfig("", canvas=12, shuffle=16, readers=2, workers=1, max_broken=0.0)
     return ShardLoader(
-        index, 12, 8, seed=0, rank=0, world_size=1, device=torch.device("cpu"), width=16,
-        readers=2, workers=1, max_broken=0.0,
-    ).epoch(0)  # fmt: skip
+        index, config, 12, 8, seed=0, rank=0, world_size=1, local=1, device=torch.device("cpu")
+    ).epoch(0)
 
 
 @pytest.mark.parametrize("look", [open_index, lambda spec, _: describe(spec)])

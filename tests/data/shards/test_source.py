@@ -144,10 +144,13 @@ def test_rows_of_parquet_files(tmp_path, monkeypatch):
 
 def test_a_shard_that_is_gone_is_no_broken_image(tmp_path):
     root = write_shards(tmp_path / "set", 3)
-    source = open_source(f"shards:{root}", tmp_path)
+    source, tiles = (open_source(f"shards:{root}{cut}", tmp_path) for cut in ("", "#tile=6"))
     (file,) = root.glob("*.tar")
     file.write_bytes(file.read_bytes()[:600])
-    for look in (source.load, partial(source.canvas, side=12)):
+    for look in (
+        source.load, partial(source.canvas, side=12), partial(source.test_view, size=12),
+        lambda _: tiles.canvas(len(tiles) - 1, 6),
+    ):  # fmt: skip
         with pytest.raises(UserError, match="ends before byte") as error:
             look(2)
         assert not isinstance(error.value, BrokenImageError)

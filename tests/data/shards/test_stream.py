@@ -20,7 +20,7 @@ from mast.data.shards import shard as module
 
 def loader_of(root, *place, **changed):
     """By default a batch of 8 of one process."""
-    options = {"width": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
+    options = {"shuffle": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
     return sharded.loader_of(root, root.parent / "cache", *(place or (8,)), **options)
 
 

@@ -151,7 +151,7 @@ def test_a_shard_is_looked_through_to_its_end_though_no_batch_needs_it(tmp_path)
     """Seven images in batches of four: the last three, and what is behind them."""
     root = written(tmp_path / "set", images(*range(7)) + b"x" * 512)
     (root / "index.json").write_text('{"shardlist": [{"url": "a.tar", "nsamples": 7}]}')
-    loader = loader_of(root, tmp_path, 4, width=1, max_broken=0.0)
+    loader = loader_of(root, tmp_path, 4, shuffle=1, max_broken=0.0)
     with pytest.raises(UserError, match="it is damaged at byte"):
         next(loader.epoch(0))
 

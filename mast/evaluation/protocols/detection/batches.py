@@ -18,7 +18,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.core.threads import Prefetcher
 from mast.core.transfer import pinned
-from mast.data.decode import BrokenImageError, to_pixels
+from mast.data.decode import BrokenImageError
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -132,12 +132,7 @@ def mirrored(image_CHW: Tensor, target: Target) -> tuple[Tensor, Target]:
 
 def read_image(source: Annotated, index: int) -> Tensor:
     """One image at its full size, (3, H, W) uint8."""
-    try:
-        with source.open(index) as image:
-            pixels_HWC = to_pixels(image)
-    except Exception as error:  # Pillow raises many kinds for damaged files
-        raise BrokenImageError(str(source.path(index)), str(error)) from error
-    return torch.from_numpy(pixels_HWC.copy()).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(source.load(index).copy()).permute(2, 0, 1).contiguous()
 
 
 def as_target(source: Annotated, index: int, objects: Objects, masks: bool) -> Target:
@@ -167,10 +162,7 @@ def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
     from faster_coco_eval.core import mask as tools
 
     if isinstance(mask, list):
-        polygons = [polygon for polygon in mask if len(polygon) >= 6]  # others cover no pixel
-        if not polygons:
-            return np.zeros((height, width), np.uint8)
-        runs = tools.merge(tools.frPyObjects(polygons, height, width))
+        runs = tools.merge(tools.frPyObjects(mask, height, width))
     elif isinstance(mask["counts"], list):
         runs = tools.frPyObjects(mask, height, width)
     else:

@@ -28,7 +28,6 @@ from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.protocols.detection.average_precision import AveragePrecision, require_tools
 from mast.evaluation.protocols.detection.batches import (
     ObjectBatch,
-    Target,
     TrainingObjects,
     read_image,
     require_masks,
@@ -196,7 +195,9 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             for index in track(own, f"objects of {data.test.name}", len(own), "images"):
                 image_CHW = to_device(read_image(data.test, index), fabric.device)
                 (detections,) = detector([image_CHW.float() / 255])
-                precision.add(index, _with_binary_masks(detections))
+                if self.masks:  # probabilities (N, 1, H, W)
+                    detections["masks"] = detections["masks"][:, 0] >= MASK_THRESHOLD
+                precision.add(index, detections)
         yield from precision.measures(fabric)
 
     def rate(self, progress: float) -> float:
@@ -306,13 +307,3 @@ class DetectorLoss(nn.Module):
         weights = dict.fromkeys(PROPOSALS, self.rpn_weight)
         total = torch.stack([weights.get(name, 1.0) * term for name, term in terms.items()]).sum()
         return {"loss": total, **terms}
-
-
-def _with_binary_masks(detections: Target) -> Target:
-    """What torchvision found, with masks (N, H, W) bool in place of (N, 1, H, W) probabilities."""
-    if "masks" in detections:
-        detections = {**detections, "masks": detections["masks"][:, 0] >= MASK_THRESHOLD}
-    return {
-        key: value.float() if value.is_floating_point() else value
-        for key, value in detections.items()
-    }
