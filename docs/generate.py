@@ -23,13 +23,13 @@ from written.invariances import other_encoders, ways, ways_of_runs
 from written.known import known
 from written.methods import methods, oracles, splits
 from written.path import path
-from written.photos import compared_on_photos, found_on_photos, in_short, photos, regimes, variants
+from written.photos import compared_on_photos, found_on_photos, in_short, photos, variants
 from written.result_files import ROOT, WHOLE
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, pretraining, reference, results
 from written.starts import starts
 from written.subspaces import found, pairs, wanted
-from written.tables import candidates, fair, pooling, small, table6, tables
+from written.tables import candidates, elsewhere, fair, pooling, small, table6, tables
 
 from mast.cli.form import KEPT, as_kept
 from mast.cli.options import form_of
@@ -52,9 +52,9 @@ PARTS = {
     "docs/insight.md": {"advice": advice, "uncertainty": uncertainty, "studies": studies},
     "docs/method.md": {"methods": methods, "oracles": oracles},
     "docs/results.md": {
-        "short": in_short, "photos": compared_on_photos, "regimes": regimes,
-        "searches": found_on_photos, "flowers": photos, "variants": variants, "small": small,
-        "candidates": candidates, "fair": fair, "beyond": beyond, "demo": demonstration,
+        "short": in_short, "photos": compared_on_photos, "searches": found_on_photos,
+        "flowers": photos, "variants": variants, "small": small, "candidates": candidates,
+        "elsewhere": elsewhere, "fair": fair, "beyond": beyond, "demo": demonstration,
         "forgetting": forgetting, "tables": tables, "table6": table6, "pooling": pooling,
     },
     "docs/reliability.md": {"faults": faults},

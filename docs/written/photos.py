@@ -28,14 +28,11 @@ COMPARED = {  # as the study `does_it_help` calls them
 KNN = "cifar10/class/knn"
 CONTROLS = ("VICReg", "VICReg + AugSelf")
 
-REGIME_TITLES = {  # by how names of `variants.REGIMES` begin: what it is called, and is
-    "": ("usual operators", "those of `mast5`"),
-    "strong_": (
-        "strong operators",
-        "any hue, more saturation, two of five views gray (`mast5_strong`)",
-    ),
-    "fifteen_": ("15 operators", "those of `mast15`"),
-    "long_": ("more images", "all 50,000 of CIFAR-10 for as many epochs, five times the steps"),
+REGIME_TITLES = {  # by how names of `variants.REGIMES` begin
+    "": "usual operators (`mast5`)",
+    "strong_": "strong operators (`mast5_strong`: any hue, more saturation, 40 % of views gray)",
+    "fifteen_": "15 operators (`mast15`)",
+    "long_": "50,000 images in place of 10,000, as many epochs",
 }
 
 NAMES = {  # of variants
@@ -53,7 +50,7 @@ NAMES = {  # of variants
     "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
     "representation, as `mast5_exempt` does",
     "`_half` at the end of these": "each prediction has weight 0.5 (the default) instead of 1",
-    "`strong_`, `fifteen_` in front": "other operators, as above",
+    "`strong_`, `fifteen_` in front": "`mast5_strong`, `mast15` in place of `mast5`",
 }
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
@@ -139,7 +136,7 @@ def compared(validation: Groups, test: Groups, regime: str = "") -> dict[str, li
 def found_on_photos() -> str:
     """Precision at 10 in every space of the methods, under the usual operators and strong ones."""
     methods = {
-        name + (f" ({REGIME_TITLES[regime][0]})" if regime else ""): results
+        name + (" (strong operators)" if regime else ""): results
         for regime in ("", "strong_")
         for name, results in compared(*scored(), regime).items()
     }
@@ -181,58 +178,12 @@ def of_color(results: list[dict[str, Any]], first: str) -> dict[str, str]:
 def in_short() -> str:
     """The mean of four tasks by method and regime, for the README."""
     rows = []
-    for regime, (title, _) in REGIME_TITLES.items():
+    for regime, title in REGIME_TITLES.items():
         methods = compared(*scored(), regime)
         if methods.keys() >= {OURS, *CONTROLS}:
             means = (cell(list(map(mean_of_tasks, methods[name]))) for name in (*CONTROLS, OURS))
             rows.append((title, str(len(methods[OURS])), *means))
     return as_markdown(Grid(("pretrained with", "seeds", *CONTROLS, OURS), tuple(rows)))
-
-
-def regimes() -> str:
-    """The chosen methods where something else differs: the operators, or how many images."""
-    rows, verdicts, meant, trained_on = [], [], [], []
-    for regime, (title, meaning) in REGIME_TITLES.items():
-        methods = compared(*scored(), regime)
-        if not methods.keys() >= {OURS, *CONTROLS}:
-            continue
-        for name in (*CONTROLS, OURS):
-            results = methods[name]
-            tasks = (cell([result["scores"][task] for result in results]) for task in COLUMNS)
-            mean = cell(list(map(mean_of_tasks, results)))
-            ahead = "" if name == OURS else gain(methods[OURS], results)
-            rows.append((title, name, str(len(results)), *tasks, mean, ahead))
-        gains = " and ".join(gain(methods[OURS], methods[control]) for control in CONTROLS)
-        verdicts.append(f"{gains} ({title})")
-        meant.append(f"*{title}*: {meaning}")
-        on = (f"{name} {processors(methods[name])}" for name in (*CONTROLS, OURS))
-        trained_on.append(f"{title}: {', '.join(on)}")
-    columns = (
-        "regime",
-        "method",
-        "seeds",
-        *COLUMNS.values(),
-        "mean of four tasks",
-        "MAST minus it",
-    )
-    return (
-        f"{OURS} minus {CONTROLS[0]}, and minus {CONTROLS[1]}, in points of the mean of four "
-        f"linear tasks: {'; '.join(verdicts)}. {'; '.join(meant)}. Weights were chosen under the "
-        f"usual operators. {chosen_again()} One seed is only a hint. "
-        f"Processors: {'; '.join(trained_on)}.\n\n{as_markdown(Grid(columns, tuple(rows)))}"
-    )
-
-
-def chosen_again() -> str:
-    """What validation says of VICReg's weight under strong operators."""
-    validation, _ = scored()
-    means = {
-        weight: cell(list(map(mean_of_tasks, results)))
-        for (variant, weight), results in sorted(validation.items())
-        if variant == "strong_vicreg5"
-    }
-    scores = ", ".join(f"{mean} at weight {weight:g}" for weight, mean in means.items())
-    return f"Under strong ones VICReg's mean on validation is {scores}."
 
 
 def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> str:

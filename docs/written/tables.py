@@ -93,18 +93,21 @@ def elsewhere() -> str:
     leads = []
     for name, table in ELSEWHERE.items():
         measured = results_of(name)
+        ours, *controls = (
+            [each for each in measured.values() if each["row"] == f"{name}_{key}"]
+            for key in DECIDING
+        )
+        if not (ours and all(controls)):
+            continue
         grouped = table.grids(measured)["by groups of tasks"]
         rows += ((table.title, *row) for row in grouped.rows)
-        _, *titles = (row.title for row in table.rows.values())
-        ours, *controls = (
-            [each for each in measured.values() if each["row"] == row] for row in table.rows
-        )
         over = (
-            f"over {title} {table.tasks.lead(ours, control)}"
-            for title, control in zip(titles, controls, strict=True)
+            f"over {FAIR.rows[key].title} {table.tasks.lead(ours, control)}"
+            for key, control in zip(DECIDING[1:], controls, strict=True)
         )
         leads.append(f"- {table.title}: MAST {', '.join(over)}")
-    return "\n\n".join([as_markdown(Grid(("", *grouped.columns), tuple(rows))), "\n".join(leads)])
+    shown = as_markdown(Grid(("condition", *grouped.columns), tuple(rows)))
+    return "\n\n".join([shown, "\n".join(leads)])
 
 
 def _by_groups(experiment: Small) -> str:

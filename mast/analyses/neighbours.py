@@ -33,7 +33,7 @@ WHOLE = "whole embedding"  # as `spaces_of` calls it
 FEWEST = 3  # images, so that there is a choice
 
 
-class SearchSpace(NamedTuple):
+class WeightedSpace(NamedTuple):
     """Dimensions of the embedding.
 
     Attributes:
@@ -47,17 +47,17 @@ class SearchSpace(NamedTuple):
     exempt_from: tuple[str, ...] = ()
 
 
-def spaces_of(subject: Subject, dim: int) -> list[SearchSpace]:
+def spaces_of(subject: Subject, dim: int) -> list[WeightedSpace]:
     """The whole embedding of `dim` dimensions; for each distinct mask its complement, its block."""
-    spaces = [SearchSpace("whole embedding", torch.ones(dim))]
+    spaces = [WeightedSpace("whole embedding", torch.ones(dim))]
     if subject.mask_DK is None:
         return spaces
     blocks = exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
     for names, exempt_D in blocks.items():
         operators = tuple(names.split("+"))
         of_them = " and ".join(map(figure.words, operators))
-        spaces.append(SearchSpace(f"ignoring {of_them}", 1 - exempt_D))
-        spaces.append(SearchSpace(f"matching {of_them}", exempt_D, operators))
+        spaces.append(WeightedSpace(f"ignoring {of_them}", 1 - exempt_D))
+        spaces.append(WeightedSpace(f"matching {of_them}", exempt_D, operators))
     return spaces
 
 
