@@ -1,9 +1,9 @@
-"""Does the lead of `fair` last under other conditions? On validation images.
+"""Does the lead in `fair` hold under other conditions? On validation images.
 
 MAST and its two controls, each with the rate and the weight that `fair` tests: under strong color
 operators (any hue, 40 % gray), with fifteen operators, and with four times the images and
-steps (10,000 of CIFAR-10's are left to validate on). After seed 0 of the strong operators, under
-which a contrast was behind, all three got larger weights and a lower rate there.
+steps (10,000 of CIFAR-10's are left to validate on). As the contrast
+trailed on seed 0 of the strong operators, larger weights and a lower rate are planned there.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ def under(
     weights: Sequence[float] = (1,),
     shares: Sequence[float] = (1,),
 ) -> Small:
-    """These rows with other views or more images; names of runs begin with `name`.
+    """These rows with other views or more images; run names begin with `name`.
 
     Args:
-        name: Of the folder of results.
+        name: Of the results folder.
         title: Of the table.
         views: Of all runs.
-        times: How many times the images.
-        weights: Of the predictions; each makes a row.
-        shares: Of the rates that `fair` tests, which are tried.
+        times: Factor on the image count.
+        weights: Of the predictions, one row each.
+        shares: Of `fair`'s rates, to be tried.
     """
     rows: dict[str, Row] = {}
     for key in DECIDING:
@@ -48,7 +48,7 @@ def under(
         rows=rows,
         count=times * CANDIDATES_ON_VALIDATION.count,
         results=name,
-        precision="bf16-mixed",  # 1.6 times as fast on a CPU with AMX, half as fast without
+        precision="bf16-mixed",  # faster than float32 on a CPU with AMX, slower without
         title=title,
         baseline=f"{name}_{DECIDING[-1]}",
         about=(),

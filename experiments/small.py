@@ -430,7 +430,7 @@ class Small(TableExperiment):
         tests = {name: results["test"] for name, results in by_row.items() if "test" in results}
         if not self.tested:
             tests = {
-                name: self._at_best(results["validation"])
+                name: self.at_best(results["validation"])
                 for name, results in by_row.items()
                 if "validation" in results
             }
@@ -454,7 +454,7 @@ class Small(TableExperiment):
         grids["rates, by the mean of four tasks on validation images"] = self._trials(tried)
         return {**grids, "budgets": self._budgets(tested, tried)}
 
-    def _at_best(self, results: Sequence[Measured]) -> list[Measured]:
+    def at_best(self, results: Sequence[Measured]) -> list[Measured]:
         """The results, one per seed, of the rate that is best over seeds."""
         by_rate: dict[float, list[Measured]] = {}
         for result in results:
@@ -548,7 +548,7 @@ class Small(TableExperiment):
     def _best(self, name: str, results: Sequence[Measured]) -> str:
         """The rate that is best; at the edge of those tried a better one may lie beyond."""
         rates = sorted(self.rows[name].rates)
-        best = self._at_best(results)
+        best = self.at_best(results)
         if {result["rate"] for result in results} != set(rates):
             return ""
         if not best:

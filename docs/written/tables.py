@@ -94,7 +94,7 @@ def elsewhere() -> str:
     for name, table in ELSEWHERE.items():
         measured = results_of(name)
         ours, *controls = (
-            [each for each in measured.values() if each["row"] == f"{name}_{key}"]
+            table.at_best([each for each in measured.values() if each["row"] == f"{name}_{key}"])
             for key in DECIDING
         )
         if not (ours and all(controls)):
