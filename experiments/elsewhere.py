@@ -1,9 +1,9 @@
 """Does the lead in `fair` hold under other conditions? On validation images.
 
 MAST and its two controls, each with the rate and the weight that `fair` tests: under strong color
-operators (any hue, 40 % gray), with fifteen operators, and with four times the images and
-steps (10,000 of CIFAR-10's are left to validate on). As the contrast
-trailed on seed 0 of the strong operators, larger weights and a lower rate are planned there.
+operators (any hue, 40 % gray), with fifteen operators, and with four times the images and steps
+(10,000 of CIFAR-10's are left to validate on). As the contrast trailed on seed 0 of the strong
+operators, larger weights and a lower rate are planned there.
 """
 
 from collections.abc import Sequence

@@ -175,7 +175,9 @@ def check_fields(instance: Any, prefix: str = "") -> None:
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Have a function check its arguments against their types, and the shapes of tensors."""
+    """Have a function check its arguments against their types, the shapes of tensors, and `seed`,
+    which is not negative.
+    """
     hints: dict[str, Any] = {}
 
     @functools.wraps(function)

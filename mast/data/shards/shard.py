@@ -58,10 +58,11 @@ class Sample(NamedTuple):
         self,
         side: int,
         reading: Reading | None = None,
-        note: Callable[[Opened], object] = bool,
+        note: Callable[[Opened], object] | None = None,
     ) -> tuple[np.ndarray, float]:
         with naming(lambda: self.key), open_image(io.BytesIO(self.image)) as image:
-            note(image)
+            if note is not None:
+                note(image)
             canvas_HWC, aspect = to_canvas(image, side, reading)
         return canvas_HWC, aspect if self.aspect is None else self.aspect
 
