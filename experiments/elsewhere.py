@@ -3,7 +3,8 @@
 MAST and its two controls, each with the rate and the weight that `fair` tests: under strong color
 operators (any hue, 40 % gray), with fifteen operators, and with four times the images and steps
 (10,000 of CIFAR-10's are left to validate on). As the contrast trailed on seed 0 of the strong
-operators, larger weights and a lower rate are planned there.
+operators, larger weights and a lower rate are planned there; and, as its heads never learned the
+hue there, heads that read shallower depths, where the hue is from the start.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.fair import DECIDING
-from experiments.small import VIEWS, Row, Small
+from experiments.small import VIEWS, Small
 
 
 def under(
@@ -21,6 +22,7 @@ def under(
     times: int = 1,
     weights: Sequence[float] = (1,),
     shares: Sequence[float] = (1,),
+    others: Sequence[str] = (),
 ) -> Small:
     """These rows with other views or more images; run names begin with `name`.
 
@@ -31,8 +33,13 @@ def under(
         times: Factor on the image count.
         weights: Of the predictions, one row each.
         shares: Of `fair`'s rates, to be tried.
+        others: Further rows of `candidates`, at their own weights and rates.
     """
-    rows: dict[str, Row] = {}
+    rows = {
+        f"{name}_{key}": row._replace(changes={**row.changes, "views": views}, rates=row.rates[-1:])
+        for key, row in CANDIDATES_ON_VALIDATION.rows.items()
+        if key in others
+    }
     for key in DECIDING:
         row = CANDIDATES_ON_VALIDATION.rows[key]
         for weight in weights:
@@ -57,7 +64,12 @@ def under(
 
 ELSEWHERE = {
     "strong": under(
-        "strong", "strong color operators", "mast5_strong", weights=(1, 2, 4), shares=(1 / 3, 1)
+        "strong",
+        "strong color operators",
+        "mast5_strong",
+        weights=(1, 2, 4),
+        shares=(1 / 3, 1),
+        others=("contrast_double", "contrast_everywhere_double"),
     ),
     "fifteen": under("fifteen", "fifteen operators", "mast15"),
     "long": under("long", "four times the images", times=4),
