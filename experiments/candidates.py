@@ -87,8 +87,12 @@ ROWS: dict[str, Row] = {
     "mast_before": candidate(
         "mast5_exempt", "MAST, exempt blocks, GeM before the layers", projector={"pool": "before"}
     ),
-    "contrast_no_block": candidate(
-        "mast5", "MAST without a block, heads of all depths", predict_from="everywhere", exempt=()
+    "vicreg_everywhere_double": candidate(
+        "mast5_exempt",
+        "VICReg + AugSelf, heads of all depths",
+        predict_from="everywhere",
+        exempt=(),
+        prediction={"weight": 1},
     ),
 }
 # Of the second round; controls and other weights have the best rate of SimCLR + AugSelf, or of

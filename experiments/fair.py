@@ -104,6 +104,13 @@ ROWS: dict[str, Row] = {
     "contrast_representation": predicting(
         "MAST, weight 0.5", "mast5_small", rates=LARGER, predict_from="representation"
     ),
+    "contrast_no_block": predicting(
+        "SimCLR + AugSelf, heads of all depths, weight 0.5",
+        "mast5_small",
+        rates=LARGER,
+        predict_from="everywhere",
+        exempt=(),
+    ),
     # of `objectives`
     "heads_by_depth": predicting("VICReg, heads by depth", "by_depth_small", block=0),
     "conditioned": predicting("VICReg, conditioned block", "conditioned_small"),
@@ -138,9 +145,26 @@ ROWS |= {
         1,
         "projector of 2, heads of 4; rate of SimCLR + AugSelf; ",
     ),
+    "contrast_everywhere_double": weighted(
+        "contrast_everywhere",
+        "MAST, heads of all depths",
+        1,
+        "projector of 2, heads of 4; rate of SimCLR + AugSelf; ",
+    )._replace(rates=LARGER[1:2]),
+    "contrast_no_block_double": weighted(
+        "contrast_no_block",
+        "SimCLR + AugSelf, heads of all depths",
+        1,
+        "rate of SimCLR + AugSelf; ",
+    ),
 }
 # The default and its controls.
-DECIDING = ("contrast_representation_double", "simclr_augself_double", "vicreg_augself_double")
+DECIDING = (
+    "contrast_everywhere_double",
+    "contrast_no_block_double",
+    "simclr_augself_double",
+    "vicreg_augself_double",
+)
 FAIR = Small(
     rows=ROWS,
     settings=EvaluationSettings(
