@@ -58,8 +58,8 @@ def indexed(bank_ND: Tensor, query_MD: Tensor, rounds: int, device: torch.device
         store.write(path, bank_ND)
         work: dict[str, Callable[[], Any]] = {
             "read": partial(store.read, path),
-            "build": partial(open_index, bank_ND, path, {}),
-            "open": partial(open_index, bank_ND, path, {}),
+            "build": partial(open_index, bank_ND, path, ""),
+            "open": partial(open_index, bank_ND, path, ""),
         }
         for what, do in work.items():
             started = time.perf_counter()

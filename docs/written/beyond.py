@@ -22,14 +22,13 @@ def read() -> dict[str, Result]:
 
 
 def not_trained(read_as: str) -> str:
-    """Linear probe and five labels per class on the frozen encoder, means of all sets."""
+    """Linear probe, kNN and five labels per class on the frozen encoder, means of all sets."""
     tests = Beyond().tested(read())
     scores = [tests[name, FROZEN][0]["scores"] for name in Beyond().sets]
-    linear, few = (
-        statistics.fmean(each[f"{read_as}{key}"] for each in scores)
-        for key in ("linear", "fewshot/5_a_class")
+    return " / ".join(
+        f"{statistics.fmean(each[f'{read_as}{key}'] for each in scores):.0f}"
+        for key in ("linear", "knn", "fewshot/5_a_class")
     )
-    return f"{linear:.0f} / {few:.0f}"
 
 
 def beyond() -> str:

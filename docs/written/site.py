@@ -61,12 +61,13 @@ def results() -> str:
         ("edited copies ranked first among 50,000 images", f"{copies['ignore all']} "
          "(`--ignore all`)", f"encoder alone {copies['last map']}, whitened "
          f"{copies['all depths, whitened']}, pHash {copies['pHash']}"),
-        ("kNN, mean of seven sets", f"{knn['ignore all']} (`--ignore all`)",
+        ("kNN, mean of seven sets, adapted on other photos",
+         f"{knn['ignore all']} (`--ignore all`)",
          f"encoder alone {knn['last map']}, whitened {knn['all depths, whitened']}"),
         ("edited copies found / grouped with the right photo, five sets",
          f"{found_and_right('ignoring all, or pHash')} (`mast duplicates --ignore all`)",
          f"pHash {found_and_right('pHash, up to 4 bits')}"),
-        ("linear probe / five labels per class, means of five sets of photos",
+        ("linear probe / kNN / five labels per class, means of five sets, adapted on their photos",
          f"{not_trained(ADAPTED)} (`--ignore all`)",
          f"encoder alone {not_trained(LAST)}, all depths {not_trained(DEPTHS)}"),
         ("pretrained at one small budget, eight seeds, mean of four groups of tasks, all depths",

@@ -176,7 +176,8 @@ class _Options:
                 f"See `{self.form.program} --help`."
             )
         names, last = [known.lstrip("-") for known in self._names], name.rpartition(".")[2]
-        close = [last] if last in names else get_close_matches(name.lstrip("-"), names, n=1)
+        nested = [known for known in names if known.rpartition(".")[2] == last.lstrip("-")]
+        close = nested or get_close_matches(name.lstrip("-"), names, n=1)
         hint = f" Did you mean --{close[0]}?" if close else ""
         return UserError(f"unknown option {name}.{hint} See `{self.form.program} --help`.")
 

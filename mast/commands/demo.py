@@ -94,7 +94,7 @@ def demo(
     seed: int = 0,
     device: Device = "auto",
 ) -> DemoResult:
-    """Choose what a search ignores and what it matches: on generated images, or on your photos.
+    """Show searches that ignore or match what you choose, on generated images or your photos.
 
     Without photos, VICReg pretrains a small encoder on images whose six factors are known. The
     views rotate the hue by any angle, so the encoder's output loses color. `mast adapt` then finds

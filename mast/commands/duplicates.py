@@ -89,6 +89,9 @@ def duplicates(
         raise UserError(f"margin is a difference of cosines, above 0 and up to 2, got {margin:g}")
     file = listing_file(out, "group", "path", "kind", "cosine")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
+    excluded = split_cut(str(data))[1].exclude
+    if listed and excluded and listed.resolve() == named(excluded).resolve():
+        raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     invariances = Invariances(None, ignore, match, space=space)
     if margin != MARGIN and not invariances.of_depths:
@@ -156,7 +159,8 @@ def _cell(name: str) -> str:
 
 def _is_list(path: Path) -> bool:
     """Whether a file is a list of images: text of which each line is a name."""
-    return all(Path(name).suffix or "#" in name for name in read_text(path).split("\n") if name)
+    names = read_text(path).split("\n")
+    return all(Path(name).suffix or "#" in name or name.isdecimal() for name in names if name)
 
 
 def _path(name: str, data: str) -> str:

@@ -39,13 +39,14 @@ from mast.runs.start import load_untrained
 from mast.search.adapted import SPACES, Adapted, tensors_of
 
 EncoderPrecision = Literal["float32", "bfloat16"]
+DEFAULT = ("knn", "linear")  # protocols
 
 
 @command
 def evaluate(
     encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,
-    protocols: str | Sequence[str] = ("knn", "linear"),
+    protocols: str | Sequence[str] = DEFAULT,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     size: int | None = None,
     device: Device = "auto",
@@ -103,6 +104,7 @@ def evaluate(
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
             "match": match, "space": space, "near_duplicates": near_duplicates,
             "devices": devices != 1, "size": size not in (None, classifier.size),
+            "protocols": protocols != DEFAULT,
         }  # fmt: skip
         if refused := [name for name, value in options.items() if value]:
             raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")

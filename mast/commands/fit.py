@@ -18,7 +18,7 @@ from mast.core.files import as_word, out_file
 from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
 from mast.core.run import RunFolder, provenance
-from mast.core.table import Shown
+from mast.core.table import ShownText
 from mast.evaluation.accuracy import correct_within
 from mast.evaluation.calibration import BINS, calibrate
 from mast.evaluation.compute import Compute
@@ -49,7 +49,7 @@ from mast.search.subspaces import Space
 
 
 @dataclass(frozen=True, repr=False)
-class Fitted(Shown):
+class Fitted(ShownText):
     """A classifier that was learned."""
 
     path: Path
@@ -75,10 +75,6 @@ class Fitted(Shown):
             f"classifier: {self.path}",
         ]
         return "\n".join(map(one_line, lines))
-
-    def shown(self) -> tuple[str]:
-        """The text."""
-        return (self.text,)
 
 
 @command

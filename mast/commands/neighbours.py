@@ -14,7 +14,7 @@ from mast.core.errors import UserError
 from mast.core.files import named, out_file
 from mast.core.launch import Device
 from mast.core.table import Listing, images_of
-from mast.data import CanvasSet, open_files
+from mast.data import CanvasSet, open_files, split_cut
 from mast.evaluation.neighbours import nearest
 from mast.page import GalleryRow, Item
 from mast.runs.load import Representation
@@ -24,14 +24,15 @@ from mast.search.pairs import in_words, is_weights, weights_of, write_weights
 from mast.search.subspaces import Weights
 
 COLUMNS = ("query", "rank", "path", "cosine")
-Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]
+Image = str | Path | int
+Pairs = Sequence[Image] | Sequence[tuple[Image, Image]]
 
 
 @command
 def neighbours(
     encoder: str | Path | nn.Module,
     data: str | Path,
-    query: str | Path | int | Sequence[str | Path | int],
+    query: Image | Sequence[Image],
     k: int = 10,
     out: str | Path | None = None,
     size: int | None = None,
@@ -55,8 +56,8 @@ def neighbours(
 
     Args:
         data: The images to search.
-        query: Image files, or images of the set by name or zero-based position.
-        k: Neighbors per query, not counting the query itself.
+        query: Image files, or images of the set by name (looked up first) or zero-based position.
+        k: Neighbors per query, not counting the query itself; all of a smaller set.
         representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
             or match.
         same: Instead of ignore and match: one or more pairs of images that should be near, named
@@ -96,8 +97,9 @@ def neighbours(
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
     most = len(canvases) - (len(outside) < len(queries))
-    if not 1 <= k <= most:
-        raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
+    if k < 1 or most < 1:
+        raise UserError(f"no neighbours: k is {k}, and {most} images are beside a query")
+    k = min(k, most)
     if approximate:
         check_depth(k, len(canvases))
     if pairs:
@@ -199,8 +201,11 @@ def _position(
     if query in places:
         return places[query]
     if os.path.exists(named(query)):
-        inside = os.path.relpath(named(query), named(data))
-        return places.get(Path(inside).as_posix())
+        root = named(split_cut(str(data))[0])
+        root = root if root.is_dir() else root.parent
+        ways = (os.path.relpath(plain(named(query)), plain(root))
+                for plain in (os.path.abspath, os.path.realpath))  # fmt: skip
+        return next((places[at] for way in ways if (at := Path(way).as_posix()) in places), None)
     if query in broken:
         raise UserError(f"the query {query!r} is a broken image of {data}: {broken[query]}")
     raise UserError(

@@ -114,6 +114,8 @@ def outliers(
     """
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
+    if target is not None and not labels:
+        raise UserError("target is for labels: leave it out, or check labels")
     invariances = Invariances(None, ignore, match, space=space)
     if invariances.names and by != "neighbours":
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
@@ -199,10 +201,12 @@ def _known_images(
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
     """The labels to check, and the names of their classes; None where there is nothing to check."""
+    if not canvases.targets:
+        if target is not None:
+            raise UserError(f"{canvases.name} has no labels: leave target out")
+        return None
     if target is not None and target not in canvases.targets:
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
-    if not canvases.targets:
-        return None
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
     if len(np.unique(label_N[_judged(canvases, label_N)[0]])) < 2:

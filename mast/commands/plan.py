@@ -160,7 +160,7 @@ def plan(
     """
     if adapt is not None:
         pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
-        if refused := [name for name, value in pretraining.items() if value]:
+        if refused := [name for name, value in pretraining.items() if value not in (None, ())]:
             raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
     if size is not None:

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.table import Shown, begins, with_broken, write_table
+from mast.core.table import ShownText, begins, with_broken, write_table
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import FeatureFile
 from mast.evaluation.features import extract
@@ -22,7 +23,7 @@ NAMED = 5  # of the classes, the most frequent, that the text counts one by one
 
 
 @dataclass(frozen=True, repr=False)
-class Predicted(Shown):
+class Predicted(ShownText):
     """A table of classes."""
 
     path: Path
@@ -48,10 +49,6 @@ class Predicted(Shown):
             are = "are" if self.broken > 1 else "is"
             lines.insert(2, f"{self.broken:,} more {are} broken: the table ends with the reasons")
         return "\n".join(map(one_line, lines))
-
-    def shown(self) -> tuple[str]:
-        """The text."""
-        return (self.text,)
 
 
 @command
@@ -89,12 +86,11 @@ def predict(
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     own = None if features is None else FeatureFile(Path(features))
-    if isinstance(classifier, Classifier):
-        model = classifier
-    elif own is not None and _encodes(classifier):
-        raise UserError(f"{classifier} encodes images itself: leave features out")
-    else:
-        model = load_classifier(classifier, own)
+    if own is not None and _encodes(classifier):
+        raise UserError("the classifier encodes images itself: leave features out")
+    model = classifier
+    if not isinstance(model, Classifier):
+        model = load_classifier(model, own)
     canvases = open_set(data, model.size, model, max_broken)
     predicted = model.from_probabilities(
         extract(model, canvases, model.size, Compute(find_device(device)))
@@ -116,9 +112,13 @@ def predict(
     return Predicted(file, counts, uncertain, len(canvases.skipped))
 
 
-def _encodes(classifier: str | Path) -> bool:
-    """Whether a file's classifier learned from an encoder, not from features of a file."""
-    about = read_about(classifier_file(classifier))
+def _encodes(classifier: str | Path | Classifier) -> bool:
+    """Whether a classifier learned from an encoder, not from features of a file."""
+    about: Mapping[str, Any] | None
+    if isinstance(classifier, Classifier):
+        about = classifier.about
+    else:
+        about = read_about(classifier_file(classifier))
     return about is not None and "features" not in about.get("encoder", ())
 
 

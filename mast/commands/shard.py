@@ -21,7 +21,7 @@ from mast.core.display import Work, doing, track
 from mast.core.errors import UserError
 from mast.core.files import locked, out_folder, read_json, special
 from mast.core.launch import cores
-from mast.core.table import Shown
+from mast.core.table import ShownText
 from mast.core.threads import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
 from mast.data.cache import decode_in_order
@@ -63,7 +63,7 @@ class ShardPlan:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Sharded(Shown):
+class Sharded(ShownText):
     """What was written.
 
     Attributes:
@@ -83,10 +83,6 @@ class Sharded(Shown):
         """In a line."""
         left = f"; {self.broken} broken ones left out" if self.broken else ""
         return f"{self.images:,} images in {self.shards:,} shards{left}: shards:{self.path}"
-
-    def shown(self) -> tuple[str]:
-        """The text."""
-        return (self.text,)
 
 
 @command

@@ -69,7 +69,7 @@ def study(
     """Retrain variants of a run and measure them.
 
     Studies are leave_one_out and epochs. Except for what the study varies, all variants share the
-    run's encoder, data, batch size, epochs and optimizer (but for VICReg beside a contrast), and so
+    run's encoder, data, batch size, epochs and optimizer (except VICReg beside a contrast), and so
     see as many images; the run itself is retrained as `base` with each seed. Runs are in
     `studies/<trial>-seed<k>` of the run folder; studies reuse runs that they have in common.
 

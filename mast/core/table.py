@@ -56,6 +56,19 @@ class Shown(ABC):
         return f'<pre style="{MONOSPACED}">{escape(repr(self))}</pre>'
 
 
+class ShownText(Shown):
+    """What is shown as a text."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What was done, in a few lines."""
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
+
+
 def literal(text: str, style: str = "") -> Text:
     """A text for a table, whatever is in it."""
     return Text(visible(text), style)

@@ -22,6 +22,7 @@ from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
+from mast.search.adapted import SPACES
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -194,7 +195,8 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
     """What was measured of exactly this encoder, and of it alone."""
     return [
         result
-        for result in results_in(run.path)
+        for place in (run.path, *sorted((run.path / SPACES).glob("*")))
+        for result in results_in(place)
         if result.encoder.get("fingerprint") == identity
         and result.protocol not in BESIDE
         and not result.of_classifier

@@ -19,7 +19,7 @@ from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_unicode, read_json
 from mast.core.reading import Reading
-from mast.core.table import Shown
+from mast.core.table import ShownText
 from mast.data import Factors
 from mast.data.decode import to_test_view
 from mast.data.formats import Bands
@@ -34,7 +34,7 @@ AGREED = 0.02  # in probability, or as a share of the largest feature
 
 
 @dataclass(frozen=True, repr=False)
-class Exported(Shown):
+class Exported(ShownText):
     """An encoder or a classifier that loads without this library.
 
     Attributes:
@@ -62,10 +62,6 @@ class Exported(Shown):
             output += f", {self.prepared:.1g} for images of odd shapes, prepared as in {CARD}"
         pages = [] if self.page is None else [self.page]
         return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
-
-    def shown(self) -> tuple[str]:
-        """The text."""
-        return (self.text,)
 
 
 def refuse_something_else(out: Path, name: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +93,9 @@ class Original:
         """Hash of everything that its outputs depend on."""
         described = self.encoder.describe()
         if self.space is not None:
-            return fingerprint(self.space, {**described, "space": dict(self.chosen)})
+            layers = cast(Depths, self.space.encoder).layers
+            described |= {"layers": list(layers), "space": dict(self.chosen)}
+            return fingerprint(self.space, described)
         if self.classifier is None:
             return fingerprint(self.encoder, described)
         parts = {
@@ -111,7 +113,9 @@ class Original:
         if not run.encoder.is_file():
             return False
         encoder = load_encoder(run.encoder)
-        start = self.classifier.about.get("encoder")
+        if fingerprint(encoder, None) == fingerprint(self.encoder, None):
+            return True
+        start = self.classifier.about.get("encoder")  # before it was fine-tuned
         known = start.get("fingerprint") if isinstance(start, dict) else None
         return bool(fingerprint(encoder, encoder.describe()) == known)
 

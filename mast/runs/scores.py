@@ -9,8 +9,9 @@ from torch import nn
 from mast.analyses import Score
 from mast.config import read
 from mast.core.errors import UserError
+from mast.core.files import named
 from mast.core.run import RunFolder
-from mast.data import DataConfig, describe, open_canvas
+from mast.data import DataConfig, describe, open_canvas, split_cut
 from mast.evaluation.labelled_sets import EvaluationData, image_identity, labelled_images, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Retained
@@ -20,7 +21,7 @@ from mast.models import load_encoder
 
 def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; empty for images alone."""
-    if "@" in data or "+" in data:
+    if ("@" in data or "+" in data) and not named(split_cut(data)[0]).is_dir():
         return {}
     parts = describe(data).with_test().parts
     return dict(parts) if {"train", "test"} <= parts.keys() else {}

@@ -125,7 +125,8 @@ class Compared:
 
     def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
         """An index of the features of a set; it is kept where they are."""
-        return open_index(features_ND, self.encoder.kept_at(canvases, self.size), self.chosen)
+        place = self.encoder.kept_at(canvases, self.size)
+        return open_index(features_ND, place, self.encoder.identity)
 
 
 def compared(

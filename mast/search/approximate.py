@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,15 +90,13 @@ def check_depth(k: int, images: int) -> None:
         )
 
 
-def open_index(
-    bank_ND: Tensor, features: Path | None, chosen: Mapping[str, Sequence[str]]
-) -> ApproximateIndex:
+def open_index(bank_ND: Tensor, features: Path | None, encoder: str) -> ApproximateIndex:
     """The index of a bank, as it was kept beside the file of its features, or built and then kept.
 
     The bank holds two images or more, on the CPU. `features` is the file of its features; None
-    keeps nothing. `chosen` describes what of them is compared; all if empty.
+    keeps nothing. `encoder` identifies what made the bank of them, in its space.
     """
-    index = _kept(bank_ND, features, dict(chosen)) if features is not None else build(bank_ND)
+    index = _kept(bank_ND, features, encoder) if features is not None else build(bank_ND)
     count = index.inverted.nlist
     if index.lists.probes > GAIN * count:
         _log.warning(
@@ -109,9 +107,9 @@ def open_index(
     return index
 
 
-def _kept(bank_ND: Tensor, features: Path, chosen: Mapping[str, Sequence[str]]) -> ApproximateIndex:
+def _kept(bank_ND: Tensor, features: Path, encoder: str) -> ApproximateIndex:
     """An index whose lists are on the disk, or are written there."""
-    about = {"version": VERSION, "features": features.stem, "chosen": chosen}
+    about = {"version": VERSION, "features": features.stem, "encoder": encoder}
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     path = features.with_name(f"{features.stem}-lists-{key}.safetensors")
     lists = _read(path, about)

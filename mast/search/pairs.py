@@ -42,6 +42,7 @@ def weights_of(
     a penalty for weights other than 1, which ignore nothing, is convex. Features are of all depths.
     """
     from scipy.optimize import LinearConstraint, minimize
+    from scipy.special import expit
 
     parts = adapted.subspaces.parts
     generator = torch.Generator().manual_seed(0)
@@ -61,7 +62,7 @@ def weights_of(
         for sign, bound, pair_PK in ((1, SAME, same_PK), (-1, DIFFERENT, different_PK)):
             beyond_P = sign * STEEP * (pair_PK @ weight_K - bound)
             total += np.logaddexp(0, beyond_P).mean()
-            slope_K = slope_K + sign * STEEP * pair_PK.T @ _logistic(beyond_P) / len(pair_PK)
+            slope_K = slope_K + sign * STEEP * pair_PK.T @ expit(beyond_P) / len(pair_PK)
         return total, slope_K
 
     found = minimize(
@@ -72,10 +73,6 @@ def weights_of(
         _log.warning("no weights put all pairs that are the same before all that are different")
     names = (*adapted.subspaces.properties, REST)
     return dict(zip(names, found.x.clip(0).round(6).tolist(), strict=True))
-
-
-def _logistic(value_P: np.ndarray) -> np.ndarray:
-    return np.asarray(np.exp(-np.logaddexp(0, -value_P)))
 
 
 def in_words(weights: Weights) -> str:

@@ -139,7 +139,6 @@ class Subspaces:
         operators: Sequence[str],
         ignored: Sequence[str] = (),
         axes: int = MATCHED,
-        ridge: float = RIDGE_TO_MATCH,
     ) -> Space:
         """The space of what operators change: the axes that they move most, others being ignored.
 
@@ -157,7 +156,7 @@ class Subspaces:
             for name in self.moves
             if name in ignored or OPERATORS[name].destroys not in destroyed
         ]
-        rest = self.ignoring(others, ridge)
+        rest = self.ignoring(others, RIDGE_TO_MATCH)
         seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
                      axes_of(seen_RF)[1][:axes].clone())  # fmt: skip

@@ -317,13 +317,27 @@ def test_protocols_see_the_space_that_is_chosen(
     assert accuracy["ignore"] < 75
 
 
+def test_an_index_is_of_one_adaptation(
+    small: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[Path, str]] = []
+    monkeypatch.setattr("mast.runs.spaces.open_index", lambda *given: kept.append(given[1:]))
+    fewer = {"images": 12, "operators": FEW, "device": "cpu"}
+    other = mast.adapt(SMALL, colors, size=32, out=tmp_path / "other", **fewer)
+    for run in (small, other):
+        mast.neighbours(run.path, colors, 0, 3, ignore="color", approximate=True, device="cpu")
+    (features, one), (same_features, another) = kept
+    assert features == same_features
+    assert one != another
+
+
 def test_pairs_choose_and_their_weights_are_kept(
     adapted: Adaptation, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pairs of one hue are the same, pairs of one pattern are not; and the other way round."""
     assert adapted.path is not None
     names = sorted(file.name for file in colors.glob("*.png"))
-    of_hue, of_pattern = [("00.png", "03.png")], [("11.png", "41.png")]
+    of_hue, of_pattern = [(0, 3)], [("11.png", "41.png")]
     agreed = {}
     for way, same, different in (("hue", of_hue, of_pattern), ("pattern", of_pattern, of_hue)):
         file = tmp_path / f"{way}.json"

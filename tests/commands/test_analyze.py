@@ -15,6 +15,12 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result
+from mast.runs.scores import parts_of
+
+
+def test_signs_of_drawn_sets_in_a_path_are_no_drawn_set(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "a+b@c").symlink_to(photos)
+    assert {"train", "test"} <= parts_of(str(tmp_path / "a+b@c")).keys()
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("watch runs/photos", "tensorboard --logdir"),
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --data.size 64", "Did you mean --size"),
+        ("pretrain --lr 1", "Did you mean --optimizer.lr"),
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
         ("pretrain --epochs 1 photos", "unexpected 'photos'"),

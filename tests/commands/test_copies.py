@@ -76,6 +76,11 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
     (said,) = mast.duplicates(Pooled(), f"{planted}#exclude={drop}", size=32).sections
     assert "0 have copies" in said
+    with pytest.raises(UserError, match=r"drop\.txt says what the set leaves out"):
+        mast.duplicates(Pooled(), f"{planted}#exclude={drop}", list=drop, size=32)
+    drop.write_text("000001\n")  # as images of a generated set are called
+    mast.duplicates(Pooled(), planted, list=drop, size=32)
+    assert drop.read_text().splitlines() == [str(planted / name) for name in names]
     table.write_text("a,b\n")
     with pytest.raises(UserError, match="must have the two columns path and other"):
         mast.duplicates(Pooled(), planted, not_copies=table, size=32)

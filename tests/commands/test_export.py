@@ -105,6 +105,10 @@ def test_the_card_says_what_the_run_says(
     assert "Nothing was measured of this encoder yet." in other
     assert "license" not in front_of(other)
     assert str(photos.parent.parent) not in text  # no paths
+    mast.evaluate(run, str(photos), "knn", ignore="color")
+    assert "| top-1 |" in card_of(run, monkeypatch, ignore="color")
+    in_depths = mast.fit(run, str(photos), space="depths").path
+    assert "Pretraining of the encoder" in card_of(in_depths, monkeypatch)
 
 
 class FakeHub:

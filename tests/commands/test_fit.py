@@ -112,6 +112,11 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert measured.values["calibration_error"] == pytest.approx(sum(gaps) / 24)
     page = mast.report(ours.path).read_text()
     assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
+    with pytest.raises(UserError, match="tested as it is: leave protocols out"):
+        mast.evaluate(fitted.path, labelled, "svm")
+    features = mast.embed(ours.path, photos / "test", tmp_path / "f.npz")
+    with pytest.raises(UserError, match="encodes images itself: leave features out"):
+        mast.predict(mast.load_classifier(fitted.path), photos / "test", features=features)
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
     for at in range(3):

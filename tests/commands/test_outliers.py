@@ -141,3 +141,10 @@ def test_labels_that_say_nothing_are_not_checked(
     shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
     assert list(mast.outliers(ours.path, tmp_path / "set").columns) == ["path", "score", "distance"]
     assert "labels are not checked: fewer than two classes have several images" in caplog.text
+    bare = tmp_path / "set" / "class0"
+    for options, refused in (
+        ({}, "has no labels: leave target"),
+        ({"labels": False}, "is for lab"),
+    ):
+        with pytest.raises(UserError, match=refused):
+            mast.outliers(ours.path, bare, target="class", **options)

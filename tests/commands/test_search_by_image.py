@@ -58,6 +58,11 @@ def test_a_query_may_be_named_in_many_ways(
     assert first == third != second
     assert copy[0] == (name, "1")
     assert [path for path, _ in copy[1:]] == [path for path, _ in first[:2]]
+    (tmp_path / "drop.txt").write_text("class1/001.jpg\n")
+    (tmp_path / "link").symlink_to(photos / "test")
+    for data, others in ((f"test#exclude={tmp_path / 'drop.txt'}", 22), (tmp_path / "link", 23)):
+        found = mast.neighbours(ours.path, data, f"test/{name}", k=99).columns["path"]
+        assert (len(found), name in found) == (others, False)
 
 
 def test_an_approximate_search_says_its_recall(
@@ -108,7 +113,7 @@ def test_what_an_approximate_search_cannot_do_is_refused_first(
         ({"query": "24"}, "by position below 24, nor a file"),
         ({"query": []}, "no query is named"),
         ({"query": __file__}, "test_search_by_image.py: cannot identify image file"),
-        ({"k": 24}, "k must be from 1 to the 23 images beside a query, got 24"),
+        ({"k": 0}, "no neighbours: k is 0, and 23 images are beside a query"),
         ({"match": "color", "representation": "encoder"}, "representation and ignore or match"),
     ],
 )

@@ -102,17 +102,17 @@ def test_an_index_is_built_once_for_features_and_a_choice(
     tmp_path: Path, built: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     query_MD, features = clusters(3, seed=1), tmp_path / "features.safetensors"
-    first = open_index(BANK, features, {}).nearest(query_MD, 10)
-    again = open_index(BANK, features, {})
+    first = open_index(BANK, features, "one").nearest(query_MD, 10)
+    again = open_index(BANK, features, "one")
     assert built == [4000]
     assert torch.equal(again.nearest(query_MD, 10)[0], first[0])
     assert torch.equal(again.nearest(query_MD, 10)[1], first[1])
     assert again.recall(10) > 0.93
-    open_index(BANK, features, {"matched": ["rotate"]})
-    open_index(BANK, tmp_path / "others.safetensors", {})
-    open_index(BANK[:3000], features, {})  # of another number of images
+    open_index(BANK, features, "other")
+    open_index(BANK, tmp_path / "others.safetensors", "one")
+    open_index(BANK[:3000], features, "one")  # of another number of images
     assert built == [4000, 4000, 4000, 3000]
-    open_index(BANK[:100], None, {})
+    open_index(BANK[:100], None, "one")
     assert len(list(tmp_path.iterdir())) == 3
     assert "built again" not in caplog.text
 
@@ -120,10 +120,10 @@ def test_an_index_is_built_once_for_features_and_a_choice(
 def test_a_damaged_index_is_built_again(
     tmp_path: Path, built: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_index(BANK, tmp_path / "features.safetensors", {})
+    open_index(BANK, tmp_path / "features.safetensors", "one")
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-1])
-    open_index(BANK, tmp_path / "features.safetensors", {})
+    open_index(BANK, tmp_path / "features.safetensors", "one")
     assert f"{file} is damaged" in caplog.text
     assert "the index is built again" in caplog.text
     assert len(built) == 2
@@ -133,13 +133,13 @@ def test_a_damaged_index_is_built_again(
 def test_an_index_of_other_features_is_built_again(
     tmp_path: Path, built: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_index(BANK, tmp_path / "a.safetensors", {})
+    open_index(BANK, tmp_path / "a.safetensors", "one")
     (theirs,) = tmp_path.iterdir()
-    open_index(BANK.flip(0), tmp_path / "b.safetensors", {})
+    open_index(BANK.flip(0), tmp_path / "b.safetensors", "one")
     (ours,) = set(tmp_path.iterdir()) - {theirs}
     expected = ours.read_bytes()
     ours.write_bytes(theirs.read_bytes())
-    open_index(BANK.flip(0), tmp_path / "b.safetensors", {})
+    open_index(BANK.flip(0), tmp_path / "b.safetensors", "one")
     assert f"{ours} is not the index of these features: the index is built again" in caplog.text
     assert len(built) == 3
     assert ours.read_bytes() == expected
@@ -152,7 +152,7 @@ def test_a_full_disk_costs_the_index_and_not_the_search(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("safetensors.torch.save_file", full)
-    index = open_index(BANK[:200], tmp_path / "features.safetensors", {})
+    index = open_index(BANK[:200], tmp_path / "features.safetensors", "one")
     assert len(index.nearest(BANK[:1], 5)[1][0]) == 5
     assert "the index is not kept for the next search: cannot write" in caplog.text
     assert list(tmp_path.iterdir()) == []
