@@ -49,8 +49,8 @@ from experiments.variants import LR
 
 FINALISTS = {
     "contrast": "MAST, heads of shallow depths",
-    "contrast_everywhere": "MAST, heads of all depths",
-    "contrast_representation": "MAST",
+    "contrast_everywhere": "MAST",
+    "contrast_representation": "MAST, heads of the representation",
     "simclr_augself": "SimCLR + AugSelf",
 }
 WEIGHED = {
@@ -121,8 +121,8 @@ CANDIDATES_ON_VALIDATION = Small(
         "All but VICReg and CASSLE predict color and position with one head each; exempt blocks, "
         "'MAST, heads of the last map' and 'heads and block by depth' also predict color from the "
         "block, so it counts twice there.",
-        "'MAST, heads of all depths' predicts each property twice. The rows 'MAST', 'SimCLR + "
-        "AugSelf' and 'VICReg + AugSelf' weigh predictions 1, others 0.5 where they do not say.",
+        "MAST, and others with heads of all depths, predict each property twice. Rows weigh "
+        "predictions as in `fair` where they do not say.",
         "No learning rates but these and the tested rows' were scored; some minutes include "
         "pauses.",
         "4 of the 863 validation images of flowers 5 are also training images.",

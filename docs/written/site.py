@@ -84,5 +84,5 @@ def _means(representation: str) -> tuple[str, str]:
         if name.startswith("test/"):
             found.setdefault(result["row"], []).append(FAIR.tasks.mean(result, representation))
     ours, *others = (f"{FAIR.rows[name].title} {cell(found[name])}" for name in DECIDING
-                     if len(found[name]) == SEEDS)  # fmt: skip
+                     if len(found.get(name, ())) == SEEDS)  # fmt: skip
     return ours, ", ".join(others)

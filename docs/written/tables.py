@@ -79,10 +79,14 @@ def fair() -> str:
     """Methods that predict the same, by groups of tasks and beside VICReg + AugSelf."""
     measured = results_of(FAIR.results)
     tested = [result for name, result in measured.items() if name.startswith("test/")]
-    ours, control = ([each for each in tested if each["row"] == row] for row in DECIDING[:2])
+    ours, *controls = ([each for each in tested if each["row"] == row] for row in DECIDING)
     (ahead,) = (grid for title, grid in FAIR.grids(measured).items() if title.startswith("ahead"))
     leads = [f"- {title}: {lead}" for title, *_, lead in ahead.rows]
-    leads.append(f"- MAST over SimCLR + AugSelf: {FAIR.tasks.lead(ours, control)}")
+    leads += [
+        f"- MAST over {FAIR.rows[key].title}: {FAIR.tasks.lead(ours, control)}"
+        for key, control in zip(DECIDING[1:-1], controls, strict=False)
+        if control
+    ]
     beside = "Mean lead over VICReg + AugSelf, on common seeds:"
     return "\n\n".join([_by_groups(FAIR), beside, "\n".join(leads)])
 

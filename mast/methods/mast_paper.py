@@ -63,7 +63,7 @@ class Mode:
 
 MODES: dict[str, Mode] = {
     "exempt": Mode(),
-    "contrast": Mode(masked_weight=1.0, predict_from="depths", compare="contrast"),
+    "contrast": Mode(masked_weight=1.0, predict_from="everywhere", compare="contrast"),
     "paper": Mode(
         masked_weight=25.0, kl_weight=25.0, sparsity_weight=600.0, composition="sum", count="all",
         masks="learned", predict_from="none", mask_start="block", uncertainty=True,

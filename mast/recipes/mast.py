@@ -16,8 +16,8 @@ def mast5() -> PretrainConfig:
 
     Paper, with its objective: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
     Ours (docs/method.md) is SimCLR's contrast, each image in the subspace of the operators that
-    acted on it, with SimCLR's learning rate, projector and temperature; heads on the representation
-    predict what the operators did. `mast5_guarded` is closer to the paper.
+    acted on it, with SimCLR's learning rate, projector and temperature; heads on all depths of the
+    encoder predict what the operators did. `mast5_guarded` is closer to the paper.
 
     Estimated cost, not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with backward,
     two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 30 % of an H200's
@@ -33,7 +33,6 @@ def mast5() -> PretrainConfig:
             exempt_share=0.1,
             predicted=("color", "position"),
             prediction=PredictionConfig(weight=1.0),
-            predict_from="representation",
             projector=GaussianProjectorConfig(hidden=2048, dim=128, pool="average"),
         ),
         optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),

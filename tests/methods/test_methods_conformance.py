@@ -30,7 +30,7 @@ GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
     "contrast": ("mast", {}, {"mode": "contrast", "exempt": PROPERTIES, "exempt_share": 0.2}),
-    "contrast, everywhere": ("mast", {}, {"mode": "contrast", "predict_from": "everywhere"}),
+    "contrast, depths": ("mast", {}, {"mode": "contrast", "predict_from": "depths"}),
     "exempt, block": ("mast", {}, {"predict_from": "block"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
     "budgeted": ("mast", {}, {"masks": "budgeted"}),
@@ -62,7 +62,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 HEADS = {  # over the representation, by variant
     **dict.fromkeys(("augself", "moco v2, augself"), "prediction"),
     **dict.fromkeys(
-        ("exempt", "exempt, sum", "budgeted", "contrast, everywhere"), "predictions.representation"
+        ("exempt", "exempt, sum", "budgeted", "contrast"), "predictions.representation"
     ),
 }
 OPTIMIZERS = {
@@ -211,7 +211,7 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     }
     first = "patch_embed.proj" if name == "mae" else "conv1"
     assert {f"encoder.model.{first}.weight", LAST.get(name, "projector.head.weight")} <= moved
-    predicts = variant in ("contrast", "exempt, block", *HEADS)
+    predicts = variant in ("contrast, depths", "exempt, block", *HEADS)
     assert any("prediction" in name and "heads" in name for name in moved) == predicts
     if isinstance(method, Mast):
         assert ("projector.covariance_head.bias" in moved) == method.mode.uncertainty
