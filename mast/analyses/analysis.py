@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.memory import machine_memory
+from mast.data import groups_of
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -130,6 +132,12 @@ class Subject:
     scores: tuple[Score, ...] = ()
     trials: tuple[Trial, ...] = ()
     beside: tuple[Subject, ...] = ()
+
+
+def files_of(names: Sequence[str]) -> Tensor | None:
+    """Numbers (N,) of the files of images; None where each has its own, or all have one."""
+    groups_N = groups_of(names)
+    return torch.from_numpy(groups_N) if groups_N is not None and groups_N.max() > 0 else None
 
 
 def lacking_images(subject: Subject, fewest: int = 1) -> str | None:

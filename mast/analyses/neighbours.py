@@ -20,10 +20,10 @@ from mast.analyses.analysis import (
     Gallery,
     Grid,
     Subject,
+    files_of,
     lacking_images,
     mean_and_margin,
 )
-from mast.data import groups_of
 from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.neighbours import directions
 from mast.models import exempt_blocks
@@ -79,6 +79,7 @@ class Neighbours(Analysis):
         shared: (S, T) percent of the ten nearest images, or of all others where there are fewer,
             that share a query's label, the mean over images.
         margin: (S, T) half of its 95 % interval over images.
+        gain_margin: (S, T) likewise, of the difference from the space before.
         expected: (T,) that percentage in a random order.
 
     Reference:
@@ -103,24 +104,29 @@ class Neighbours(Analysis):
         query_Q = np.arange(count) * len(images.names) // count
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
-        groups_N = groups_of(images.names)
-        several = groups_N is not None and groups_N.max() > 0
-        files_N = torch.from_numpy(groups_N) if several else None
-        shared_S2T = np.zeros((len(spaces), 2, len(tasks)))
+        files_N = files_of(images.names)
+        shared_S2T, before_NT = np.zeros((len(spaces), 2, len(tasks))), np.zeros(())
+        gain_margin_ST = np.zeros((len(spaces), len(tasks)))
         for at, space_ND in enumerate(spaces.values() if tasks else ()):
             found = retrieve(space_ND, space_ND, label_TN, COUNTED, files_N)
-            shared_S2T[at] = mean_and_margin(100 * found.precision.cpu().numpy().T)
+            shared_NT = 100 * found.precision.cpu().numpy().T
+            shared_S2T[at] = mean_and_margin(shared_NT)
+            gain_margin_ST[at] = mean_and_margin(shared_NT - before_NT)[1]
+            before_NT = shared_NT
         return {
             "pictures": images.thumbnails_NPP3,
             "queries": query_Q,
             "spaces": np.array(list(spaces)),
-            "nearest": np.stack([_nearest(space_ND, query_Q) for space_ND in spaces.values()], 1),
+            "nearest": np.stack(
+                [_nearest(space_ND, query_Q, files_N) for space_ND in spaces.values()], 1
+            ),
             "tasks": np.array(tasks, str),
             "labels": np.array(
                 [np.array(images.classes[task])[images.labels[task]] for task in tasks], str
             ).reshape(len(tasks), len(images.names)),
             "shared": shared_S2T[:, 0],
             "margin": shared_S2T[:, 1],
+            "gain_margin": gain_margin_ST,
             "expected": np.array(
                 [100 * float(chance(label_N, files_N).mean()) for label_N in label_TN]
             ),
@@ -158,8 +164,7 @@ class Neighbours(Analysis):
             of_whole = _shared(arrays, arrays["spaces"].tolist().index(WHOLE))
             return f"{of_whole} There is no invariance to choose: no dimension is exempt. {shown}"
         space, task = max(gain, key=lambda key: abs(gain[key]))
-        margin = float(np.hypot(arrays["margin"][space, task], arrays["margin"][space - 1, task]))
-        sure = "is" if abs(gain[space, task]) > margin else "is not"
+        sure = "is" if abs(gain[space, task]) > arrays["gain_margin"][space, task] else "is not"
         return (
             f"{figure.capital(str(arrays['spaces'][space]))}, "
             f"{arrays['shared'][space, task]:.0f} % of the {_nearest_counted(arrays)} nearest "
@@ -225,9 +230,11 @@ def _shared(arrays: Arrays, space: int) -> str:
     )
 
 
-def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:
-    """Positions of the nearest other images of some, (Q, J)."""
+def _nearest(space_ND: Tensor, query_Q: np.ndarray, files_N: Tensor | None) -> np.ndarray:
+    """Positions of the nearest images of other files of some, (Q, J)."""
     unit_ND = directions(space_ND)
     cosine_QN = unit_ND[query_Q] @ unit_ND.T
-    cosine_QN[torch.arange(len(query_Q)), torch.from_numpy(query_Q)] = -torch.inf
-    return cosine_QN.topk(min(SHOWN, len(space_ND) - 1), dim=1).indices.numpy()
+    file_N = torch.arange(len(space_ND)) if files_N is None else files_N
+    cosine_QN[file_N[query_Q, None] == file_N] = -torch.inf
+    others = len(space_ND) - int(file_N.bincount().max())
+    return cosine_QN.topk(min(SHOWN, others), dim=1).indices.numpy()

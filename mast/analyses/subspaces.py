@@ -15,7 +15,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject, lacking_images
+from mast.analyses.analysis import (
+    Analysis,
+    Arrays,
+    Details,
+    Grid,
+    Map,
+    Subject,
+    files_of,
+    lacking_images,
+)
 from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.compute import one_thread
 
@@ -41,7 +50,7 @@ class SubspacesAnalysis(Analysis):
         labels: (T, N) class indices.
         classes_<task>: names of the classes.
         agreement: (T, A) percent of the 10 nearest images, or all others where there are fewer,
-            that share an image's class.
+            that share an image's class; not those of its own file.
         expected: (T,) that percentage for neighbours drawn at random.
 
     Reference:
@@ -62,8 +71,9 @@ class SubspacesAnalysis(Analysis):
         unit = [F.normalize(embedding_ND.double(), dim=1) for embedding_ND in masked]
         tasks = list(images.labels)
         label_TN = torch.tensor(np.array(list(images.labels.values())), dtype=torch.long)
+        files_N = files_of(images.names)
         same = [
-            retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS).precision.mean(dim=1)
+            retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS, files_N).precision.mean(dim=1)
             for unit_ND in unit
             if tasks
         ]
@@ -76,7 +86,9 @@ class SubspacesAnalysis(Analysis):
             "labels": label_TN.numpy().reshape(len(tasks), len(whole_ND)),
             **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
             "agreement": 100 * np.array(same).reshape(len(unit), len(tasks)).T,
-            "expected": np.array([100 * float(chance(label_N).mean()) for label_N in label_TN]),
+            "expected": np.array(
+                [100 * float(chance(label_N, files_N).mean()) for label_N in label_TN]
+            ),
         }
 
     @figure.styled

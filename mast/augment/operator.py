@@ -5,7 +5,7 @@ Kernels compute in float32.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial, reduce, wraps
@@ -22,6 +22,7 @@ from mast.core.errors import UserError
 
 SMALLEST = 8  # pixels: side of the smallest view
 Parameters: TypeAlias = dict[str, Tensor]
+Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,8 @@ class Operator(ABC):
     kernel: ClassVar[str | None] = None  # compiled and fused; None: `apply` is used
     kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
 
+    within: ClassVar[Bounds] = {}  # of fields: the least and the most
+
     size: int
     probability: float = 0.5
 
@@ -221,6 +224,14 @@ class Operator(ABC):
             value = getattr(self, field.name)
             if any(isinstance(one, float) and not isfinite(one) for one in as_list(value)):
                 raise UserError(f"{self.name}: expected {field.name} to be finite, got {value}")
+        for name, (least, most) in self.within.items():
+            value = getattr(self, name)
+            ends = [] if value is None else as_list(value)
+            if sorted(ends) != ends or not all(least <= end <= most for end in ends):
+                raise UserError(
+                    f"{self.name}: expected {name} from {least:g} to {most:g}, the smaller first, "
+                    f"got {value}"
+                )
 
     def magnitudes(self) -> dict[str, Any]:
         """What is drawn for a view of this size, ranges and bounds by name; no switches."""

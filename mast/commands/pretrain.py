@@ -428,7 +428,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
     loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
-        loggers.append(WandbLogger(config.wandb, run.path.name))
+        loggers.append(WandbLogger(config.wandb, run.path))
     return loggers
 
 

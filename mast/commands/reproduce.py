@@ -84,7 +84,7 @@ def reproduce(
         out: Output folder: runs, results and the table.
         scale: "small" takes minutes per run on a CPU; "paper" trains what the paper trains.
         epochs: Epochs of a full-length run, in place of the scale's.
-        seeds: Seeds of the runs; at least three before one row counts as ahead of another.
+        seeds: Seeds of the runs; use at least three: intervals cover test images, not seeds.
         only: Patterns of run names to train, such as `flowers17-mast5-*`; all by default.
         gpu: The GPU for which `dry` estimates hours; by default an H100 at the paper's scale; at
             the small scale a few steps are timed on this machine.

@@ -31,6 +31,7 @@ from mast.studies.engine import (
     table,
     vary,
 )
+from mast.studies.study import WITHOUT_TOP1
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,6 +97,8 @@ def study(
     measures = as_list(protocols)
     for protocol in measures:
         protocol_class(protocol)
+    if not {*measures} - WITHOUT_TOP1:
+        raise UserError(f"a study compares top-1 accuracy, which {', '.join(measures)} lacks")
     part = RunShard.parse(shard)
     config = configuration_of(folder.require())
     if epochs is not None:

@@ -285,6 +285,7 @@ def show_warnings() -> None:
     """Print warnings, those of libraries too, with names in them as all else."""
     if logging.lastResort is not None:  # it handles what has no other handler
         logging.lastResort.setFormatter(_LineFormatter())
+    warnings.filterwarnings("ignore", "Image size", module="PIL")  # `max_pixels` decides
     warnings.formatwarning = lambda *args, **options: visible(_format_warning(*args, **options))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from mast.core.errors import UserError
 from mast.core.files import writing
@@ -53,20 +54,24 @@ class TensorBoardLogger:
 
 
 class WandbLogger:
-    """Send metrics to a project; the same name of a run continues it."""
+    """Send metrics of a run to a project; a file in its folder says which to continue."""
 
-    def __init__(self, project: str, run: str) -> None:
+    def __init__(self, project: str, run: Path) -> None:
         try:
             import wandb
         except ImportError as error:
             raise UserError("logging to wandb needs `pip install 'mast-ssl[wandb]'`") from error
         self._wandb = wandb
-        self._project, self._run_name = project, run
+        self._project, self._folder = project, run
         self._run: Any = None
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         if self._run is None:
+            file = self._folder / "wandb-id"
+            if not file.is_file():
+                with writing(file):
+                    file.write_text(uuid4().hex)
             self._run = self._wandb.init(
-                project=self._project, name=self._run_name, id=self._run_name, resume="allow"
+                project=self._project, name=self._folder.name, id=file.read_text(), resume="allow"
             )
         self._run.log(dict(metrics), step=step)

@@ -334,7 +334,7 @@ class Training:
 
     def _interrupted(self, number: int) -> Interrupted:
         kept = "nothing of it is kept"
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.step > 0:
             kept = "which is saved: the same command continues from there"
         return Interrupted(number, f"stopped after step {self.step} of {self.steps}, {kept}")
 

@@ -19,17 +19,17 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 
 
-def keep_freed_memory() -> bool:
-    """Have glibc keep what is freed for the next step; returns whether it does.
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed for the next step.
 
     PyTorch frees and asks for the same large tensors at every step on a CPU. By default glibc gives
     each back to the system, which clears it page by page: a quarter of a training step. Peak memory
     grows by about a fifth.
     """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    library = ctypes.CDLL(None)
-    return bool(library.mallopt(_M_MMAP_MAX, 0) and library.mallopt(_M_TRIM_THRESHOLD, -1))
+    if platform.libc_ver()[0] == "glibc":
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_MAX, 0)
+        library.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -35,7 +35,7 @@ class OptimizerConfig:
             no weight decay and no LARS adaptation.
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Final learning rate as a share of the peak.
-        clip: Clip gradients to this norm; None for no clipping.
+        clip: Clip gradients to this norm; None for no clipping, but for LAMB's own to 1.
         encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
         layer_decay: Layer-wise learning-rate decay: factor from each encoder layer to the one
             below it (Clark et al., ELECTRA, ICLR 2020); timm encoders only.

@@ -708,11 +708,14 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
-def _build(request: Request) -> None:
-    """Decodes every image once and writes canvases and manifest, the manifest last."""
+def _build(request: Request, store: bool = False) -> None:
+    """Decodes every image once and writes canvases and manifest, the manifest last.
+
+    Canvases are stored if they may be within the limit, or `store` says that they are.
+    """
     needed = expected_bytes(request.source, request.side, request.reading.layout)
     free = shutil.disk_usage(request.folder).free
-    store = needed <= 2 * request.limit  # than which no estimate is farther off
+    store = store or needed <= 2 * request.limit
     if needed <= request.limit and needed > free:
         raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
@@ -731,7 +734,11 @@ def _build(request: Request) -> None:
                 file.seek(0)
                 file.truncate()
             manifest = _decode_all(request, file)
-    if lengths(manifest.size_N2, manifest.reading.layout).sum() > request.limit:
+    fits = lengths(manifest.size_N2, manifest.reading.layout).sum() <= request.limit
+    if fits and not store:  # the estimate was too high
+        _build(request, store=True)
+        return
+    if not fits:
         request.file("u8").unlink(missing_ok=True)
     request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
     manifest.write(request.file(MANIFEST))

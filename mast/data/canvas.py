@@ -52,10 +52,10 @@ class DataConfig:
         canvas: Images with more pixels than a square of this side are shrunk once to that many,
             keeping their aspect ratio; 2.75 times the view size by default.
         channels: Channels of an image, 1 to 16; for 3, gray is repeated.
-        range: File values that become 0 and 1, for files of more than 8 bits: two numbers; "dtype",
+        range: File values that become 0 and 1: two numbers; "dtype",
             the limits of the type; "percentile", the 0.1st and 99.9th of each channel in a sample
             of the set; or "auto", the fewest bits or the usual float range that hold the sample,
-            otherwise percentiles. 8-bit files map 0 to 255.
+            otherwise percentiles. 8-bit files beside deeper ones map 0 to 255.
         no_data: A value that means "no data" and becomes 0, in addition to those that files
             declare.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
@@ -73,8 +73,8 @@ class DataConfig:
         pages: Which pages or frames of a file become images: the "first" or "all".
         tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; `tile` by default.
-        blank: Leave out tiles and images whose pixel standard deviation, as a share of white, is
-            below this; 0 keeps all.
+        blank: Leave out tiles and images whose pixel standard deviation, as a share of white (above
+            8 bits, of the file's range), is below this; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
         exclude: A text file with the name or path of each image to leave out, one per line, as
@@ -279,9 +279,9 @@ def open_canvas(
         learned = cast(Reading | None, part.reading)
         reading = learned if learned and (learned.layout.deep or not reading) else reading
         config = replace(config, channels=cast(int, part.channels))
-    folder = Path(config.cache) if config.cache is not None else default_cache()
+    folder = default_cache() if config.cache is None else named(config.cache)
     with doing(f"looking for the images of {config.spec}"):
-        root = Path(config.root or folder / "downloads")
+        root = named(config.root or folder / "downloads")
         source = open_source(config.spec, root, config.download)
         source = in_pieces(source, config.cut, root, config.no_data)
     side = config.canvas or canvas_size(view_size)

@@ -107,6 +107,11 @@ class Generated(Source):
             for number, (task, names) in enumerate(self.tasks.items())
         }
 
+    @property
+    def whereabouts(self) -> str:
+        """With the count: sets of other counts have caches of their own."""
+        return f"{self.name}:{self._count}"
+
     @staticmethod
     @abstractmethod
     def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast, final
 
 import numpy as np
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import Reading
 from mast.core.threads import Prefetcher
@@ -478,7 +478,7 @@ def open_feed(
             f"{spec} is read in order, each image as it lies there: give {said.strip('#')} to mast "
             "shard, which writes such images"
         )
-    folder = Path(config.cache) if config.cache is not None else default_cache()
+    folder = default_cache() if config.cache is None else named(config.cache)
     return ShardLoader(
         open_index(config.spec, folder), config, view_size, batch_size, seed,
         rank=rank, world_size=world_size, local=local, device=device,

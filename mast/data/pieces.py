@@ -50,7 +50,8 @@ class Cut:
         pages: The "first" page or frame of a file, or "all".
         tile: Side in pixels of the tiles into which larger images are cut; they stay whole if None.
         stride: From one tile to the next, in pixels; as `tile` if None.
-        blank: Standard deviation of values below which an image is left out, as a share of white.
+        blank: Standard deviation of values below which an image is left out, as a share of white;
+            above 8 bits, of the file's range.
         max_pixels: The most that a file's image may have; Pillow's bound if None.
         exclude: A text file with a line for each image that is left out, by its name in the set or
             by the path of its file; that of a file stands for all its pieces.

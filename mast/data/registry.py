@@ -84,7 +84,7 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     text = os.fspath(spec)
     if not text:
         raise UserError("data is empty: name a folder or a set")
-    place = Path(root) if root is not None else default_cache() / "downloads"
+    place = named(root) if root is not None else default_cache() / "downloads"
     text, cut = split_cut(text)
     parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
     if len(parts) == 1:

@@ -415,10 +415,12 @@ def _is_finite(value: Any, deep: int = 0) -> bool:
 
 
 def _replaces(result: Result, path: Path) -> bool:
-    """Whether a result may overwrite a file: there is none, or it is of the same set."""
+    """Whether a result may overwrite a file: there is none, or it is of the same set and split."""
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
-        return bool(old["set_name"] == result.set_name or old["images"] == result.images)
+        seeds = [split.get("seed") for split in (old.get("split", {}), result.split)]
+        same = old["set_name"] == result.set_name and seeds[0] == seeds[1]
+        return bool(same or old["images"] == result.images)
     except (OSError, ValueError, RecursionError, TypeError, KeyError):
         return True
 

@@ -138,8 +138,8 @@ def tune(
 ) -> Tuned:
     """Fine-tune a copy of an encoder on some images of the pool; `title` names the training."""
     bench, fabric = encoder.bench, encoder.bench.fabric
-    share = min(recipe.batch_size, len(positions_N)) // fabric.world_size
-    if share < 2:
+    batch_size = min(recipe.batch_size, len(positions_N))
+    if batch_size < 2 * fabric.world_size:
         raise UserError(
             f"{title} has {len(positions_N)} images and batches of {recipe.batch_size} for "
             f"{fabric.world_size} processes; expected two or more for each"
@@ -148,7 +148,7 @@ def tune(
         data.pool,
         positions_N,
         recipe.size or data.size,
-        batch_size=share * fabric.world_size,  # every process has as many
+        batch_size=batch_size,
         seed=seed,
         preset=recipe.preset(),
         compose=recipe.compose,
@@ -180,7 +180,7 @@ def tune(
         target_BC = F.one_hot(labels_N[batch.positions_B], classes).float()
         images_BCHW, target_BC = mix(batch.images_BCHW, target_BC, recipe, (seed, step))
         each_B = classification_loss(module(images_BCHW), target_BC, recipe.loss)
-        return {"loss": each_B.mean()}
+        return {"loss": each_B.sum() * fabric.world_size / batch.total}
 
     bench.fit(training, lambda *place: views.epoch(fabric, *place), loss, title, seed)
     return Tuned(network, data.size, encoder.compute)

@@ -48,12 +48,10 @@ def unexplained(
 
 
 @checked
-def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = True) -> Tensor:
-    """Mean squared error of the pixels of patches, in float32.
+def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor) -> Tensor:
+    """Mean squared error of standardized pixels of patches, in float32.
 
-    Args:
-        standardize: Whether the pixels of each patch are taken from their mean, in units of their
-            deviation.
+    The pixels of each patch are taken from their mean, in units of their deviation.
 
     Returns:
         The mean over all, a scalar.
@@ -62,9 +60,7 @@ def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = T
         MAE (He et al., CVPR 2022), section 3; facebookresearch/mae, `forward_loss`: the variance is
         unbiased, with 1e-6 beside it.
     """
-    target_BHP, predicted_BHP = target_BHP.float(), predicted_BHP.float()
-    if standardize:
-        variance_BH1 = target_BHP.var(dim=2, keepdim=True)
-        centred_BHP = target_BHP - target_BHP.mean(dim=2, keepdim=True)
-        target_BHP = centred_BHP / (variance_BH1 + 1e-6).sqrt()
-    return (predicted_BHP - target_BHP).square().mean()
+    target_BHP = target_BHP.float()
+    variance_BH1 = target_BHP.var(dim=2, keepdim=True)
+    centred_BHP = target_BHP - target_BHP.mean(dim=2, keepdim=True)
+    return (predicted_BHP.float() - centred_BHP / (variance_BH1 + 1e-6).sqrt()).square().mean()

@@ -25,8 +25,6 @@ class MAEConfig(MethodConfig):
         dim: W.
         depth: Blocks of the decoder.
         heads: Of a block's attention.
-        standardize: Whether the pixels of a patch are predicted in units of their deviation, from
-            their mean.
     """
 
     limits = limited(hidden=PART, dim=at_least(4), depth=bounded(1), heads=at_least(1))
@@ -34,7 +32,6 @@ class MAEConfig(MethodConfig):
     dim: int = 512
     depth: int = 8
     heads: int = 16
-    standardize: bool = True
 
     def check(self) -> None:
         super().check()
@@ -91,9 +88,7 @@ class MAE(Method):
         predicted_BLP = self.leave(self.decoder(tokens_BLW + self.position_LW))
         pixels_BCHW = (images_BCHW - self.encoder.mean) / self.encoder.std
         target_BLP = patches_of(pixels_BCHW, self.shown.side)
-        return pixel_error(
-            picked(predicted_BLP, hidden_BH), picked(target_BLP, hidden_BH), self.config.standardize
-        )
+        return pixel_error(picked(predicted_BLP, hidden_BH), picked(target_BLP, hidden_BH))
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean over all patches of what enters the decoder, (B, W)."""

@@ -25,15 +25,10 @@ class PrCLConfig(MoCoConfig):
     Attributes:
         hidden: Share of the patches that are hidden where pixels are predicted, in (0, 1); a patch
             is what lies behind one location of the encoder's map.
-        standardize: Whether the pixels of a patch are predicted in units of their deviation, from
-            their mean.
     """
-
-    needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     limits = limited(hidden=PART, hardness=NOT_NEGATIVE)
     hidden: float = 0.5
-    standardize: bool = True
 
 
 class PrCL(Method):
@@ -91,7 +86,7 @@ class PrCL(Method):
         seen_BCHW = images_of(pixels_BLP.scatter(1, index_BHP, blank_BHP), side)
         features_BHC = picked(encoder.encode(seen_BCHW).features_BLC, hidden_BH)
         predicted_BHP = self.decoder(features_BHC.flatten(0, 1)).view_as(target_BHP)
-        return pixel_error(predicted_BHP, target_BHP, self.config.standardize)
+        return pixel_error(predicted_BHP, target_BHP)
 
     def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
         return torch.tensor(self.noise.seed)

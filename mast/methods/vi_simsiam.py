@@ -39,7 +39,6 @@ class VISimSiam(Method):
         dim, layers = config.projector.dim, config.projector_layers
         self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, config.projector, layers=layers, last_norm="plain")
-        MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
         self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:

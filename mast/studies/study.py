@@ -16,6 +16,7 @@ from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
 MEASURE = "top1"
+WITHOUT_TOP1 = {"fewshot", "svm", "retrieval", "detection", "segmentation"}  # protocols
 
 
 class Study(Analysis):

@@ -407,7 +407,7 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
         [F.one_hot(torch.tensor(label_N), 2) for label_N in (shape_N, color_N)], dim=1
     ).float()
     images = Images(
-        tuple(map(str, range(24))),
+        tuple(f"{at // 2}@x{at}y0" for at in range(24)),  # in pairs of one file
         np.zeros((24, 2, 2, 3), np.uint8),
         {"shape": shape_N, "color": color_N},
         {"shape": ("a", "b"), "color": ("c", "d")},
@@ -419,7 +419,8 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     assert arrays["subspaces"].tolist() == ["rotate", "invert", "whole embedding"]
     assert arrays["agreement"][0, 0] == 100  # by shape, in the half that holds the shape
     assert arrays["agreement"][1, 1] == 100
-    assert arrays["expected"] == pytest.approx([100 * 11 / 23] * 2)
+    assert arrays["expected"] == pytest.approx([100 * 11 / 22, 100 * 10 / 22])
+    assert Neighbours().compute(subject)["nearest"][0, -1, 0] != 1  # of its file
     points_AN2 = arrays["points"]
     assert points_AN2.shape == (3, 24, 2)
     # On the map as well: images of one shape are nearer to each other than to the other's.

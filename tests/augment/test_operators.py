@@ -18,6 +18,7 @@ from mast.augment import OPERATORS
 from mast.augment.operators.color import ORDERS
 from mast.augment.operators.filters import motion_kernels
 from mast.augment.operators.noise import normal_field
+from mast.core.errors import UserError
 
 SIDE = 48
 BILINEAR = InterpolationMode.BILINEAR
@@ -353,3 +354,23 @@ def test_noise_is_normal_and_independent():
         assert product.abs().max() < 0.02
     assert torch.equal(normal_field(torch.tensor([5]), 999), normal_field(torch.tensor([5]), 999))
     assert normal_field(torch.tensor([0]), 7).shape == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sobel", {"blend": (0.0, 5.0)}),
+        ("solarize", {"threshold": (128.0, 128.0)}),
+        ("random_resized_crop", {"scale": (20.0, 100.0)}),
+        ("random_resized_crop", {"ratio": (0.0, 1.0)}),
+        ("translate_x", {"shift": (10.0, 20.0)}),
+        ("cutout", {"side": (10.0, 20.0)}),
+        ("posterize", {"bits": (8, 4)}),
+        ("motion_blur", {"taps": (1, 3)}),
+        ("color_jitter", {"hue": 36.0}),
+        ("gaussian_noise", {"std": (-1.0, 0.0)}),
+    ],
+)
+def test_magnitudes_that_cannot_be_are_refused(name, options):
+    with pytest.raises(UserError, match=f"{name}: expected {next(iter(options))} from"):
+        OPERATORS[name](SIDE, **options)

@@ -95,6 +95,8 @@ def test_cheaper_runs_and_one_that_fails(
     assert done.insight is not None
     assert "2 of 3 runs are finished." in done.insight.text
     assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
+    with pytest.raises(UserError, match="compares top-1 accuracy, which retrieval lacks"):
+        mast.study("leave_one_out", run.path, photos, protocols="retrieval")
     with pytest.raises(UserError, match="has 1 epoch and would now have 2; give the same"):
         mast.study("leave_one_out", run.path, str(photos), device="cpu")
     other = mast.study(
@@ -103,6 +105,6 @@ def test_cheaper_runs_and_one_that_fails(
     assert [at.state for at in other.runs] == ["begun", "to do", "begun"]  # trained, not measured
     for _ in range(2):  # measured once: what is asked of `retained` is not asked of `retrieval`
         before = {file: file.stat().st_mtime_ns for file in run.studies.rglob("evaluations/*.json")}
-        mast.study("leave_one_out", run.path, str(photos), protocols=["retrieval"], epochs=1)
+        mast.study("leave_one_out", run.path, photos, protocols=["knn", "retrieval"], epochs=1)
     assert before == {file: file.stat().st_mtime_ns for file in before}
     assert {file.name.partition("-")[0] for file in before} >= {"retrieval"}

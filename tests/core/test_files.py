@@ -5,9 +5,11 @@ import multiprocessing
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -27,8 +29,9 @@ from mast.core.checkpoint import (
 )
 from mast.core.errors import UserError, unknown
 from mast.core.files import locked
-from mast.core.loggers import TensorBoardLogger
+from mast.core.loggers import TensorBoardLogger, WandbLogger
 from mast.core.run import RunFolder, provenance
+from mast.data import DataConfig, open_canvas
 
 
 def full_disk(partial: Path) -> None:
@@ -321,3 +324,23 @@ def test_the_revision_is_that_of_this_program_alone(
     before = provenance()["git_revision"]
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     assert provenance()["git_revision"] == before
+
+
+def test_a_run_is_continued_at_wandb_by_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub = MagicMock()
+    monkeypatch.setitem(sys.modules, "wandb", stub)
+    for name in ("one/mast", "other/mast", "one/mast"):
+        folder = RunFolder(tmp_path / name).path
+        folder.mkdir(parents=True, exist_ok=True)
+        WandbLogger("project", folder).log_metrics({"loss": 1.0}, step=1)
+    first, second, third = (call.kwargs["id"] for call in stub.init.call_args_list)
+    assert first == third != second
+
+
+def test_home_is_what_a_tilde_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunFolder("~/run").path == tmp_path / "run"
+    open_canvas(DataConfig("toys@test:4", cache=Path("~/cache")), 16)
+    assert (tmp_path / "cache").is_dir()

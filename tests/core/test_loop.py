@@ -268,3 +268,5 @@ def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
     assert caught.value.code == 143
     assert time.monotonic() - started < 30
     assert load_checkpoint(tmp_path / "last.pt")["step"] == 2
+    before = training_of(layer(), checkpoint=tmp_path / "no.pt")._interrupted(signal.SIGTERM)
+    assert "after step 0 of 6, nothing of it is kept" in str(before)

@@ -360,8 +360,19 @@ def test_what_is_kept_is_decided_by_what_is_written(tmp_path, monkeypatch):
     assert not files(config, "u8")
     config.cache_limit_gb = 76e-6
     assert isinstance(open_canvas(config, 64).pixels, Cached)
+    for file in files(config, "u8"):
+        file.unlink()
+    monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: 1e9)  # far too much
+    assert isinstance(open_canvas(config, 64).pixels, Cached)
     monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: pytest.fail("it is known"))
     assert isinstance(open_canvas(config, 64).pixels, Cached)
+
+
+def test_generated_sets_of_several_counts_are_kept(tmp_path):
+    configs = [DataConfig(f"toys@test:{count}", cache=tmp_path) for count in (4, 8)]
+    for config in configs:
+        open_canvas(config, 32)
+    assert len(files(configs[0], "u8")) == 2
 
 
 def test_wrong_values_are_refused():

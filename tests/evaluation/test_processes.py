@@ -28,8 +28,8 @@ PROCESSES = 2
 SETTINGS = EvaluationSettings(
     protocols={
         "linear_sgd": {"epochs": 3, "batch_size": 15, "learning_rates": [0.1, 3.0]},
-        "semi": {"shares": [0.5], "encoder_lrs": [0.1], "head_lrs": [1.0], "batch_size": 8},
-        "finetune": {"changes": {"epochs": 2, "batch_size": 16}},
+        "semi": {"shares": [0.5], "encoder_lrs": [0.1], "head_lrs": [1.0], "batch_size": 7},
+        "finetune": {"changes": {"epochs": 2, "batch_size": 15}},
     }
 )
 PROTOCOLS = ("knn", *SETTINGS.protocols)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mast.augment.operator import (
+    Bounds,
     Operator,
     Parameters,
     Record,
@@ -27,6 +28,7 @@ from mast.augment.operator import (
 )
 from mast.core.reading import MOST_CHANNELS
 
+STRENGTHS: Bounds = dict.fromkeys(("brightness", "contrast"), (0, math.inf))
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 FACTORS = ("brightness", "contrast", "saturation")
@@ -214,6 +216,7 @@ class ColorJitter(Operator):
     """
 
     name: ClassVar[str] = "color_jitter"
+    within: ClassVar[Bounds] = {**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)}
     label: ClassVar[str] = "jitter"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
@@ -287,6 +290,7 @@ class BandJitter(Operator):
     """
 
     name: ClassVar[str] = "band_jitter"
+    within: ClassVar[Bounds] = {**STRENGTHS, "gain": (0, math.inf)}
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     kernel: ClassVar[str] = "jitter_bands"
@@ -374,6 +378,7 @@ class Solarize(Operator):
     """
 
     name: ClassVar[str] = "solarize"
+    within: ClassVar[Bounds] = {"threshold": (0, 1)}
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.SOLARIZE
     drawn: ClassVar[str] = "threshold"
@@ -404,6 +409,7 @@ class Posterize(Operator):
     """
 
     name: ClassVar[str] = "posterize"
+    within: ClassVar[Bounds] = {"bits": (1, 8)}
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     kernel: ClassVar[str] = "posterize"

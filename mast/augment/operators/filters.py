@@ -6,7 +6,7 @@ every kernel clips to it. Magnitudes in pixels are given for a view of 224 and s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.operator import (
+    Bounds,
     Operator,
     Parameters,
     Stage,
@@ -156,6 +157,7 @@ class GaussianBlur(Operator):
     """
 
     name: ClassVar[str] = "gaussian_blur"
+    within: ClassVar[Bounds] = {"extent": (0, inf)}
     label: ClassVar[str] = "blur"
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
@@ -231,6 +233,7 @@ class Sobel(Operator):
     """
 
     name: ClassVar[str] = "sobel"
+    within: ClassVar[Bounds] = {"blend": (0, 1)}
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EDGE
     drawn: ClassVar[str] = "blend"
@@ -254,6 +257,7 @@ class Cutout(Operator):
     """
 
     name: ClassVar[str] = "cutout"
+    within: ClassVar[Bounds] = {"side": (0, 2)}
     destroys: ClassVar[str] = "parts"
     stage: ClassVar[Stage] = Stage.OCCLUSION
     drawn: ClassVar[str] = "side"
@@ -289,6 +293,7 @@ class MotionBlur(Operator):
     """
 
     name: ClassVar[str] = "motion_blur"
+    within: ClassVar[Bounds] = {"taps": (3, inf)}
     destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     kernel: ClassVar[str] = "motion_blur"

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from mast.augment.operator import (
+    Bounds,
     Operator,
     Parameters,
     Record,
@@ -95,6 +96,7 @@ class RandomResizedCrop(GeometricOperator):
     """
 
     name: ClassVar[str] = "random_resized_crop"
+    within: ClassVar[Bounds] = {"scale": (0, 1), "ratio": (0.01, 100)}
     label: ClassVar[str] = "crop"
     destroys: ClassVar[str] = "position"
 
@@ -234,6 +236,7 @@ class Translate(GeometricOperator):
 
     keeps_frame: ClassVar[bool] = False
     drawn: ClassVar[str] = "shift"
+    within: ClassVar[Bounds] = {"shift": (-1, 1)}
     two_sided: ClassVar[bool] = True
     shows: ClassVar[str] = "{:+.2f}"
 

@@ -5,13 +5,13 @@ kernel clips to it.
 """
 
 from dataclasses import dataclass
-from math import pi
+from math import inf, pi
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
+from mast.augment.operator import Bounds, Operator, Parameters, Stage, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -54,6 +54,7 @@ class GaussianNoise(Operator):
     """
 
     name: ClassVar[str] = "gaussian_noise"
+    within: ClassVar[Bounds] = {"std": (0, inf)}
     label: ClassVar[str] = "noise"
     destroys: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
