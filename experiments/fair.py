@@ -158,8 +158,7 @@ ROWS |= {
         "contrast_no_block",
         "SimCLR + AugSelf, heads of all depths",
         1,
-        "rate of SimCLR + AugSelf; ",
-    ),
+    )._replace(tuned="rate of SimCLR + AugSelf; prediction 1 of 0.5, 1"),
 }
 # The default and its controls.
 DECIDING = (

@@ -42,7 +42,7 @@ import yaml
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, locked, named, read_json, writing
+from mast.core.files import as_unicode, locked, read_json, writing
 
 _log = logging.getLogger("mast")
 
@@ -65,7 +65,7 @@ class RunFolder:
     """Paths of a run, and its log; the folder need not exist yet."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = named(path)
+        self.path = Path(path)
         self.lock = self.path / ".lock"
         self.holder = self.path / ".holder"
         self.config = self.path / "config.yaml"
