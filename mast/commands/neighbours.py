@@ -202,7 +202,7 @@ def _position(
         return places[query]
     if os.path.exists(named(query)):
         root = named(split_cut(str(data))[0])
-        root = root if root.is_dir() else root.parent
+        root = root.parent if root.is_file() else root
         ways = (os.path.relpath(plain(named(query)), plain(root))
                 for plain in (os.path.abspath, os.path.realpath))  # fmt: skip
         return next((places[at] for way in ways if (at := Path(way).as_posix()) in places), None)

@@ -52,10 +52,10 @@ class DataConfig:
         canvas: Images with more pixels than a square of this side are shrunk once to that many,
             keeping their aspect ratio; 2.75 times the view size by default.
         channels: Channels of an image, 1 to 16; for 3, gray is repeated.
-        range: File values that become 0 and 1: two numbers; "dtype",
-            the limits of the type; "percentile", the 0.1st and 99.9th of each channel in a sample
-            of the set; or "auto", the fewest bits or the usual float range that hold the sample,
-            otherwise percentiles. 8-bit files beside deeper ones map 0 to 255.
+        range: File values that become 0 and 1: two numbers; "dtype", the limits of the type;
+            "percentile", the 0.1st and 99.9th of each channel in a sample of the set; or "auto",
+            the fewest bits or the usual float range that hold the sample, otherwise percentiles.
+            8-bit files beside deeper ones map 0 to 255.
         no_data: A value that means "no data" and becomes 0, in addition to those that files
             declare.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not

@@ -421,7 +421,7 @@ def _replaces(result: Result, path: Path) -> bool:
         seeds = [split.get("seed") for split in (old.get("split", {}), result.split)]
         same = old["set_name"] == result.set_name and seeds[0] == seeds[1]
         return bool(same or old["images"] == result.images)
-    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return True
 
 

@@ -63,6 +63,10 @@ def test_a_query_may_be_named_in_many_ways(
     for data, others in ((f"test#exclude={tmp_path / 'drop.txt'}", 22), (tmp_path / "link", 23)):
         found = mast.neighbours(ours.path, data, f"test/{name}", k=99).columns["path"]
         assert (len(found), name in found) == (others, False)
+    monkeypatch.chdir(tmp_path)
+    Path("000001").write_bytes((photos / "test" / name).read_bytes())
+    found = mast.neighbours(ours.path, "toys@test:12", "./000001", k=99).columns["path"]
+    assert "000001" in found  # the image that the set calls so; the query is a file
 
 
 def test_an_approximate_search_says_its_recall(

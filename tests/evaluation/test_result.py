@@ -35,6 +35,8 @@ def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None
     assert back.settings["protocol"]["seed"] == 0
     drawn = [replace(result, split={"share": 0.2, "seed": at}, images=str(at)) for at in (1, 2)]
     assert drawn[0].write(tmp_path / "drawn") != drawn[1].write(tmp_path / "drawn")
+    path.write_text('{"split": []}')  # of others
+    assert result.write(tmp_path) == path
     assert back.settings["extraction"]["size"] == 16
     assert back.sizes == {"train": 60, "val": 18, "test": 24}
     assert back.fingerprints["test"] == data.test.fingerprint
