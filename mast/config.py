@@ -41,6 +41,7 @@ GONE = {
     "pixels_weight": 1.0,
     "strong_weight": 1.0,
     "queue_from": 0.15,
+    "projector_layers": 2,
     "standardize": True,
 }
 # Fields that may change when a run is continued: they do not change what is computed.

@@ -41,3 +41,5 @@ def test_a_field_of_the_wrong_type_is_named(name: str) -> None:
     config = replace(mast.configure("mast5_small"), **{name: object()})
     with pytest.raises(UserError, match=name):
         mast.pretrain(config)
+    with pytest.raises(UserError, match=name):
+        mast.configure("mast5_small", **{name: object()})

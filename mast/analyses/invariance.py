@@ -31,11 +31,11 @@ class Invariance(Analysis):
     Arrays:
         operators: (O,) names of what was done to the images.
         subspaces: (K + 1,) names of the masks, the last "whole embedding".
-        magnitudes: (S,) from 0 to 1, 1 the strongest that pretraining draws.
+        magnitudes: (S,) from 0 to 1, 1 the strongest of the operator's default range.
         similarity: (O, K + 1, S) mean cosine over the images.
         margin: (O, K + 1, S) half of its 95 % interval; NaN of a single image.
-        lead: (O,) cosine in the operator's own subspace less that in the most invariant other one,
-            at the strongest magnitude, mean over the images; NaN of a single subspace.
+        lead: (O,) cosine in the operator's own subspace less that in the most invariant one of
+            another mask, at the strongest magnitude, mean over the images; NaN if there is none.
         lead_margin: (O,) half of its paired 95 % interval.
         beside: (R,) names of the other runs.
         similarity_beside: (R, O, S) of their embeddings.
@@ -68,7 +68,7 @@ class Invariance(Analysis):
         ).reshape(len(beside), len(names), 2, len(MAGNITUDES))  # fmt: skip
         own_O = [subject.operators.index(name) for name in names]
         lead_O2 = np.array(
-            [_lead(cosine_NOXS[:, row, :-1, -1], own) for row, own in enumerate(own_O)]
+            [_lead(cosine_NOXS[:, row, :, -1], own, mask_DX) for row, own in enumerate(own_O)]
         )
         return {
             "operators": np.array(names),
@@ -150,11 +150,12 @@ class Invariance(Analysis):
             for row, (name, title) in enumerate(zip(arrays["operators"], names, strict=True))
         ]
         text = ""
-        if len(subspaces) > 2 and changed_O.any():
-            won_O = changed_O & (arrays["lead"] - arrays["lead_margin"] > 0)
+        compared_O = changed_O & np.isfinite(arrays["lead"])
+        if compared_O.any():
+            won_O = compared_O & (arrays["lead"] - arrays["lead_margin"] > 0)
             text = (
                 f"The own subspace is the most invariant for {won_O.sum()} of the "
-                f"{changed_O.sum()} operators that change the embedding (beyond the 95 % interval "
+                f"{compared_O.sum()} operators that change the embedding (beyond the 95 % interval "
                 "over images). "
             )
         text += f"Cosine in the own subspace at the strongest magnitude: {', '.join(lines)}."
@@ -201,11 +202,12 @@ def _cosines(subject: Subject, name: str, mask_DX: Tensor) -> np.ndarray:
     return np.stack(cosines, axis=2)
 
 
-def _lead(cosine_NK: np.ndarray, own: int) -> tuple[float, float]:
+def _lead(cosine_NX: np.ndarray, own: int, mask_DX: Tensor) -> tuple[float, float]:
     """By how much the own subspace is more invariant than the best other one, and its margin."""
-    rest_NK = np.delete(cosine_NK, own, axis=1)
+    other_K = (mask_DX[:, :-1] != mask_DX[:, own, None]).any(dim=0).numpy()
+    rest_NK = cosine_NX[:, :-1][:, other_K]
     if rest_NK.shape[1] == 0:
         return float("nan"), float("nan")
     best = int(rest_NK.mean(axis=0).argmax())
-    lead, margin = mean_and_margin(cosine_NK[:, own] - rest_NK[:, best])
+    lead, margin = mean_and_margin(cosine_NX[:, own] - rest_NK[:, best])
     return float(lead), float(margin)

@@ -19,6 +19,7 @@ from mast.analyses.analysis import (
     Details,
     Grid,
     Subject,
+    files_of,
     lacking_images,
     mean_and_margin,
     with_margin,
@@ -57,7 +58,7 @@ class PredictedOperators(Analysis):
         block: (O,) position in `spaces` of what is exempt from the operator; -1 where nothing is.
         explained: (O, S) percent of the variance that is explained (R^2), on images that were not
             fitted; NaN where nothing varies or shows.
-        margin: (O, S) half of its 95 % interval over images, the regressions held fixed.
+        margin: (O, S) half of its 95 % interval over files, the regressions held fixed.
         direction: (O, S, M) percent of the recorded differences whose prediction is on the right
             side of the mean, in thirds of the pairs by how large the difference is; 50 by chance;
             NaN for an operator that is done or not.
@@ -73,7 +74,9 @@ class PredictedOperators(Analysis):
 
     def compute(self, subject: Subject) -> Arrays:
         assert subject.pairs is not None
-        pairs = subject.pairs()
+        assert subject.images is not None
+        pairs, files_N = subject.pairs(), files_of(subject.images.names)
+        image_P = pairs.image_P if files_N is None else files_N.numpy()[pairs.image_P]
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
             raise UserError("the views' embeddings are not finite: the run diverged")
         first_PD, second_PD = pairs.embedding
@@ -90,10 +93,10 @@ class PredictedOperators(Analysis):
         found_SOX = []
         with one_thread():
             for view, other in views:
-                features = [_features(view, other, pairs.image_P % 2 == half) for half in (0, 1)]
+                features = [_features(view, other, image_P % 2 == half) for half in (0, 1)]
                 found_SOX.append(
                     [
-                        _explained(features, target_PT, pairs.image_P)
+                        _explained(features, target_PT, image_P)
                         for target_PT in pairs.differences.values()
                     ]
                 )
@@ -229,7 +232,7 @@ def _explained(
     Args:
         features: By the half of the images that is fitted, (P, F) each.
         target_PT: The recorded differences, NaN where they do not show.
-        image_P: The image of each pair.
+        image_P: The file of each pair.
     """
     target_PT = target_PT[:, (~np.isnan(target_PT)).sum(axis=0) > 1]
     variance_T = np.nanvar(target_PT, axis=0)

@@ -251,7 +251,7 @@ class Operator(ABC):
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         """Give every sample the same strength; directions, places and orders stay as drawn.
 
-        `magnitude` is from 0, the weakest that `sample` draws, to 1, the strongest.
+        `magnitude` is from 0, the weakest that `sample` draws or no change, to 1.
         """
         if not self.drawn:
             return parameters

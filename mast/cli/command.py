@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from mast.cli.form import Form
-from mast.cli.verbs import REMOVED, TOPICS, VERBS, named
+from mast.cli.verbs import TOPICS, VERBS, named
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
 from mast.core.processes import ProcessEndedError
 from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_message
@@ -123,8 +123,6 @@ def _run(words: list[str]) -> None:
             raise unknown("topic", words[1], TOPICS)
         else:
             _call(f"show {words[1]}", words[2:])
-    elif words[0] in REMOVED:
-        raise UserError(f"mast {words[0]} was removed: {REMOVED[words[0]]}")
     elif words[0] not in VERBS:
         raise unknown("command", words[0], [*VERBS, "show"])
     else:

@@ -225,9 +225,6 @@ VERBS: dict[str, Verb] = {
         computes=False,
     ),
 }  # fmt: skip
-REMOVED = {  # with what replaces them; for one version
-    "watch": "use TensorBoard: `tensorboard --logdir RUN/tensorboard`",
-}
 TOPICS: dict[str, Verb] = {
     "operators": Verb(
         "augmentation operators, with their probability and magnitudes",

@@ -1,5 +1,6 @@
 """Which recipe, how many epochs, how much memory, disk and time: before a run."""
 
+import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from mast.augment import operators_for
 from mast.commands.common import command
-from mast.commands.pretrain import pretrain
+from mast.commands.pretrain import pretrain, starting
 from mast.config import change
 from mast.core.arguments import as_list
 from mast.core.display import say
@@ -45,7 +46,6 @@ from mast.runs.cost import (
     scaled,
 )
 from mast.runs.load import load
-from mast.runs.start import with_architecture
 
 Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
@@ -165,8 +165,8 @@ def plan(
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
     if size is not None:
         raise UserError("size is for adapt: pretraining is planned at the size of each recipe")
-    if hours is not None and not hours > 0:
-        raise UserError(f"hours must be positive, got {hours}")
+    if hours is not None and not 0 < hours < math.inf:
+        raise UserError(f"hours must be positive and finite, got {hours}")
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
@@ -178,10 +178,10 @@ def plan(
                                        "device": here.type})  # fmt: skip
         own = {"encoder.weights": weights, "encoder.name": encoder}
         config = change(config, {name: value for name, value in own.items() if value is not None})
-        configs.append(with_architecture(config))
+        configs.append(starting(config))
     source = open_source(str(data), download=download)
-    if not len(source):
-        raise UserError(f"{data} has no images")
+    if len(source) < 2:
+        raise UserError(f"{data} has {counted(len(source), 'image')}; give two or more")
     decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
     if there is None:
         say("A few steps are trained on generated images, to measure how fast they are:")

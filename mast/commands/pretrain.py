@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         Interrupted: A signal asked to stop. The step was finished and saved.
     """
     config.check_trainable()
-    original, config = config, with_architecture(config)
+    config = starting(config)
     run = RunFolder(config.folder())
-    _check_encoder(original, config)
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -107,6 +107,17 @@ def _trained_with(run: RunFolder) -> dict[str, Any] | None:
         return None
     kept = state.get("kept")
     return kept.get("config", {}) if isinstance(kept, dict) else {}  # not verified yet
+
+
+def starting(config: PretrainConfig) -> PretrainConfig:
+    """As `with_architecture`, checked; the encoder of the recipe yields to that of the weights."""
+    found = with_architecture(config)
+    own = recipe().encoder if (recipe := RECIPES.get(config.recipe)) else config.encoder
+    if found.encoder.name != own.name:
+        given = {key: v for key, v in config.encoder.options.items() if own.options.get(key) != v}
+        found = with_architecture(replace(config, encoder=replace(config.encoder, options=given)))
+    _check_encoder(config, found)
+    return found
 
 
 def _check_encoder(original: PretrainConfig, config: PretrainConfig) -> None:

@@ -191,8 +191,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         plain = {name: argument(value, hints.get(name), name) for name, value in values.items()}
         check_shapes(plain)
-        if plain.get("seed", 0) < 0:
-            raise UserError(f"seed must be 0 or more, got {plain['seed']}")
+        if isinstance(seed := plain.get("seed"), int) and seed < 0:
+            raise UserError(f"seed must be 0 or more, got {seed}")
         return function(**plain)  # type: ignore[call-arg]
 
     return checking

@@ -147,7 +147,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         what = str(error).splitlines()[0] if isinstance(error, zipfile.BadZipFile | OSError) else ""
         reason = f"{type(error).__name__}: {what}" if what else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({reason}). Delete it to start the run again."
+            f"{path} is not a readable checkpoint ({reason}). Delete it to go on without it."
         ) from error
     if not isinstance(state, dict):
         raise UserError(f"{path} is not a checkpoint of this program")

@@ -140,17 +140,20 @@ def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[st
             raise UserError(f"expected names of fields, got {name!r}")
         nested = getattr(instance, name, None)
         if not is_dataclass(nested):
-            flat[prefix + name] = value
+            given = {prefix + name: value}
         elif isinstance(value, Mapping):
-            flat |= _flat(value, nested, f"{prefix}{name}.")
+            given = _flat(value, nested, f"{prefix}{name}.")
         elif type(value) is type(nested):
-            flat |= {f"{prefix}{name}.{key}": each for key, each in leaves(value).items()}
+            given = {f"{prefix}{name}.{key}": each for key, each in leaves(value).items()}
         else:
             first = fields(nested)[0].name
             raise UserError(
                 f"{prefix}{name} holds several fields, got {value!r}; give them by name, such as "
                 f"{prefix}{name}.{first}"
             )
+        if twice := sorted(flat.keys() & given.keys()):
+            raise UserError(f"{twice[0]} is given twice")
+        flat |= given
     return flat
 
 

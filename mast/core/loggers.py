@@ -22,7 +22,7 @@ def is_installed() -> bool:
 
 
 class TensorBoardLogger:
-    """Write scalars into an event file of a folder; every process that logs begins a new one.
+    """Write scalars into an event file of a folder; a new one takes the place of later steps.
 
     Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
     """
@@ -32,6 +32,7 @@ class TensorBoardLogger:
         self._file: Path | None = None
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        from tensorboard.compat.proto.event_pb2 import SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
@@ -41,6 +42,7 @@ class TensorBoardLogger:
                 begun = f"{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
                 self._file = self._folder / f"events.out.tfevents.{begun}"
                 self._append(file_version=VERSION)
+                self._append(step=step, session_log=SessionLog(status=SessionLog.START))
             self._append(step=step, summary=Summary(value=values))
 
     def _append(self, **fields: Any) -> None:

@@ -92,8 +92,8 @@ def _launch(fabric: "Fabric", remedy: Callable[[], str]) -> NoReturn:
     from mast.core.display import hand_over
     from mast.core.launch import cores
 
-    if hasattr(sys, "ps1"):
-        raise UserError("several processes are for a script or the command line: give devices 1")
+    if hasattr(sys, "ps1") or sys.argv[0] in ("", "-"):  # a script on stdin is used up
+        raise UserError("several processes need a script in a file or a command: give devices 1")
     strategy, environment = fabric.strategy, fabric.strategy.cluster_environment  # type: ignore[attr-defined]
     nodes: int = strategy.num_nodes  # type: ignore[attr-defined]
     processes: int = strategy.num_processes  # type: ignore[attr-defined]

@@ -134,7 +134,9 @@ class StopRequest:
         try:
             yield
         except RuntimeError:
-            if self.number is None:
+            import torch
+
+            if self.number is None or not torch.distributed.is_initialized():
                 raise
             raise Interrupted(self.number, "stopped with the other processes") from None
         finally:

@@ -20,6 +20,7 @@ from mast.evaluation.tested_classifier import (
 )
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
+from mast.methods import METHODS
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 from mast.search.adapted import SPACES
@@ -59,6 +60,7 @@ def card(
     results = [] if run is None or classifier is not None else _results(run, identity)
     known = {*BESIDE, *(result.protocol for result in results)}
     extractions = [result.settings.get("extraction", {}) for result in results]
+    unlabelled = run is not None and not METHODS[configuration_of(run).method].method.labelled
     imports, _, load = form.line(place).partition("; ")
     mean, std = (", ".join(f"{v:g}" for v in values) for values in encoder.config.normalization)
     of_channels = f"images of {encoder.channels} channel{'s' * (encoder.channels > 1)}"
@@ -71,7 +73,8 @@ def card(
         classifier=classifier,
         size=original.size,
         resized=resized(original.size),
-        front=_front(form, original, license, run is not None),
+        unlabelled=unlabelled,
+        front=_front(form, original, license, unlabelled),
         architecture=_architecture(encoder),
         weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
         images="RGB images" if encoder.channels == 3 else of_channels,
@@ -108,10 +111,10 @@ def _template() -> "Template":
     return environment.get_template("card.md.jinja")
 
 
-def _front(form: Format, original: Original, license: str | None, pretrained: bool) -> str:
+def _front(form: Format, original: Original, license: str | None, unlabelled: bool) -> str:
     task, others = "image-classification", list[str]()
     if original.classifier is None:
-        task, others = "image-feature-extraction", ["self-supervised-learning"] * pretrained
+        task, others = "image-feature-extraction", ["self-supervised-learning"] * unlabelled
     fields: dict[str, Any] = {
         "library_name": form.library or None,
         "pipeline_tag": task,

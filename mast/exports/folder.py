@@ -91,6 +91,8 @@ def export_folder(
     format is replaced; after an error nothing is left of it.
     """
     out = Path(os.path.realpath(out))
+    if out == Path.cwd():  # it would be replaced under the shell
+        raise UserError(f"{out} is the current folder; choose another out, such as a new folder")
     if as_unicode(str(out)) != str(out):
         raise UserError(
             f"{out} is no name for an export, as it is not UTF-8 in this locale: name another out, "

@@ -70,6 +70,8 @@ def hardened_contrast(
         moves every similarity by epsilon.
     """
     plain = contrast(positive_B, negative_BN, temperature)
+    if not weight:
+        return plain
     hard = contrast(full(positive_B) - epsilon, full(negative_BN) + epsilon, temperature)
     return (plain + weight * hard) / (1 + weight)
 

@@ -177,6 +177,7 @@ class Method(nn.Module, ABC):
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
         labelled: Whether it learns from labels, which are in the views then.
+        unit_length: Whether embeddings have length 1.
     """
 
     projector: nn.Module
@@ -185,6 +186,7 @@ class Method(nn.Module, ABC):
     gates: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
     labelled: bool = False
+    unit_length: bool = False
 
     def __init__(
         self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -228,7 +230,7 @@ class Method(nn.Module, ABC):
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
         embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
-        return embedding_BD
+        return F.normalize(embedding_BD, dim=1) if self.unit_length else embedding_BD
 
     # ---------------------------------------------------------------------------- training
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
@@ -345,6 +347,9 @@ class Method(nn.Module, ABC):
             metrics: What was logged of a step, and "progress", the share of the run that is done.
         """
         yield from collapse_warnings(metrics)
+        for name in getattr(self.config, "predicted", None) or ():
+            if not destroyers(self.operators, (name,)):
+                yield f"{name} is not predicted: no operator of the views destroys it"
 
     # --------------------------------------------------------------------- what it learned
     @property

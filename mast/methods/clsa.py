@@ -41,6 +41,7 @@ class CLSA(Method):
     """
 
     config: CLSAConfig
+    unit_length = True
 
     def __init__(
         self, config: CLSAConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -66,7 +67,3 @@ class CLSA(Method):
         }
         self.queue.push(newest_GD)
         return output_of(terms, spread=spread(newest_GD))
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """Of unit length."""
-        return F.normalize(super().embed(images_BCHW), dim=1)

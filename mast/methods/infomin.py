@@ -54,6 +54,7 @@ class InfoMin(Method):
     """
 
     config: InfoMinConfig
+    unit_length = True
 
     def __init__(
         self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -82,10 +83,6 @@ class InfoMin(Method):
         keys = gather(key_BD)
         self.queue.push(keys)
         return output_of(terms, spread=spread(keys))
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """Of unit length."""
-        return F.normalize(super().embed(images_BCHW), dim=1)
 
     def _contrast(self, query_BD: Tensor, key_BD: Tensor, key_ND: Tensor) -> Tensor:
         positive_B = (query_BD * key_BD).sum(dim=1)

@@ -82,7 +82,7 @@ class PaperConfig(MethodConfig):
 
     Attributes:
         projector: Sizes and options of the Gaussian projector.
-        uncertainty: Divide distances by the predicted covariance and add the KL term.
+        uncertainty: Divide distances by the predicted covariance.
         masks: "exempt" (ones, but for a fixed block of each property in `exempt`), "budgeted"
             (such blocks, learned), "learned", "handcrafted" (disjoint blocks, fixed) or "none"
             (one term over the whole embedding: Table 6's "uncertainty only").
@@ -96,7 +96,7 @@ class PaperConfig(MethodConfig):
         mask_common: Share of the dimensions that start in every subspace with "leave_one_out".
         masked_weight: Weight of the contrast, or of the masked distance (25 in lambda = 25 d / K).
         plain_weight: Weight of VICReg's unmasked distance, in addition to the masked one.
-        kl_weight: lambda_2.
+        kl_weight: lambda_2, if there is a covariance.
         sparsity_weight: lambda_1 d K: weight of the mean mask entry. A negative one rewards wide
             masks (use with normalize_masks "l2").
         composition: For a sample with several operators, "sum" adds the distances in their

@@ -12,24 +12,18 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import NEGATIVES, Method, PairConfig, bounded, limited, output_of, spread
+from mast.methods.base import NEGATIVES, Method, PairConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
 class MoCoV3Config(PairConfig):
-    """The contrast of MoCo v3; the predictor has the projector's sizes. The momentum rises.
-
-    Attributes:
-        projector_layers: Linear layers of the projector: 2 over a ResNet, 3 over a ViT.
-    """
+    """The contrast of MoCo v3, with its heads over a ResNet; the momentum rises."""
 
     needs_whole_batch = NEGATIVES
 
-    limits = limited(projector_layers=bounded(2))
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
-    projector_layers: int = 2
     temperature: float = 1.0
     momentum: float = 0.99
 
@@ -42,10 +36,10 @@ class MoCoV3(Method):
     def __init__(
         self, config: MoCoV3Config, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        layers, sizes = config.projector_layers, config.projector
+        sizes = config.projector
         super().__init__(config, encoder, operators, seed)
         self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
+        self.projector = MLP(encoder.dim, sizes, layers=2, last_norm="plain")
         self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(sizes.dim, sizes, layers=2)
 

@@ -31,15 +31,17 @@ class SimSiam(Method):
 
     config: SimSiamConfig
     steady = ("predictor.",)
+    beside = 0  # numbers that the predictor gives beside an embedding
 
     def __init__(
         self, config: SimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        dim, layers = config.projector.dim, config.projector_layers
+        sizes, layers = config.projector, config.projector_layers
+        predictor = MLPConfig(config.bottleneck, sizes.dim + self.beside)
         self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=layers, last_norm="plain")
-        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
+        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
+        self.predictor = MLP(sizes.dim, predictor, layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cosine"."""

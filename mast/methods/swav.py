@@ -68,6 +68,7 @@ class SwAV(Method):
     """
 
     config: SwAVConfig
+    unit_length = True
 
     def __init__(
         self, config: SwAVConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -105,7 +106,3 @@ class SwAV(Method):
             self.queues[view].push(everyone_GD)  # type: ignore[operator]
         share_GP = sinkhorn(self.prototypes(assigned_GD), config.epsilon, config.iterations)
         return share_GP[rank() * count : (rank() + 1) * count]
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """Of unit length."""
-        return F.normalize(super().embed(images_BCHW), dim=1)

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import power_spherical_log_density
-from mast.methods.base import Method, output_of, spread
+from mast.methods.base import output_of, spread
 from mast.methods.parts import HostInputs, Images
-from mast.methods.simsiam import SimSiamConfig
-from mast.models import MLP, Encoder, MLPConfig
+from mast.methods.simsiam import SimSiam, SimSiamConfig
 
 
 @dataclass
@@ -21,7 +20,7 @@ class VISimSiamConfig(SimSiamConfig):
     """The networks of VI-SimSiam, which are SimSiam's but for the predictor's last number."""
 
 
-class VISimSiam(Method):
+class VISimSiam(SimSiam):
     """Nakamura, Okada, Taniguchi: Representation Uncertainty as Variational Inference (2022).
 
     The predictor gives a direction and its concentration, of a power spherical distribution under
@@ -30,16 +29,7 @@ class VISimSiam(Method):
     """
 
     config: VISimSiamConfig
-    steady = ("predictor.",)
-
-    def __init__(
-        self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        dim, layers = config.projector.dim, config.projector_layers
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=layers, last_norm="plain")
-        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
+    beside = 1
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "likelihood"."""

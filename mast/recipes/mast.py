@@ -20,8 +20,8 @@ def mast5() -> PretrainConfig:
     encoder predict what the operators did. `mast5_guarded` is closer to the paper.
 
     Estimated cost, not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with backward,
-    two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 30 % of an H200's
-    790 TFLOP/s in bf16.
+    two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 24 % of an H200's
+    989 TFLOP/s in bf16.
 
         mast pretrain --data imagenet/train --recipe mast5
     """
@@ -101,7 +101,7 @@ def mast5_handcrafted() -> PretrainConfig:
 
 
 def mast5_no_uncertainty() -> PretrainConfig:
-    """MAST-5 without the predicted covariance and its KL term.
+    """MAST-5 without the predicted covariance.
 
     Paper: linear top-1 74.1 (Table 5, row 8).
     """

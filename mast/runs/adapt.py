@@ -158,6 +158,8 @@ def adapt(
         _keep_results(adapted, folder)
         if isinstance(loaded.module, Encoder):
             save_encoder(loaded.module, folder / ENCODER)
+        else:
+            (folder / ENCODER).unlink(missing_ok=True)  # of what was adapted here before
         save_adapted(adapted, folder, _about(canvases, str(data), seed))
     left_out = tuple(name for name in named if name not in adapted.operators)
     return Adaptation(folder, adapted, len(canvases), left_out)

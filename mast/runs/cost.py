@@ -23,6 +23,7 @@ from mast.core.launch import cores, find_device
 from mast.core.memory import peak_memory
 from mast.core.optim import moments
 from mast.core.run import RunFolder
+from mast.core.stopping import Interrupted
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
 from mast.data.source import sampled
 from mast.methods import METHODS
@@ -274,8 +275,11 @@ def _steps(
                 "log_every": MEASURED_STEPS,
             },
         )
-        with silent():
-            lines = pretrain(few).read_metrics()
+        try:
+            with silent():
+                lines = pretrain(few).read_metrics()
+        except Interrupted as stopped:
+            raise Interrupted(stopped.code - 128, "stopped; nothing is kept") from None
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
     return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.config import build_method, configuration_of
-from mast.core.checkpoint import load_checkpoint
+from mast.core.checkpoint import load_checkpoint, previous
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
@@ -63,7 +63,8 @@ def load_method(run: str | Path) -> Method:
     folder = RunFolder(run)
     method = build_method(configuration_of(folder.require()))
     complete = folder.encoder.is_file() and folder.embedding.is_file()
-    file = folder.embedding if complete else folder.last
+    last = next(filter(Path.is_file, (folder.last, previous(folder.last))), folder.last)
+    file = folder.embedding if complete else last
     if not file.is_file():
         raise UserError(
             f"{folder.path} has neither {folder.embedding.name} beside its encoder nor a "

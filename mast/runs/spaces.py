@@ -71,9 +71,9 @@ class Invariances:
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """What is to be "ignored" and "matched", where there is something."""
+        """What is to be "ignored" and "matched", in order of the alphabet."""
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
-        return {kind: names for kind, names in words.items() if names}
+        return {kind: sorted(set(names)) for kind, names in words.items() if names}
 
     @property
     def names(self) -> list[str]:

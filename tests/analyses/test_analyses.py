@@ -248,6 +248,21 @@ def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     assert soft["block"].tolist() == [-1, -1, -1]
 
 
+def test_tiles_of_a_file_are_in_one_half() -> None:
+    """A view shows of which file it is, which tells nothing of other files."""
+    file_P = np.arange(80) // 2
+    of_file_PD, drawn_F1 = torch.eye(40)[file_P], np.random.default_rng(0).normal(size=(40, 1))
+    both = torch.zeros(80, 40), of_file_PD
+    pairs = Pairs(np.arange(80), both, both, {"rotate": drawn_F1[file_P]})
+    subject = replace(whole(), mask_DK=None, pairs=lambda: pairs)
+    assert subject.images is not None
+    tiles = [f"{at}.tif@x{x}y0" for at in range(40) for x in (0, 8)]
+    for names, low, high in ((tiles, -np.inf, 1), (range(80), 10, 101)):
+        images = replace(subject.images, names=tuple(map(str, names)))
+        explained = PredictedOperators().compute(replace(subject, images=images))["explained"]
+        assert low < explained.min() <= explained.max() < high
+
+
 def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None:
     draw = np.random.default_rng(0)
     image_P = np.tile(np.arange(500), 4)
@@ -345,6 +360,9 @@ def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
     assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
     assert "most invariant for 0 of the 2 operators" in Invariance().caption(one)
     Invariance().draw(one)
+    shared = Invariance().compute(replace(subject, mask_DK=masks[:, :1].repeat(1, 2)))
+    assert np.isnan(shared["lead"]).all()  # no other subspace
+    assert "most invariant" not in Invariance().caption(shared)
 
 
 def test_curves_keep_what_is_not_finite() -> None:

@@ -196,6 +196,9 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     assert all(part.training for part in module.modules())  # it stays as it was
     kept = mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
     assert kept.adapted.depths.layers == ("1", "output")
+    (tmp_path / "encoder.safetensors").touch()  # of what was adapted here before
+    mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
+    assert not (tmp_path / "encoder.safetensors").exists()
     images = mast.open_images([colors / "00.png"], 32)
     again = mast.load_adapted(tmp_path, encoder=module)
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
@@ -308,7 +311,7 @@ def test_protocols_see_the_space_that_is_chosen(
     shutil.copytree(adapted.path, run)
     accuracy = {}
     for choice in ("match", "ignore"):
-        (result,) = mast.evaluate(run, hues, "knn", device="cpu", **{choice: "color"})
+        (result,) = mast.evaluate(run, hues, "knn", device="cpu", **{choice: ["color"] * 2})
         accuracy[choice] = result.targets["class"].values["top1"]
         kind = {"match": "matched", "ignore": "ignored"}[choice]
         assert result.encoder["space"] == {kind: ["color_jitter", "grayscale"]}

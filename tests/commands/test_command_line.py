@@ -51,7 +51,6 @@ def test_a_current_folder_that_is_gone_is_one_line(
     [
         ("pretrian", "Did you mean 'pretrain'"),
         ("nothing", "unknown command 'nothing'. Choose from"),
-        ("watch runs/photos", "tensorboard --logdir"),
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --data.size 64", "Did you mean --size"),
         ("pretrain --lr 1", "Did you mean --optimizer.lr"),

@@ -30,12 +30,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "kept" / "mine.safetensors"
 
 
-def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
+def test_nothing_of_others_is_replaced(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert mast.export(file, "timm").folder == (file.parent / "mine-timm").resolve()
     (tmp_path / "theirs").mkdir(mode=0o700)
     for _ in range(2):  # into an empty folder, and in the place of the first
         mast.export(file, "timm", tmp_path / "theirs")
     assert stat.S_IMODE((tmp_path / "theirs").stat().st_mode) == 0o700
+    monkeypatch.chdir(tmp_path / "theirs")
+    with pytest.raises(UserError, match="is the current folder"):
+        mast.export(file, "timm", ".")
     with pytest.raises(UserError, match="is an export as timm; choose another out"):
         mast.export(file, "hf", tmp_path / "theirs")
     (tmp_path / "theirs" / "precious").mkdir()

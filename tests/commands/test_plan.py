@@ -1,5 +1,6 @@
 """What a run costs is computed from known work and rates, or measured; epochs fit the hours."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -171,6 +172,12 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
     assert plan.costs[0].config.encoder.name == "timm:test_convnext"
     assert plan.notes[-1] == ADAPT_FIRST
     assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
+    with pytest.raises(UserError, match=r"encoder\.name is 'resnet34', and encoder.weights"):
+        mast.plan(data, "A100", encoder="resnet34", weights=str(theirs.path))
+    with pytest.raises(UserError, match="hours must be positive and finite, got inf"):
+        mast.plan(data, "A100", hours=math.inf)
+    with pytest.raises(UserError, match="toys@train:1 has 1 image; give two or more"):
+        mast.plan("toys@train:1", "A100", hours=1)
 
 
 def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,7 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
         ({"data.limit": None}, "expected data.limit to be a number, got nothing"),
         ({3: "x"}, "expected names of fields, got 3"),
+        ({"data": {"limit": 1}, "data.limit": 2}, "data.limit is given twice"),
         (
             {"data": "folder"},
             "data holds several fields, got 'folder'; give them by name, such as data.spec",

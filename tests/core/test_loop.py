@@ -237,6 +237,13 @@ def test_what_is_dropped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
 
 
+def test_a_fault_after_a_signal_is_not_hidden() -> None:
+    stop = StopRequest()
+    stop.number = signal.SIGINT
+    with pytest.raises(torch.OutOfMemoryError), stop.listening():
+        raise torch.OutOfMemoryError
+
+
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
     tmp_path: Path, accumulate: int

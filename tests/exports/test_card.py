@@ -77,7 +77,11 @@ def test_what_was_measured_is_a_table_of_text(encoder: Encoder, tmp_path: Path) 
     Result("knn", "photos/test", targets, settings, {}, {"test": 4}, "i", encoder=known).write(
         run.path
     )
-    text = card("t", FORMATS["pt2"].kind(original), original, Place("."), run, known["fingerprint"])
+    form = FORMATS["pt2"].kind(original)
+    text = card("t", form, original, Place("."), run, known["fingerprint"])
+    learned = card("t", form, original, Place("."), make_run(tmp_path / "it", "supervised_small"))
+    assert "pretrained with labels" in learned
+    assert "self-supervised" not in learned
     _, tokens = read(text)
     cells = [
         shown(tokens[at + 1 : at + 2 + next(

@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "simclr": ("simclr", {}, {}),
     "moco v2": ("moco_v2", {}, {"queue": 3 * BATCH - 2}),
     "moco v2, augself": ("moco_v2", {}, {"queue": BATCH, "predicted": PROPERTIES}),
-    "moco v3": ("moco_v3", {}, {"projector_layers": 3}),
+    "moco v3": ("moco_v3", {}, {}),
     "simsiam": ("simsiam", {}, {}),
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
@@ -329,12 +329,13 @@ def test_an_encoder_that_cannot_take_a_view_is_named(recipe: str, views: str, si
 
 
 def test_a_run_without_a_block_says_so() -> None:
-    method = build_method("mast", {}, {"exempt": ("parts",)})
+    method = build_method("mast", {}, {"exempt": ("parts",), "predicted": ("parts",)})
     assert isinstance(method, Mast)
     assert torch.equal(method.masks(), torch.ones(DIM, len(OPERATORS)))
     output = method(make_views(0), 0.0)
     assert not any("block" in name for name in output)
-    (text,) = method.warnings({name: value.item() for name, value in output.items()})
+    text, other = method.warnings({name: value.item() for name, value in output.items()})
+    assert other == "parts is not predicted: no operator of the views destroys it"
     assert text.startswith(
         "nothing is exempt: no operator of the views destroys objective.exempt ("
     )

@@ -111,7 +111,7 @@ def test_a_group_shares_a_block_and_the_others_have_none():
     assert torch.equal(mask_DK, expected_DK)
 
 
-@pytest.mark.parametrize(("share", "size"), [(0.001, 0), (0.6, 12)])
+@pytest.mark.parametrize(("share", "size"), [(0.001, 0), (0.5, 10), (0.6, 12)])
 def test_a_share_that_does_not_fit(share, size):
     with pytest.raises(UserError, match=f"of 20 dimensions is {size} for each of 2 groups"):
         ExemptBlocks(20, [0, 1], share=share)

@@ -197,7 +197,7 @@ def _factors_at(
 ) -> Parameters:
     most = {name: getattr(strengths, name) for name in names}
     return {
-        name: away(magnitude, (1 - strength, 1 + strength), parameters[name], 1.0)
+        name: away(magnitude, (max(0.0, 1 - strength), 1 + strength), parameters[name], 1.0)
         for name, strength in most.items()
     }
 
