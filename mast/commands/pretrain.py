@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -110,12 +109,8 @@ def _trained_with(run: RunFolder) -> dict[str, Any] | None:
 
 
 def starting(config: PretrainConfig) -> PretrainConfig:
-    """As `with_architecture`, checked; the encoder of the recipe yields to that of the weights."""
+    """As `with_architecture`, checked."""
     found = with_architecture(config)
-    own = recipe().encoder if (recipe := RECIPES.get(config.recipe)) else config.encoder
-    if found.encoder.name != own.name:
-        given = {key: v for key, v in config.encoder.options.items() if own.options.get(key) != v}
-        found = with_architecture(replace(config, encoder=replace(config.encoder, options=given)))
     _check_encoder(config, found)
     return found
 

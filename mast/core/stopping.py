@@ -134,9 +134,10 @@ class StopRequest:
         try:
             yield
         except RuntimeError:
-            import torch
+            from torch import distributed
 
-            if self.number is None or not torch.distributed.is_initialized():
+            alone = not (distributed.is_available() and distributed.is_initialized())
+            if self.number is None or alone:
                 raise
             raise Interrupted(self.number, "stopped with the other processes") from None
         finally:

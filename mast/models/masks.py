@@ -105,7 +105,7 @@ class ExemptBlocks(nn.Module):
         super().__init__()
         count = 1 + max((group for group in groups if group is not None), default=-1)
         size = round(share * dim)
-        if count and not (size and count * size < dim):  # else nothing would be compared
+        if count and not (size and count * size < dim):  # else all would be compared
             raise UserError(
                 f"exempt_share {share:g} of {dim} dimensions is {size} for each of {count} groups; "
                 f"expected {1 / dim:.2g} to below {1 / count:.2g}"

@@ -12,7 +12,6 @@ import torchvision
 from tiny import ENCODER
 
 import mast
-from mast.commands.pretrain import starting
 from mast.config import build_method, change, configuration_of
 from mast.core.errors import UserError
 from mast.core.optim import make_optimizer
@@ -268,8 +267,6 @@ def test_a_recipe_gives_way_to_the_weights(tiny: Configure, theirs: RunFolder) -
     assert config.encoder.name == "resnet18"
     encoder = with_architecture(config).encoder
     assert (encoder.name, encoder.options) == ("timm:resnet18", ENCODER.options)
-    of_a_transformer = mast.configure("dino", encoder={"weights": str(theirs.path)}, size=32)
-    assert starting(of_a_transformer).encoder.options == ENCODER.options
     more = {"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}}
     options = with_architecture(tiny(encoder=more)).encoder.options
     assert options == {**ENCODER.options, "drop_path_rate": 0.5}
