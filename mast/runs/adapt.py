@@ -159,7 +159,7 @@ def adapt(
         if isinstance(loaded.module, Encoder):
             save_encoder(loaded.module, folder / ENCODER)
         else:
-            (folder / ENCODER).unlink(missing_ok=True)  # of what was adapted here before
+            (folder / ENCODER).unlink(missing_ok=True)  # an earlier encoder's
         save_adapted(adapted, folder, _about(canvases, str(data), seed))
     left_out = tuple(name for name in named if name not in adapted.operators)
     return Adaptation(folder, adapted, len(canvases), left_out)

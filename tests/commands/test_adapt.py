@@ -196,7 +196,7 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     assert all(part.training for part in module.modules())  # it stays as it was
     kept = mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
     assert kept.adapted.depths.layers == ("1", "output")
-    (tmp_path / "encoder.safetensors").touch()  # of what was adapted here before
+    (tmp_path / "encoder.safetensors").touch()  # an earlier encoder's
     mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
     assert not (tmp_path / "encoder.safetensors").exists()
     images = mast.open_images([colors / "00.png"], 32)
