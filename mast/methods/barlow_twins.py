@@ -6,9 +6,9 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import redundancy
-from mast.methods.base import ABOVE_ZERO, Method, PairConfig, limited, output_of, spread
+from mast.methods.base import ABOVE_ZERO, PairConfig, PairMethod, limited, output_of, spread
 from mast.methods.parts import HostInputs, Images
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLPConfig
 
 REDUNDANCY = 0.0051  # weight of a pair of dimensions beside that of a single one
 
@@ -27,17 +27,10 @@ class BarlowTwinsConfig(PairConfig):
     scale: float = 0.024
 
 
-class BarlowTwins(Method):
+class BarlowTwins(PairMethod):
     """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021)."""
 
     config: BarlowTwinsConfig
-
-    def __init__(
-        self, config: BarlowTwinsConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms "invariance" and "redundancy"."""

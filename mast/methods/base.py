@@ -32,7 +32,7 @@ from mast.methods.parts import (
     check_properties,
     destroyers,
 )
-from mast.models import Encoder, Encoding, MLPConfig
+from mast.models import MLP, Encoder, Encoding, MLPConfig
 
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)
@@ -383,6 +383,23 @@ class Method(nn.Module, ABC):
     def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
         """The trace of the covariance that it predicts for each image, (B,); None without one."""
         return None
+
+
+class PairMethod(Method):
+    """A method with a `PairConfig`: encoder, projector, heads that predict what was done.
+
+    Attributes:
+        shape: Of the projector, beside its sizes: arguments of `MLP`.
+    """
+
+    shape: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(
+        self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.prediction = config.heads(encoder, operators)
+        self.projector = MLP(encoder.dim, config.projector, **self.shape)
 
 
 def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Tensor]:

@@ -1,12 +1,13 @@
 """BYOL: a predictor of what a teacher, the student's moving average, gives of the other view."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import Method, PairConfig, output_of, spread
+from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -19,17 +20,16 @@ class BYOLConfig(PairConfig):
     momentum: float = 0.99
 
 
-class BYOL(Method):
+class BYOL(PairMethod):
     """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020)."""
 
     config: BYOLConfig
+    shape: ClassVar = {"layers": 2}
 
     def __init__(
         self, config: BYOLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=2)
         self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(config.projector.dim, config.projector, layers=2)
 

@@ -5,7 +5,7 @@ embedding.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -13,9 +13,9 @@ from torch import Tensor
 from mast.core.collectives import gather
 from mast.losses import hardened_contrast
 from mast.losses.precision import product
-from mast.methods.base import NOT_NEGATIVE, Method, PairConfig, limited, output_of, spread
+from mast.methods.base import NOT_NEGATIVE, PairConfig, PairMethod, limited, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import Encoder, MLPConfig
 
 
 @dataclass
@@ -37,7 +37,7 @@ class MoCoConfig(PairConfig):
     hardness: float = 0.0
 
 
-class MoCo(Method):
+class MoCo(PairMethod):
     """Chen, Fan, Girshick, He: Improved Baselines with Momentum Contrastive Learning (2020).
 
     Only the first view is encoded with a gradient, as in the official code. BatchNorm is
@@ -46,13 +46,12 @@ class MoCo(Method):
     """
 
     config: MoCoConfig
+    shape: ClassVar = {"layers": 2, "inner_norm": False, "bias": True}
 
     def __init__(
         self, config: MoCoConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, config.projector.dim, seed)
 

@@ -4,6 +4,7 @@ Shapes: B images of this process, N of all processes, D dimensions of the embedd
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,7 +13,7 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import NEGATIVES, Method, PairConfig, output_of, spread
+from mast.methods.base import NEGATIVES, PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -28,18 +29,17 @@ class MoCoV3Config(PairConfig):
     momentum: float = 0.99
 
 
-class MoCoV3(Method):
+class MoCoV3(PairMethod):
     """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021)."""
 
     config: MoCoV3Config
+    shape: ClassVar = {"layers": 2, "last_norm": "plain"}
 
     def __init__(
         self, config: MoCoV3Config, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         sizes = config.projector
         super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, sizes, layers=2, last_norm="plain")
         self.teacher = Teacher(encoder, self.projector, config.momentum)
         self.predictor = MLP(sizes.dim, sizes, layers=2)
 

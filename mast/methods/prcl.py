@@ -6,13 +6,14 @@ the pixels behind one.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.losses import pixel_error
-from mast.methods.base import NOT_NEGATIVE, PART, Method, limited
+from mast.methods.base import NOT_NEGATIVE, PART, PairMethod, limited
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
@@ -31,7 +32,7 @@ class PrCLConfig(MoCoConfig):
     hidden: float = 0.5
 
 
-class PrCL(Method):
+class PrCL(PairMethod):
     """Li et al.: Addressing Feature Suppression in Unsupervised Visual Representations (2020).
 
     Predictive contrastive learning: the representation must not lose what the contrast has no use
@@ -41,6 +42,7 @@ class PrCL(Method):
     """
 
     config: PrCLConfig
+    shape: ClassVar = {"layers": 2, "inner_norm": False, "bias": True}
 
     def __init__(
         self, config: PrCLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -53,8 +55,6 @@ class PrCL(Method):
                 f"{encoder.config.name!r} has {encoder.locations} locations over {encoder.size} "
                 "pixels"
             )
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
         self.queue = Queue(config.queue, config.projector.dim, seed)
         self.noise = Noise(seed, encoder.locations)

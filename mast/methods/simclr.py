@@ -1,14 +1,15 @@
 """SimCLR: the other view of an image among all other images of the batch."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import nt_xent
-from mast.methods.base import NEGATIVES, Method, PairConfig, output_of, spread
+from mast.methods.base import NEGATIVES, PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLPConfig
 
 
 @dataclass
@@ -21,17 +22,11 @@ class SimCLRConfig(PairConfig):
     temperature: float = 0.1
 
 
-class SimCLR(Method):
+class SimCLR(PairMethod):
     """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020)."""
 
     config: SimCLRConfig
-
-    def __init__(
-        self, config: SimCLRConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, layers=2, last_norm="affine")
+    shape: ClassVar = {"layers": 2, "last_norm": "affine"}
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast"."""

@@ -6,9 +6,8 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import invariance, variance
-from mast.methods.base import Method, PairConfig, output_of
+from mast.methods.base import PairConfig, PairMethod, output_of
 from mast.methods.parts import HostInputs, Images, shared_covariance
-from mast.models import MLP, Encoder
 
 
 @dataclass
@@ -26,17 +25,10 @@ class VICRegConfig(PairConfig):
     covariance_weight: float = 1.0
 
 
-class VICReg(Method):
+class VICReg(PairMethod):
     """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022)."""
 
     config: VICRegConfig
-
-    def __init__(
-        self, config: VICRegConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """The terms are those of `objective`."""
