@@ -18,6 +18,7 @@ from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.evaluator import check_operators
+from mast.models.encoders import channels_of
 from mast.runs.load import load
 from mast.runs.scores import labelled_parts, scores_of
 from mast.runs.subject import subject_of
@@ -108,7 +109,7 @@ def advise(
     folder = RunFolder(loaded.folder)
     of_run = folder.config.is_file()
     if views is not None or not (of_run or operators):
-        preset = PRESETS[views or VIEWS].of_channels(getattr(loaded.module, "channels", 3))
+        preset = PRESETS[views or VIEWS].of_channels(channels_of(loaded.module))
         operators = [*preset.operators, *operators]
     target_set = labelled_parts(sets, loaded.size, seed, loaded.module)
     if of_run:

@@ -12,6 +12,7 @@ from mast.core.checkpoint import write_atomically
 from mast.core.entry import entry
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
+from mast.core.reading import Reading
 from mast.core.table import Columns, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluation.compute import Compute
@@ -29,8 +30,8 @@ TEXTS = {
     "with features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
-    "size": "Input size in pixels; by default the size of pretraining, for a timm or torchvision "
-    "name that of its weights, or 224. Required for a module.",
+    "size": "Input size in pixels; by default the pretraining size; for a timm or torchvision "
+    "name, its weights' size, else 224. Required for a module.",
     "ignore": "What to make features invariant to: operators, properties such as color (all "
     'operators that destroy it), or "all". Needs a run or a folder from `mast adapt`.',
     "match": "Compare images only by these operators or properties.",
@@ -78,9 +79,17 @@ def open_search(
     return by, open_set(data, by.size, by.encoder.module, max_broken)
 
 
-def open_set(data: str | Path, size: int, model: nn.Module, max_broken: float) -> CanvasSet:
-    """The images that a model is to see."""
-    return open_canvas(DataConfig(str(data), max_broken=max_broken), size, model=model)
+def open_set(
+    data: str | Path,
+    size: int,
+    model: nn.Module,
+    max_broken: float,
+    reading: Reading | None = None,
+) -> CanvasSet:
+    """The images that a model is to see; with more than 8 bits, read as those beside them were."""
+    reading = reading if reading and reading.layout.deep else None
+    config = DataConfig(str(data), max_broken=max_broken)
+    return open_canvas(config, size, model=model, reading=reading)
 
 
 def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:

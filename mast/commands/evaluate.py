@@ -143,10 +143,13 @@ def evaluate(
             and RunFolder(encoder).config.is_file()
         )
         bench = Bench(compute, workspace, representation if of_run else None)
-        measured = (
-            compared(encoder, invariances, compute, size, seed, weights, cache=cache, bench=bench)
-            .encoder if name else frozen(loaded, encoder, compute, cache, bench)
-        )  # fmt: skip
+        if name:
+            by = compared(
+                encoder, invariances, compute, size, seed, weights, cache=cache, bench=bench
+            )
+            measured, loaded = by.encoder, loaded._replace(size=by.size)
+        else:
+            measured = frozen(loaded, encoder, compute, cache, bench)
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:

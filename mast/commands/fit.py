@@ -137,7 +137,7 @@ def fit(
     bench = Bench(compute, loaded.folder / FOLDER)
     if invariances.names:
         by = compared(encoder, invariances, compute, size, seed, weights, download, bench=bench)
-        start = by.encoder
+        start, loaded = by.encoder, loaded._replace(size=by.size)
     else:
         start = frozen(loaded, encoder, compute, True, bench)
     pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(

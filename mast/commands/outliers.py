@@ -126,7 +126,9 @@ def outliers(
     )
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
-    canvases = open_set(data, size, frozen_encoder.module, max_broken)
+    canvases = open_set(
+        data, size, frozen_encoder.module, max_broken, None if bank is None else bank.reading
+    )
     labelled = _labels(canvases, target) if labels else None
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()

@@ -5,6 +5,7 @@ N rows of the file, D dimensions, M images of a set.
 
 import os
 import posixpath
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,7 +53,7 @@ class FeatureFile(nn.Module):
         if not bool(self.features_ND.isfinite().all()):
             bad = int((~self.features_ND.isfinite().all(dim=1)).nonzero()[0])
             raise UserError(f"{path} has features that are not finite, first of {names[bad]}")
-        root = str(metadata["data"]) if "data" in metadata else ""
+        root = split_cut(str(metadata.get("data", "")))[0]
         keys = [_key(posixpath.join(root, name)) for name in names]
         self._rows = {key: row for row, key in enumerate(keys)}
         if len(self._rows) < len(keys):
@@ -100,11 +101,10 @@ class FeatureFile(nn.Module):
 
 def _root(name: str) -> str:
     """The folder of a set's images, or its name where it is no folder."""
-    spec = split_cut(name)[0]
-    for place in (spec, spec.rpartition("@")[0]):  # `photos@train` is drawn from `photos`
-        if place and os.path.exists(place):
-            return os.path.abspath(place)
-    return name
+    # `photos@train` is drawn from `photos`.
+    spec = name if os.path.exists(name) else re.sub("@(train|test)$", "", name)
+    place = split_cut(spec)[0]
+    return os.path.abspath(place) if os.path.exists(place) else name
 
 
 def _key(path: str) -> str:

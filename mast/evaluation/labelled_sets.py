@@ -193,10 +193,12 @@ class Task:
 
 
 def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) -> list[Task]:
-    """The targets that every set of the data carries, checked and split by the seed.
+    """The targets that every set of the data carries, checked and split by the seed."""
+    return [make_task(data, target, seed, tuned) for target in shared_targets(data)]
 
-    `tuned` says whether something will be chosen, for which there must be images to choose by.
-    """
+
+def shared_targets(data: EvaluationData | LearningData) -> list[str]:
+    """The names of the targets that every set of the data carries."""
     shared = [
         target
         for target in data.train.targets
@@ -212,10 +214,16 @@ def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) ->
             f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
             f"folders with one sub-folder per class.{objects if data.train.multilabels else ''}"
         )
-    return [_task(data, target, seed, tuned) for target in shared]
+    return shared
 
 
-def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bool) -> Task:
+def make_task(
+    data: EvaluationData | LearningData, target: str, seed: int, tuned: bool = True
+) -> Task:
+    """One target, checked and split by the seed.
+
+    `tuned` says whether something will be chosen, for which there must be images to choose by.
+    """
     classes = data.train.classes[target]
     labels = {part: np.asarray(s.targets[target], np.int64) for part, s in data.named.items()}
     for part, canvases in data.named.items():

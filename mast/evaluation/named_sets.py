@@ -48,10 +48,10 @@ class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or folders
-            called likewise (`Training`, `seg_test`, `valid`), `factors`, `torchvision:NAME`,
+        data: The labeled set: a folder with subfolders `train`, `test` and optionally `val`, or
+            similar names (`Training`, `seg_test`, `valid`), `factors`, `torchvision:NAME`,
             `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, with their
-            standard splits (val is tested if there is no test); or a folder with one subfolder a
+            standard splits (val is tested if there is no test); or a folder with one subfolder per
             class, of which a fifth of each class is tested; `factors` by default. Images without a
             label are left out.
         train: Training images, in place of those of `data`.
@@ -59,8 +59,7 @@ class NamedSets:
         test: Test images, in place of those of `data`.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
-        download: Whether such a set may be downloaded, and the weights that an encoder's name
-            names.
+        download: Allow downloading such a set, and the weights of an encoder's name.
         max_broken: Share of a part's images that may be broken; broken ones are listed and left
             out.
     """

@@ -27,7 +27,7 @@ from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, LearningData, Task
 from mast.evaluation.settings import Ranged
 from mast.evaluation.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
-from mast.models import synchronise_batchnorm
+from mast.models import Encoder, synchronise_batchnorm
 
 PRESENT = 0.2  # share of an image from which a class that was mixed in is in it
 
@@ -99,7 +99,7 @@ class Network(nn.Module):
             self.head.bias.zero_()
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        scores_BC: Tensor = self.head(self.encoder(images_BCHW))
+        scores_BC: Tensor = self.head(self.encoder(images_BCHW).to(self.head.weight.dtype))
         return scores_BC
 
     def groups(self, recipe: Recipe) -> list[dict[str, Any]]:
@@ -138,6 +138,8 @@ def tune(
 ) -> Tuned:
     """Fine-tune a copy of an encoder on some images of the pool; `title` names the training."""
     bench, fabric = encoder.bench, encoder.bench.fabric
+    if recipe.size and isinstance(encoder.module, Encoder):
+        encoder.module.check_side(recipe.size)
     batch_size = min(recipe.batch_size, len(positions_N))
     if batch_size < 2 * fabric.world_size:
         raise UserError(

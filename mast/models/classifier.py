@@ -105,7 +105,7 @@ class Classifier(nn.Module):
 
     def scores(self, images_BCHW: Tensor) -> Tensor:
         """Scores (B, C), before temperature and softmax."""
-        scores_BC: Tensor = self.head(self.encoder(images_BCHW))
+        scores_BC: Tensor = self.head(self.encoder(images_BCHW).to(self.head.weight.dtype))
         return scores_BC
 
     @torch.no_grad()
@@ -162,8 +162,9 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
         described[NAME]["layers"] = list(layers)
     if classifier.reading is not None:
         described["reading"] = asdict(classifier.reading)
-    # Copies, as a module may hold the same tensor twice.
-    state = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
+    # Copies, as a module may hold the same tensor twice; its extra state may be anything.
+    state = {name: tensor.clone() for name, tensor in classifier.state_dict().items()
+             if isinstance(tensor, Tensor)}  # fmt: skip
     write_tensors(path, state, described)
 
 
@@ -240,7 +241,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         if known and any(mismatches(known, encoder.state_dict()).values()):
             raise UserError(f"{file} holds the weights of another encoder than the one given")
         if known:
-            encoder.load_state_dict(known)
+            encoder.load_state_dict(known, strict=False)
     return classifier.cpu().eval()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mast.core.arguments import as_list, in_short
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import Encoder, Encoding, evaluating
+from mast.models.encoders import Encoder, Encoding, channels_of, evaluating
 
 TOKENS = 4  # blocks of a transformer that are read
 OUTPUT = "output"  # the last depth, the representation itself
@@ -80,7 +80,7 @@ class Depths(nn.Module):
     @property
     def channels(self) -> int:
         """Of the images."""
-        return int(getattr(self.encoder, "channels", 3))
+        return channels_of(self.encoder)
 
     @property
     def reading(self) -> Any:

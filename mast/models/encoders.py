@@ -283,9 +283,8 @@ class Encoder(nn.Module):
                 self.encode(self.blank(2, side))
         except Exception as error:  # of the library's own code
             raise UserError(
-                f"encoder {self.config.name!r} cannot take images of {side} pixels, which are "
-                f"among these views ({error}); a ViT of timm can with encoder.options "
-                "dynamic_img_size: true"
+                f"encoder {self.config.name!r} cannot take images of {side} pixels "
+                f"({error}); a ViT of timm can with encoder.options dynamic_img_size: true"
             ) from error
 
     def freeze_behind_features(self) -> None:
@@ -459,6 +458,11 @@ def described_encoder(
     raise UserError(f"{file} does not hold the weights that its header describes")
 
 
+def channels_of(module: nn.Module) -> int:
+    """Of a module's images: three where it has no `reading`, as a user's own has none."""
+    return cast(int, module.channels) if hasattr(module, "reading") else 3
+
+
 def mismatches(
     tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 ) -> dict[str, set[str]]:
@@ -472,7 +476,7 @@ def mismatches(
         "keys that it wants": {
             key
             for key in expected.keys() - tensors.keys()
-            if not key.endswith("num_batches_tracked")
+            if not key.endswith(("num_batches_tracked", "_extra_state"))
         },
         "keys of another shape": {
             f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"

@@ -37,7 +37,7 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, check_size, evaluating, mismatches
+from mast.models.encoders import RETRAIN, channels_of, check_size, evaluating, mismatches
 from mast.models.layouts import checkpoint_of, first_keys
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
@@ -295,6 +295,8 @@ def frozen(
             are not kept if it draws random numbers or several processes share the work.
         bench: Where protocols train.
     """
+    if isinstance(loaded.module, Encoder) and loaded.size != loaded.module.size:
+        loaded.module.check_side(loaded.size)
     identity: str | None = fingerprint(loaded.module, loaded.description)
     cache = cache and not isinstance(loaded.module, FeatureFile)
     description = {"source": source_name(source), "fingerprint": identity, **loaded.description}
@@ -308,7 +310,7 @@ def frozen(
 
 def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
     """What a module gives of noise, gray noise, a smooth image and a black one; None: it draws."""
-    device, shape = compute.place(module), (1, getattr(module, "channels", 3), size, size)
+    device, shape = compute.place(module), (1, channels_of(module), size, size)
     noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
     smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")

@@ -22,7 +22,7 @@ from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.evaluation.features import extract
 from mast.evaluation.result import results_in
 from mast.exports import FORMATS
-from mast.models import save_encoder
+from mast.models import Encoder, EncoderConfig, save_encoder
 from mast.runs.adapt import Adaptation
 from mast.search.adapted import tensors_of
 from mast.search.subspaces import MATCHED
@@ -252,6 +252,15 @@ def test_a_folder_of_something_else_is_left_alone(
     (begun / "subspaces.safetensors").unlink()
     with pytest.raises(UserError, match="which this command did not write"):
         mast.adapt(SMALL, colors, out=begun, **options)
+
+
+def test_it_is_measured_at_the_size_of_its_adaptation(photos: Path, tmp_path: Path) -> None:
+    save_encoder(Encoder(EncoderConfig(SMALL), 32), tmp_path / "encoder.safetensors")
+    made = mast.adapt(tmp_path / "encoder.safetensors", photos / "train", size=48, operators=FEW,
+                      out=tmp_path / "out", device="cpu")  # fmt: skip
+    (result,) = mast.evaluate(made.path, photos, "knn", space="depths")
+    assert result.settings["extraction"]["size"] == 48
+    assert mast.fit(made.path, photos, space="depths").classifier.size == 48
 
 
 @pytest.mark.parametrize(

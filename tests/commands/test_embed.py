@@ -73,6 +73,15 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
         mast.evaluate(file, photos, "robust")
 
 
+def test_features_of_a_file_are_those_of_pieces_and_of_parts(run: Path, photos: Path) -> None:
+    (run / "out.txt").write_text("class0/000.png\n")
+    for cut in ("tile=24", f"exclude={run}/out.txt"):
+        data = f"{photos}/train#{cut}"
+        file = mast.embed(run, data, run / "features.npz")
+        own, theirs = (mast.evaluate(each, data, "knn")[0].targets for each in (run, file))
+        assert own == theirs
+
+
 def test_features_of_a_file_are_found_by_path(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from layouts import write_coco
+from torch import Tensor, nn
 
 import mast
 from mast.cli import main
@@ -45,9 +47,8 @@ def test_a_linear_classifier_scores_as_the_protocol(
     (learned,) = protocol.learn(encoder.pool_features(data.pool, 32), [task])
     test_MD = encoder.features(data.test, 32)
     with torch.no_grad():
-        torch.testing.assert_close(
-            fitted.classifier.head(test_MD), learned.scores(test_MD).float(), rtol=1e-4, atol=1e-4
-        )
+        found, expected = fitted.classifier.head(test_MD), learned.scores(test_MD).float()
+        torch.testing.assert_close(found.softmax(1), expected.softmax(1), rtol=1e-4, atol=1e-4)
     assert repr(fitted) == fitted.text
     assert fitted._repr_html_().startswith("<pre")
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
@@ -56,6 +57,28 @@ def test_a_linear_classifier_scores_as_the_protocol(
     rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
+
+
+class Own(nn.Module):
+    """In its own precision, with features that hardly vary, and a width that is called channels."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.channels = 16
+        self.scale = nn.Parameter(torch.tensor(0.01, dtype=dtype))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(images_BCHW, 2).flatten(1).to(self.scale.dtype) * self.scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_any_module_s_classifier_scores_as_was_said(
+    photos: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    fitted = mast.fit(Own(dtype), photos, size=32, out=tmp_path / "fitted.safetensors")
+    assert fitted.about["validation"]["top1"] == 100
+    (result,) = mast.evaluate(mast.load_classifier(fitted.path, Own(dtype)), photos)
+    assert result.targets["class"].values["top1"] == 100
 
 
 def test_the_temperature_is_that_of_images_that_were_held_out(

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from PIL import Image
 from tiny import Pooled
-from torch import Tensor
+from torch import Tensor, nn
 
 import mast
 from mast.augment import center_views
@@ -91,6 +91,26 @@ def test_distances_by_hand(
     elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
     other = ranked(photos / "test", known=str(elsewhere))
     assert other == pytest.approx(expected(elsewhere, 4), abs=1e-5)
+
+
+def test_values_mean_the_same_in_both_sets(tmp_path: Path) -> None:
+    """Known images up to 4000, others up to 900, which would have another range by themselves."""
+    draw = np.random.default_rng(0)
+    for name, sets in [("dark", ("known", "data"))] * 8 + [("bright", ("known",))] * 8:
+        top, at = (900 if name == "dark" else 4000), draw.integers(1 << 30)
+        values = draw.integers(0, top, (32, 32, 3), dtype=np.uint16)
+        for folder in sets:
+            (tmp_path / folder).mkdir(exist_ok=True)
+            np.save(tmp_path / folder / f"{name}{at}.npy", values)
+    module = nn.Sequential(Pooled(), nn.Linear(48, 48))
+    both, few = (
+        dict(zip(columns["path"], columns["distance"], strict=True))
+        for columns in (
+            mast.outliers(module, tmp_path / data, size=32, known=tmp_path / "known").columns
+            for data in ("known", "data")
+        )
+    )
+    assert few == pytest.approx({name: both[name] for name in few}, abs=1e-6)
 
 
 def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: Path) -> None:

@@ -201,7 +201,8 @@ def walked(
         each = [accuracy(*of, target.metric) for of in zip(scores, labels, strict=True)]
         reached = float(np.average(each, weights=weights))
         worse = worse + 1 if penalty < curvature and reached < best.validation - 1e-9 else 0
-        if reached > best.validation + 1e-9:
+        crushed = best.penalty > curvature >= penalty  # of equals one that leaves weights
+        if reached > best.validation + (-1e-9 if crushed else 1e-9):
             best = Choice(penalty, reached)
         if worse == patience:
             return best, tried
@@ -230,6 +231,15 @@ def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
     chosen = choose(Whitened.of(x), target)
     assert chosen == choose(Whitened.of(x), target, patience=100)
     assert chosen.validation > 85
+
+
+def test_of_equals_none_is_so_strong_that_frequencies_decide() -> None:
+    labels = torch.arange(60) % 3
+    x, again = torch.eye(3)[labels], torch.cat([labels, torch.full((30,), 2)])
+    choice = choose(Whitened.of(x), Target(labels, 3, folds(labels)))
+    assert choice.validation == 100
+    refitted = fitted(torch.eye(3)[again], again, 3, choice.penalty)
+    assert torch.equal(refitted.scores(x).argmax(dim=1), labels)
 
 
 def test_a_loose_walk_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,13 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.evaluation.labelled_sets import (
     EvaluationData,
+    LearningData,
     cross_validation,
     hold_out,
     labelled_images,
     tasks,
 )
+from mast.evaluation.protocols.learn import one_task
 
 MakeSet = Callable[..., CanvasSet]
 
@@ -72,6 +74,15 @@ def test_targets_are_those_of_all_sets(make_set: MakeSet) -> None:
     test = replace(test, targets={"class": test.targets["class"]})
     found = tasks(EvaluationData(make_set(20), None, test, 16), seed=0)
     assert [task.target for task in found] == ["class"]
+
+
+def test_a_target_is_learned_whatever_the_others_are(make_set: MakeSet) -> None:
+    train = make_set(20)
+    train = replace(train, targets={**train.targets, "bright": 0 * train.targets["bright"]})
+    learning = LearningData(train, None, 16)
+    assert one_task(learning, "class", 0).target == "class"
+    with pytest.raises(UserError, match="every training image has the same 'bright'"):
+        one_task(learning, "bright", 0)
 
 
 def relabelled(canvases: CanvasSet, labels: np.ndarray) -> CanvasSet:

@@ -17,6 +17,7 @@ from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.finetune import RECIPES
 from mast.evaluation.training_views import TrainingViews
 from mast.evaluation.tuning import Network, Recipe, classification_loss, mix, tune
+from mast.models import Encoder, EncoderConfig
 
 QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
 
@@ -125,7 +126,12 @@ def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: Evalua
     assert ((share - 2 / len(others)).abs() < 0.05).all()
 
 
-def test_one_image_is_not_enough(encoder: nn.Module, data: EvaluationData) -> None:
+def test_what_cannot_be_tuned_is_one_line(encoder: nn.Module, data: EvaluationData) -> None:
     task = tasks(data, 0)[0]
     with pytest.raises(UserError, match="has 1 images"):
         tune(FrozenEncoder(encoder), data, task, task.fit_F[:1], QUICK, 0, "trial")
+    vit = FrozenEncoder(
+        Encoder(EncoderConfig("timm:test_vit", {"dynamic_img_size": False}), data.size)
+    )
+    with pytest.raises(UserError, match="'timm:test_vit' cannot take images of 48 pixels"):
+        tune(vit, data, task, task.fit_F, replace(QUICK, size=48), 0, "trial")

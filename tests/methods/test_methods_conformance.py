@@ -322,7 +322,7 @@ def test_a_method_names_the_views_that_it_needs_before_a_run(
 def test_an_encoder_that_cannot_take_a_view_is_named(recipe: str, views: str, side: int) -> None:
     name = "timm:vit_tiny_patch16_224"
     vit = {"encoder": {"name": name}, "views": views}
-    with pytest.raises(UserError, match=rf"'{name}' cannot take images of {side} pixels, which"):
+    with pytest.raises(UserError, match=rf"'{name}' cannot take images of {side} pixels"):
         build_run(mast.configure(recipe, **vit))
     vit["encoder"]["options"] = {"dynamic_img_size": True}
     build_run(mast.configure(recipe, **vit))

@@ -63,9 +63,19 @@ def test_no_class_is_named_by_probabilities_that_are_no_numbers() -> None:
         ours.predict(torch.where(IMAGES > 0.9, torch.nan, IMAGES))
 
 
+class Versioned(nn.Flatten):
+    """A state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"version": 1}
+
+    def set_extra_state(self, state: object) -> None:
+        pass
+
+
 def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     def module() -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+        return nn.Sequential(Versioned(), nn.Linear(3 * 32 * 32, 4))
 
     before = classifier(module(), 4)
     file = tmp_path / "classifier-a.safetensors"

@@ -207,6 +207,14 @@ def test_weights_are_seen_at_the_size_of_their_training(
     assert "images of 224 pixels and now gets 64" in message
 
 
+def test_a_size_that_it_cannot_take_is_one_line(tmp_path: Path) -> None:
+    vit = Encoder(EncoderConfig("timm:test_vit", {"dynamic_img_size": False}), 16)
+    save_encoder(vit, tmp_path / "encoder.safetensors")
+    for source in (vit, tmp_path / "encoder.safetensors"):
+        with pytest.raises(UserError, match="'timm:test_vit' cannot take images of 48 pixels"):
+            frozen(load(source, size=48), source, Compute("cpu"))
+
+
 class Powers(nn.Module):
     """Its exponent is code, not a weight; with noise it draws."""
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError, unknown
 from mast.evaluation.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import LearningData, Task, tasks
+from mast.evaluation.labelled_sets import LearningData, Task, make_task, shared_targets
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.probe import Linear
 from mast.evaluation.protocols.run import EvaluationSettings, make_evaluator
@@ -38,14 +38,14 @@ def one_task(data: LearningData, target: str | None, seed: int) -> Task:
             f"{data.train.name} has labels of several classes per image, and a classifier tells "
             "one: give a set with one class an image"
         )
-    found = {task.target: task for task in tasks(data, seed)}
+    found = shared_targets(data)
     if target is None and len(found) > 1:
         raise UserError(
             f"{data.train.name} has several targets: give target, one of {', '.join(found)}"
         )
     if target is not None and target not in found:
         raise unknown("target", target, found)
-    task = found[target] if target is not None else next(iter(found.values()))
+    task = make_task(data, target or found[0], seed)
     if len(task.choose_V) < 2:
         raise UserError(
             f"{data.train.name} has too few images to hold two out, by which a classifier is "
@@ -71,7 +71,7 @@ def learn(
     (learned,) = protocol.learn(pool_ND, [task])
     weight_CD, bias_C = learned.classifier
     head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0], device=weight_CD.device)
-    head.load_state_dict({"weight": weight_CD, "bias": bias_C})
+    head.load_state_dict({"weight": weight_CD, "bias": bias_C - bias_C.mean()})  # for float32
     return Learned(
         encoder.module,
         head,
