@@ -103,7 +103,7 @@ def targets() -> str:
 def on_gpu() -> str:
     """Milliseconds on a GPU: views, the objective, training steps."""
     views, loss, train = (read(area, "cuda") for area in ("augment", "loss", "train"))
-    lines = [f"| on one {views['provenance']['cuda']} | ms | beside | ms |", "|---|---|---|---|"]
+    lines = [f"| on one {views['provenance']['cuda']} | ms | reference | ms |", "|---|---|---|---|"]
     for case, entries in views["cases"].items():
         ours, theirs = (1e3 * entries[name]["median"] for name in ("mast", "kornia"))
         lines.append(f"| a view of {case} | {ours:.4f} | kornia | {theirs:.3f} |")
@@ -132,13 +132,13 @@ def in_short() -> str:
     ours = views["mast"]["median"]
     peers = {"torchvision, PIL": "torchvision", "kornia": "kornia",
              "albumentationsx": "AlbumentationsX"}  # fmt: skip
-    faster = [f"{views[key]['median'] / ours:.0f} times as fast as {name}"
+    faster = [f"{views[key]['median'] / ours:.0f} times as fast as by {name}"
               for key, name in peers.items()]  # fmt: skip
     step = next(iter(read("train")["cases"].values()))["mast5_small, from memory"]["ratio"]
     gpu = read("augment", "cuda")
     ratios = [gpu["cases"][case]["kornia"]["ratio"] for case in (MAST5, MAST15)]
     return (
-        f"On a CPU, views of 224 pixels (MAST-5) are made {faster[0]}, {faster[1]} and "
+        f"On a CPU, MAST-5 views of 224 pixels are made {faster[0]}, {faster[1]} and "
         f"{faster[2]}; a training step (`mast5_small`) takes {step:.2f} times as long as "
         "its encoder alone. On an "
         f"{gpu['provenance']['cuda']}, in bf16 they are made {ratios[0]:.0f} (MAST-5) and "

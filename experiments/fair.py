@@ -178,9 +178,9 @@ FAIR = Small(
     title="Methods that predict the same properties",
     baseline=DECIDING[-1],
     about=(
-        f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}. MAST, "
-        "SimCLR + AugSelf and VICReg + AugSelf weigh each prediction 1, of 0.5, 1 and 2, at the "
-        "rate that was best at 0.5 for the latter two; 'MAST, heads of shallow depths' and other "
-        "methods weigh it 0.5. Heads of all depths predict each property twice.",
+        f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}. Each "
+        "prediction weighs 1 (of 0.5, 1 and 2 tried; SimCLR + AugSelf and VICReg + AugSelf at the "
+        "rate best at 0.5), but 0.5 in rows that say so, 'MAST, heads of shallow depths', exempt "
+        "blocks and SimSiam + AugSelf. Heads of all depths predict each property twice.",
     ),
 )

@@ -584,16 +584,16 @@ class Small(TableExperiment):
 
     def notes(self) -> tuple[str, ...]:
         *titles, last = self.tasks.groups
-        read = ", by all depths" if self.tasks.depths else ""
+        read = ", on all depths" if self.tasks.depths else ""
         tuned = any(row.tuned for row in self.rows.values())
         looc = " (LooC four of them)" if "looc" in self.rows else ""
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all "
-            f"methods get the same views{looc}, each at the best rate tried.",
+            f"methods get the same views{looc}, each with the best learning rate tried.",
             *(TUNED,) * tuned,
             *self.about,
             NEAR_COPIES,
-            f"Rates are chosen by the mean of {', '.join(titles)} and {last}{read}, which "
+            f"Learning rates maximize the mean of {', '.join(titles)} and {last}{read}, which "
             "favors AugSelf and MAST: both are built to keep color.",
             "Differences: mean ± standard deviation over seeds [95 % interval over test images, "
             "with these seeds]. The trials use seed 0, too."

@@ -73,9 +73,9 @@ def _pays(result: dict[str, Any]) -> str:
         return f"Among {size} the index saves nothing."
     first, later = (of[what] / saved for what in ("build", "open"))
     return (
-        f"Among {size}, many queries take {1e3 * exact:.2g} ms each, with the index "
-        f"{1e3 * (exact - saved):.2g} ms; it pays off from about {_rounded(first)} "
-        f"queries if it must be built, from {_rounded(later)} if it exists. Reading the features "
+        f"Among {size}, a batched query takes {1e3 * exact:.2g} ms, with the index "
+        f"{1e3 * (exact - saved):.2g} ms; the index pays off from about "
+        f"{_rounded(first)} queries, or {_rounded(later)} if already built. Reading the features "
         f"takes {_seconds(of['read'])} s in either case."
     )
 

@@ -23,7 +23,7 @@ KINDS = {
 }
 VERDICTS = {
     "result": "a result",
-    "refused": "one line",
+    "refused": "one-line error",
     "equal": "equal after a rerun",
     "code": "ran code",
     "traceback": "traceback",

@@ -56,13 +56,13 @@ def legend(measured: dict[str, dict[str, Any]]) -> str:
     """What the methods are that need a word, of those that have been run."""
     methods = {result["method"] for result in measured.values()}
     meant = {
-        "silent": "MAST without the prediction",
+        "silent": "MAST without prediction",
         "representation_double": "MAST that predicts from the representation alone",
         "budgeted_double": "MAST that learns which dimensions are exempt",
         "guarded": "learned masks, nothing predicted",
     }
     said = [f"`{name}` is {what}" for name, what in meant.items() if name in methods]
-    return f"{', '.join(said)}. " if said else ""
+    return f"In the CSV, {', '.join(said)}. " if said else ""
 
 
 def of_method(measured: dict[str, dict[str, Any]], method: str) -> list[dict[str, Any]]:

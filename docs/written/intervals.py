@@ -45,7 +45,7 @@ def _of_classes(result: dict[str, Any]) -> str:
     """Of the mean over classes, with few images of some: of one encoder, and of a difference."""
     seconds = list(result["paired"])
     headings = (
-        "95 % interval of the mean over classes, images of each",
+        "95 % interval of mean per-class accuracy, classes of images each",
         "right",
         "one encoder",
         *(f"difference, the second {second}" for second in seconds),

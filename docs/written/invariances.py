@@ -159,7 +159,7 @@ def _tables(measured: dict[str, Any]) -> str:
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
         f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
         f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
-        "reach the cosine that 1 or 0.1 % of the queries reach with a distractor. Other columns: "
+        "exceed the cosine at which 1 or 0.1 % of queries match a distractor. Other columns: "
         f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 ImageNet "
         "photos. ±: half of the 95 % interval over photos "
         "(`benchmarks/invariances.py`)."

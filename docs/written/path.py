@@ -23,9 +23,9 @@ def path() -> str:
     ]
     trained = (
         "Fine-tuned or from scratch, the whole network trains on the labeled photos for "
-        f"{tuned['changes']['epochs']} epochs, with the better learning rate of "
-        f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])} by a tenth of the labels; "
-        f"from scratch these were {', '.join(scratch)}. "
+        f"{tuned['changes']['epochs']} epochs, at learning rate "
+        f"{' or '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])}, chosen on a tenth of the "
+        f"labels; from scratch, by draw (accuracy): {', '.join(scratch)}. "
     )
     compared = tuple(
         (way, str(len(draws)), cell([each["top1"] for each in draws]),

@@ -70,7 +70,8 @@ def results() -> str:
         ("linear probe / kNN / five labels per class, means of five sets, adapted on their photos",
          f"{not_trained(ADAPTED)} (`--ignore all`)",
          f"encoder alone {not_trained(LAST)}, all depths {not_trained(DEPTHS)}"),
-        ("pretrained at one small budget, eight seeds, mean of four groups of tasks, all depths",
+        ("pretrained at one small budget, eight seeds, mean of four groups of tasks, all depths "
+         "(every stage, pooled)",
          *depths),
         ("the same, last map", *last),
     ]  # fmt: skip

@@ -19,8 +19,8 @@ WORDS = {
     "3 of each": "three pairs of each",
 }
 CHOICES = {
-    "ignoring the same": "`--ignore` what differs in pairs that are the same",
-    "matching the different": "`--match` what differs in pairs that are different",
+    "ignoring the same": "`--ignore` the change in `--same` pairs",
+    "matching the different": "`--match` the change in `--different` pairs",
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
@@ -127,8 +127,8 @@ def wanted() -> str:
     heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
     return (
         f"{top('wanted-copies', Grid(heads, tuple(cells)), lambda row: 'default' in row[0])}\n\n"
-        f"{_names(sets)}: 47 have a wanted copy, changed as in the pairs that are the same, "
-        "and 47 an unwanted one, changed as in the pairs that are different. Percent grouped "
+        f"{_names(sets)}: 47 have a wanted copy, changed as in the `--same` pairs, "
+        "and 47 an unwanted one, changed as in the `--different` pairs. Percent grouped "
         "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: wanted "
         "copies among all images joined. "
         f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
@@ -138,9 +138,10 @@ def wanted() -> str:
 def _caption(sets: Sets) -> str:
     return (
         f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
-        "the copies in a group with their photo. *Right*: percent of the grouped copies whose "
-        "group begins with their photo. *`changed_by` right*: percent whose changed property it "
-        "names; *none* for another photo. *Joined*: photos in a group that begins with another. "
+        "copies grouped with their photo. *Right*: percent of grouped copies whose group begins "
+        "with their photo. *As it is*: one orientation hashed. In the CSVs, *`changed_by` right*: "
+        "percent whose changed property it names (another photo: *none*); *joined*: photos in "
+        "another's group. "
         f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 

@@ -212,8 +212,8 @@ def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     return [
         *sentences,
         f"The mean of objects, color, flowers and textures: {_in_order(ours)}.",
-        "*Ahead*: both intervals exclude zero, over test images and over seeds (Student's t). No "
-        f"correction for {len(TESTED)} tasks and the best of {len(ours)} methods.",
+        "*Ahead*: both intervals exclude zero, over test images and over seeds (Student's t). "
+        f"Uncorrected for multiple comparisons ({len(TESTED)} tasks, best of {len(ours)} methods).",
     ]
 
 

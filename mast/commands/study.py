@@ -70,9 +70,9 @@ def study(
     """Retrain variants of a run and measure them.
 
     Studies are leave_one_out and epochs. Except for what the study varies, all variants share the
-    run's encoder, data, batch size, epochs and optimizer (except VICReg beside a contrast), and so
-    see as many images; the run itself is retrained as `base` with each seed. Runs are in
-    `studies/<trial>-seed<k>` of the run folder; studies reuse runs that they have in common.
+    run's encoder, data, batch size, epochs and optimizer (except VICReg's, beside contrastive
+    runs), and so see as many images; the run itself is retrained as `base` with each seed. Runs are
+    in `studies/<trial>-seed<k>` of the run folder; studies reuse runs that they have in common.
 
     The same command continues an interrupted run and skips finished ones.
 

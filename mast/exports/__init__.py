@@ -23,6 +23,6 @@ FORMATS: dict[str, Entry[Format]] = {
     "timm": Entry("timm.create_model, for what timm builds by itself", Timm),
     "hf": Entry("transformers' AutoModels, for the same", HuggingFace),
     "torchvision": Entry("a state dict and the line that builds its model", Torchvision),
-    "pt2": Entry("torch.export: any encoder or classifier, normalised inside", Program),
-    "onnx": Entry("ONNX Runtime: any encoder or classifier, normalised inside", Onnx),
+    "pt2": Entry("torch.export: any encoder or classifier, normalized inside", Program),
+    "onnx": Entry("ONNX Runtime: any encoder or classifier, normalized inside", Onnx),
 }
