@@ -49,6 +49,7 @@ OPERATIONAL = (
     "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
     "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
     "data.resident_gb", "data.workers", "data.readers", "data.download", "data.root",
+    "data.max_broken",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import numpy as np
 import pytest
 import yaml
 
@@ -148,6 +149,15 @@ def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
     objective = configure(name, objective={"mode": "paper"}).objective
     assert isinstance(objective, MastConfig)
     assert objective.resolved() == MODES["paper"]
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    lr, seed = np.logspace(-2, 0, 3)[1], np.arange(3)[1]
+    config = configure("simclr_small", optimizer={"lr": np.float32(0.5)}, seed=seed)
+    config = replace(config, epochs=seed, optimizer=replace(config.optimizer, lr=lr))
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(record(config)))
+    assert read(file) == configure("simclr_small", optimizer={"lr": 0.1}, seed=1, epochs=1)
 
 
 def test_a_run_of_an_earlier_version_is_read(tmp_path: Path) -> None:

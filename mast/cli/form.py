@@ -6,6 +6,7 @@ To build it, a command's function is imported and PyTorch with it, which takes s
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -98,6 +99,7 @@ class Form:
             add_help=False,
         )
         parser.rare = []
+        parser._negative_number_matcher = re.compile(r"-\.?\d")  # also -1e3, which it lacks
         parser.register("action", FLAG, _Flag)
         parser.add_argument(
             "-h", "--help", action=_Help, nargs="?", choices=["all"], metavar="all",

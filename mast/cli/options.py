@@ -6,7 +6,6 @@ takes a configuration has that configuration's fields as options too.
 
 import inspect
 import os
-import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -34,7 +33,6 @@ COMMON = (
     "optimizer.layer_decay", "epochs", "batch_size", "accumulate", "seed", "device", "devices",
     "nodes", "threads", "precision", "compile", "score_every", "log_every", "wandb",
 )  # fmt: skip
-NEGATIVE = re.compile(r"-[0-9.]+[eE][+-]?[0-9]+")  # which argparse takes for an option
 
 # -------------------------------------------------------------------------------- words → values
 
@@ -200,14 +198,12 @@ def _json_list(value: Any) -> Any:
 
 
 def _normal(words: Sequence[str]) -> list[str]:
-    """`--batch-size=8` as `--batch_size=8`, `--x -1e-3` as `--x=-1e-3`; values stay as they are."""
+    """`--batch-size=8` as `--batch_size=8`; values stay as they are."""
     normal: list[str] = []
     for word in words:
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             normal.append(f"--{name[2:].replace('-', '_')}{equals}{value}")
-        elif NEGATIVE.fullmatch(word) and re.fullmatch("--[^=]+", normal[-1] if normal else ""):
-            normal[-1] += f"={word}"
         else:
             normal.append(word)
     return normal

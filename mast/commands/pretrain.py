@@ -36,7 +36,7 @@ from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import together
-from mast.core.reading import Reading
+from mast.core.reading import Reading, read_reading
 from mast.core.run import RunFolder
 from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
 from mast.evaluation.compute import Compute
@@ -238,6 +238,12 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     started_from, trained_with = None, _trained_with(run)
     if not run.encoder.is_file() and trained_with is None:
         started_from = start(plain_method, config)
+        described = (started_from or {}).get("reading")
+        if described is not None and (known := read_reading(described)) != feed.reading:
+            fabric.print(
+                f"the weights are of images with {known.ends} as 0 to 1: to read these alike, "
+                "give data.range"
+            )
         plain_method.begin()
     plain_method.encoder.reading = None if feed.reading == Reading() else feed.reading
     if chief:

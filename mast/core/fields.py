@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_type_hints
 
+import numpy as np
 from jsonargparse import ArgumentError, ArgumentParser
 
 from mast.core.arguments import NAMES, choices, in_words, is_list, union
@@ -93,6 +94,7 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """A value of YAML, JSON or a command line as its type has it; `name` is for the error."""
+    value = value.item() if isinstance(value, np.generic) else value
     optional = hint is Any or type(None) in union(hint)
     takes_text = hint is Any or {str, Path} & {hint, *union(hint)}
     words = ("null",) if takes_text or is_list(hint) else ("null", "none", "None")

@@ -74,6 +74,7 @@ class WandbLogger:
                 with writing(file):
                     file.write_text(uuid4().hex)
             self._run = self._wandb.init(
-                project=self._project, name=self._folder.name, id=file.read_text(), resume="allow"
-            )
+                project=self._project, name=self._folder.name, id=file.read_text(), resume="allow",
+                reinit="finish_previous",
+            )  # fmt: skip
         self._run.log(dict(metrics), step=step)

@@ -33,8 +33,8 @@ def online_scores(
         "online/effective_rank", and of five images or more with labels "online/knn" in percent,
         the mean over tasks.
     """
-    stride = max(1, len(canvases) // limit)
-    index_N = np.arange(0, len(canvases), stride)[:limit]
+    count = min(limit, len(canvases))
+    index_N = np.arange(count) * len(canvases) // max(count, 1)
     # of canvases: views of the whole images would be made of all of the set first
     some = replace(canvases.part(index_N), test_views=None)
     features_NC = extract(encoder, some, size, compute)

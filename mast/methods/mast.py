@@ -258,6 +258,8 @@ class Mast(Method):
                 f"({', '.join(self.config.exempt)}). The objective is "
                 f"{'SimCLR' if self.mode.compare == 'contrast' else 'VICReg'}'s."
             )
+        if self.config.predicted and not SOURCES[self.mode.predict_from]:
+            yield "nothing is predicted: objective.predict_from is none in this mode"
         if metrics.get("stat/block_std", 1.0) < 0.3:
             yield (
                 f"a block without variance: the exempt dimensions have a standard deviation of "

@@ -112,6 +112,7 @@ class EncoderConfig:
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
+        stem_padding: Padding of the small stem's convolution; 1 if not given. solo-learn pads by 2.
         mean: Mean of each channel in [0, 1], one number per channel; ImageNet's by default.
         std: Standard deviation of each channel.
         weights: Starting weights; random by default. A run folder, a checkpoint that
@@ -131,6 +132,7 @@ class EncoderConfig:
     options: dict[str, Any] = field(default_factory=dict)
     stem: Literal["auto", "standard", "small"] = "auto"
     stem_stride: Literal[1, 2] | None = None
+    stem_padding: Literal[0, 1, 2] | None = None
     mean: Moment = IMAGENET.mean
     std: Moment = IMAGENET.std
     weights: str | None = None
@@ -149,7 +151,7 @@ class EncoderConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        for name in ("name", "stem", "stem_stride"):
+        for name in ("name", "stem", "stem_stride", "stem_padding"):
             argument(getattr(self, name), get_type_hints(EncoderConfig)[name], f"encoder.{name}")
         if not self.normalization.usable:
             raise UserError(
@@ -187,7 +189,6 @@ class Encoder(nn.Module):
         dim: C, the dimensions of the representation.
         locations: L, of the map of features that it pools, of images of that size.
         map_dim: Dimensions of these features; C for most.
-        stem_padding: Of the first convolution, where it is not that of the architecture.
         reading: How the values of files became the images that it learned from; None: as those of
             8-bit RGB.
 
@@ -203,7 +204,6 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.size = size
-        self.stem_padding: int | None = None
         self.reading: Reading | None = None
         self._range_checked = False  # at images on a GPU
         self.model = build_model(config, size)
@@ -223,13 +223,6 @@ class Encoder(nn.Module):
         """Black images, of its own size if not given, where its weights are."""
         side = self.size if side is None else side
         return torch.zeros(count, self.channels, side, side, device=self.mean.device)
-
-    def pad_stem(self, padding: int) -> None:
-        """Pad the first convolution by `padding` pixels, as another project does."""
-        if padding not in range(self.model.conv1.kernel_size[0]):
-            raise UserError(f"a stem is padded by less than its kernel has pixels, got {padding}")
-        self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
-        self.model.conv1.padding = (padding, padding)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Representations (B, C) of images (B, channels, H, W) in [0, 1]."""
@@ -344,8 +337,8 @@ class Encoder(nn.Module):
         }
         if self.config.normalization != IMAGENET:
             described["normalization"] = self.config.normalization._asdict()
-        if self.stem_padding is not None:
-            described["stem_padding"] = self.stem_padding
+        if self.config.stem_padding is not None:
+            described["stem_padding"] = self.config.stem_padding
         if self.reading is not None:
             described["reading"] = asdict(self.reading)
         return described
@@ -434,7 +427,8 @@ def described_encoder(
     Errors name the file that holds both.
     """
     try:
-        config = EncoderConfig(**described["encoder"])
+        padding = described.get("stem_padding")
+        config = EncoderConfig(**described["encoder"], stem_padding=padding)
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
             config = replace(config, **normalization._asdict())
@@ -444,8 +438,6 @@ def described_encoder(
         if not any(mismatches(tensors, expected).values()):
             with drawing():  # the first weights are drawn, only to be replaced
                 encoder = Encoder(config, described["size"])
-            if "stem_padding" in described:
-                encoder.pad_stem(described["stem_padding"])
             if "reading" in described:
                 encoder.reading = read_reading(described["reading"], encoder.channels)
             check_finite(file, tensors)
@@ -695,8 +687,8 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         deep.stride = (stride, stride)
     else:
         assert isinstance(first, nn.Conv2d)
-        channels = config.channels
-        conv = nn.Conv2d(channels, first.out_channels, 3, stride=stride, padding=1, bias=False)
+        padding = 1 if config.stem_padding is None else config.stem_padding
+        conv = nn.Conv2d(config.channels, first.out_channels, 3, stride, padding, bias=False)
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())

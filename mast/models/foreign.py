@@ -148,12 +148,12 @@ def load_foreign(
             tensors, classifier = matched_by_order(tensors, expected)
             left_out += classifier
         head = _classifier_keys(layout, config.name, expected, tensors)
+        if config.stem == "small":
+            config = replace(config, stem_padding=layout.padding)
         with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    if config.stem == "small":
-        encoder.pad_stem(layout.padding)
     weights = {key: tensors[key] for key in expected.keys() & tensors}
     check_finite(path, weights)
     encoder.reading = exported.get("reading")

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -27,7 +27,7 @@ class KeyLayout(NamedTuple):
         prefix: What the keys of the encoder begin with.
         others: What the keys of everything else begin with; they are left out.
         needs: Some key must begin with each of these, to tell projects with one prefix apart.
-        padding: Of the convolution of a small stem.
+        padding: Of the convolution of a small stem, where it is not 1.
         sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
     """
 
@@ -36,7 +36,7 @@ class KeyLayout(NamedTuple):
     prefix: str
     others: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    padding: int = 1
+    padding: Literal[2] | None = None
     sine_heads: int | None = None
 
 

@@ -93,7 +93,7 @@ def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) ->
             f"these have {wanted.channels}: only weights of RGB can start with other channels"
         )
     usual = _usual(wanted)
-    for name in ("stem", "stem_stride", "mean", "std"):
+    for name in ("stem", "stem_stride", "stem_padding", "mean", "std"):
         ours, theirs = getattr(wanted, name), getattr(known, name)
         if ours not in (getattr(usual, name), theirs):
             raise UserError(
@@ -187,7 +187,8 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
                 loaded = load(weights, size=size)
             except UserError:
                 raise error from None
-    assert isinstance(loaded.module, Encoder)
+    if not isinstance(loaded.module, Encoder):
+        raise UserError(f"encoder.weights {weights} are features: name an encoder's weights")
     return loaded.module, loaded.description
 
 

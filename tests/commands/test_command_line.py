@@ -63,7 +63,7 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
-        ("pretrain --optimizer.lr -1e", "expected one argument"),
+        ("pretrain --optimizer.lr -1e", "expected optimizer.lr to be a number, got"),
         ("study epochs runs/x --data y --seeds -1 0", "seeds must be"),
         ("study epochs --data y runs/x", "runs/x is not a run folder"),
         ("pretrain --out=", "out is empty"),
@@ -130,12 +130,13 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
     words = ["show", "config", "--recipe", "mast5_guarded", "--compile", "--no_channels_last"]
     words += ["--batch-size=8", "--objective.no_standardize", "--objective.sparsity_weight"]
     main([*words, "-1e-3", "--operators", '["grayscale", "gaussian_blur"]',
-          "--optimizer.clip", "none"])  # fmt: skip
+          "--optimizer.clip", "none", "--data.range", "-1e3", "1e3"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["standardize"] is False
     assert shown["operators"] == ["grayscale", "gaussian_blur"]
     assert shown["optimizer"]["clip"] is None
+    assert shown["data"]["range"] == [-1000, 1000]
     assert shown["objective"]["sparsity_weight"] == -1e-3
 
 

@@ -1,11 +1,14 @@
 """The effective rank that is logged while a run trains."""
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
 
-from mast.evaluation.online import effective_rank
+from mast.data import CanvasSet
+from mast.evaluation.online import effective_rank, online_scores
 
 
 def with_spectrum(singular: list[float], n: int, d: int) -> torch.Tensor:
@@ -28,6 +31,23 @@ def test_known_spectra(singular: list[float], expected: float) -> None:
     for features in (with_spectrum(singular, 50, 8), with_spectrum(singular, 8, 50)):
         for scale in (1, 1e15, 1e-15):
             assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
+
+
+def test_images_are_from_all_of_a_set(
+    make_set: Callable[..., CanvasSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is sorted by class, in most folders."""
+    seen, whole = list[str](), make_set(15)
+
+    def extract(_: object, some: CanvasSet, *__: object) -> torch.Tensor:
+        seen.extend(some.identifiers)
+        return torch.eye(len(some))
+
+    monkeypatch.setattr("mast.evaluation.online.extract", extract)
+    online_scores(torch.nn.Identity(), whole, 16, limit=10)
+    at = [whole.identifiers.index(name) for name in seen]
+    assert len(at) == 10
+    assert {after - before for before, after in pairwise([*at, len(whole)])} == {4, 5}
 
 
 def test_collapse() -> None:

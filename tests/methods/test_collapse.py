@@ -122,6 +122,11 @@ def test_guarded_mode_keeps_masks_and_uncertainty() -> None:
     assert list(method.warnings(end)) == []
 
 
+def test_what_a_mode_does_not_predict_is_said() -> None:
+    said = list(build("guarded", predicted=("color",)).warnings(HEALTHY))
+    assert "nothing is predicted: objective.predict_from is none in this mode" in said
+
+
 def named(method: Mast, metrics: dict[str, float]) -> list[str]:
     return [text.split(":")[0] for text in method.warnings(metrics)]
 

@@ -26,8 +26,7 @@ def classifier(encoder: nn.Module, dim: int) -> Classifier:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    encoder = Encoder(replace(ENCODER, mean=(0.1, 0.1, 0.1), std=(0.3, 0.3, 0.3)), 32)
-    encoder.pad_stem(2)
+    encoder = Encoder(replace(ENCODER, mean=(0.1,) * 3, std=(0.3,) * 3, stem_padding=2), 32)
     before = classifier(encoder, encoder.dim)
     file = tmp_path / "classifier-a.safetensors"
     save_classifier(before, file)

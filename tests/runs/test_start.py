@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchvision
-from tiny import ENCODER
+from tiny import ENCODER, configure
 
 import mast
 from mast.config import build_method, change, configuration_of
 from mast.core.errors import UserError
 from mast.core.optim import make_optimizer
+from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.encoders import usual_normalization
@@ -61,7 +63,7 @@ def test_it_continues_without_the_weights(tiny: Configure, theirs: RunFolder) ->
     content = run.encoder.read_bytes()
     for file in (weights, run.encoder, run.embedding):
         file.unlink()
-    mast.pretrain(config)
+    mast.pretrain(change(config, {"data.max_broken": 0.5}))  # which changes nothing here
     assert run.encoder.read_bytes() == content
     assert json.loads(run.provenance.read_text())["started_from"]["size"] == 32
     with pytest.raises(UserError, match=r"no encoder at .*moved\.safetensors"):
@@ -118,6 +120,22 @@ def test_views_of_another_size(
     copy = tmp_path / "copy.safetensors"
     save_encoder(encoder, copy)
     assert torch.equal(load_encoder(copy)(IMAGES), encoder(IMAGES))
+
+
+def test_weights_are_read_as_they_were_trained(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The padding of solo-learn's stems is kept, in a teacher, too; another range is said."""
+    source = Encoder(replace(ENCODER, stem_padding=2), 32).eval()
+    source.reading = Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    save_encoder(source, tmp_path / "encoder.safetensors")
+    weights = {"weights": str(tmp_path / "encoder.safetensors"), "freeze": True}
+    run = mast.pretrain(configure(photos, tmp_path / "run", "byol_small", encoder=weights))
+    assert "the weights are of images with 0 to 4095 as 0 to 1" in capsys.readouterr().out
+    method = mast.load_method(run.path)
+    with torch.no_grad():
+        for encoder in (load_encoder(run.path), method.encoder, method.teacher.encoder):
+            torch.testing.assert_close(encoder(IMAGES), source(IMAGES))
 
 
 def test_the_configuration_counts_where_a_file_says_nothing(
@@ -245,6 +263,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
         ({"freeze": True}, "encoder.freeze is for weights: give encoder.weights, too"),
         ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
+        ({"weights": "features.npz"}, "are features: name an encoder's weights"),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
         ({"weights": "RUN", "name": "resnet50"}, "'resnet50', .* are those of 'timm:resnet18'"),
         ({"weights": "RUN", "stem": "standard"}, "is standard, .* trained with small: leave"),
@@ -258,6 +277,9 @@ def test_what_is_no_start(
 ) -> None:
     if encoder.get("weights") == "RUN":
         encoder = {**encoder, "weights": str(theirs.path)}
+    elif encoder.get("weights") == "features.npz":
+        np.savez(theirs.path / "features.npz", features=np.eye(2), paths=["a", "b"])
+        encoder = {"weights": str(theirs.path / "features.npz")}
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny(encoder=encoder))
 
