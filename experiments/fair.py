@@ -179,8 +179,9 @@ FAIR = Small(
     baseline=DECIDING[-1],
     about=(
         f"AugSelf and MAST predict the operators that destroy {' and '.join(PREDICTED)}. Each "
-        "prediction weighs 1 (of 0.5, 1 and 2 tried; SimCLR + AugSelf and VICReg + AugSelf at the "
-        "rate best at 0.5), but 0.5 in rows that say so, 'MAST, heads of shallow depths', exempt "
+        "prediction weighs 1 (of 0.5, 1 and 2 tried, heads of all depths without a block 0.5 and "
+        "1; SimCLR + AugSelf and VICReg + AugSelf at the rate best at 0.5), but 0.5 in rows that "
+        "say so, 'MAST, heads of shallow depths', exempt "
         "blocks and SimSiam + AugSelf. Heads of all depths predict each property twice.",
     ),
 )

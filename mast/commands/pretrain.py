@@ -239,11 +239,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if not run.encoder.is_file() and trained_with is None:
         started_from = start(plain_method, config)
         described = (started_from or {}).get("reading")
-        if described is not None and (known := read_reading(described)) != feed.reading:
-            fabric.print(
-                f"the weights are of images with {known.ends} as 0 to 1: to read these alike, "
-                "give data.range"
-            )
+        ends = read_reading(described).ends if described is not None else feed.reading.ends
+        if feed.reading.layout.deep and ends != feed.reading.ends:
+            fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
         plain_method.begin()
     plain_method.encoder.reading = None if feed.reading == Reading() else feed.reading
     if chief:

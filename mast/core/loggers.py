@@ -75,6 +75,6 @@ class WandbLogger:
                     file.write_text(uuid4().hex)
             self._run = self._wandb.init(
                 project=self._project, name=self._folder.name, id=file.read_text(), resume="allow",
-                reinit="finish_previous",
+                reinit="create_new",
             )  # fmt: skip
         self._run.log(dict(metrics), step=step)

@@ -264,11 +264,11 @@ def choose(
     patience: int = 8,
     max_iterations: int = 500,
 ) -> Choice:
-    """The penalty that does best on validation; of equals the strongest up to the curvature.
+    """The penalty that does best on validation; of equals the strongest.
 
-    A stronger one leaves weights so small that frequencies of classes and rounding decide.
-    Penalties are walked from the strongest until `patience` in a row did worse than the best so
-    far, not counting those so strong that accuracy still wanders. On the walk the loss may stay
+    Penalties above the curvature are left out, unless all are: they leave weights so small that
+    frequencies of classes and rounding decide. The others are walked from the strongest until
+    `patience` in a row did worse than the best so far. On the walk the loss may stay
     1e-8 above its minimum; then the best are fitted to 1e-10 until the first place stays.
     """
     labels_N, classes, splits, metric = target
@@ -289,6 +289,7 @@ def choose(
 
     reached: dict[float, float] = {}
     bend = whitened.curvature(classes)
+    penalties = [penalty for penalty in penalties if penalty <= bend] or penalties
     weights = [_start(Problem(*part, whitened.penalty(1)), classes) for part in parts]
     best, worse, tight = weights, 0, set[float]()
     for penalty in track(penalties, "fitting", len(penalties), "penalties", even=False):
@@ -297,10 +298,10 @@ def choose(
         reached.setdefault(penalty, now)
         if now > before:
             best = weights
-        worse = worse + 1 if now < before and penalty < bend else 0
+        worse = worse + 1 if now < before else 0
         if worse == patience:
             break
-    while (chosen := max(reached, key=lambda at: (reached[at], at <= bend))) not in tight:
+    while (chosen := max(reached, key=reached.__getitem__)) not in tight:
         best, reached[chosen] = solve(chosen, best, TIGHT)
         tight.add(chosen)
     return Choice(chosen, reached[chosen])

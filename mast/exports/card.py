@@ -126,9 +126,9 @@ def _front(form: Format, original: Original, license: str | None, unlabelled: bo
 
 
 def _architecture(encoder: Encoder) -> str:
-    stem, stride = "", stem_of(encoder).stem_stride
+    stem, stride, padding = "", stem_of(encoder).stem_stride, encoder.config.stem_padding
     if stride is not None:
-        stem = f", its stem a 3x3 convolution of stride {stride} without max-pooling"
+        stem = f", its stem a 3x3 convolution of stride {stride} and padding {padding}, no max-pool"
     return f"{_text(encoder.config.name.rpartition(':')[2])}{stem}"
 
 

@@ -291,12 +291,13 @@ def scores_head(classifier: Classifier) -> nn.Linear:
 
 def write_weights(encoder: Encoder, folder: Path) -> None:
     """Write `model.safetensors`, which `mast evaluate` reads with all that it says."""
-    stem, config = stem_of(encoder), encoder.config
+    config, (kind, stride) = encoder.config, stem_of(encoder)
+    stem = {"stem": kind, "stride": stride, "padding": config.stem_padding, "size": encoder.size}
     header = {
         "format": "pt",  # transformers asks for it
         "architecture": config.name,
         "options": json.dumps(config.options),
-        "stem": json.dumps({"stem": stem.stem, "stride": stem.stem_stride, "size": encoder.size}),
+        "stem": json.dumps(stem),
         **{key: json.dumps(values) for key, values in config.normalization._asdict().items()},
     }
     if encoder.reading is not None:

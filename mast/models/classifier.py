@@ -3,6 +3,7 @@
 Shapes: B images per batch, D dimensions of the representation, C classes.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,6 +25,7 @@ NAME = "classifier"  # in a file's name and in its header
 REMEDY = "restore it, or run `mast fit` again"
 MOST_CLASSES, LONGEST = 100_000, 1_000  # characters of a name
 COLDEST, HOTTEST = 1e-12, 1e12  # temperatures
+_log = logging.getLogger(__name__)
 
 
 class Prediction(NamedTuple):
@@ -162,9 +164,11 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
         described[NAME]["layers"] = list(layers)
     if classifier.reading is not None:
         described["reading"] = asdict(classifier.reading)
-    # Copies, as a module may hold the same tensor twice; its extra state may be anything.
-    state = {name: tensor.clone() for name, tensor in classifier.state_dict().items()
-             if isinstance(tensor, Tensor)}  # fmt: skip
+    # Copies, as a module may hold the same tensor twice.
+    whole = classifier.state_dict()
+    state = {name: each.clone() for name, each in whole.items() if isinstance(each, Tensor)}
+    if len(state) < len(whole):
+        _log.warning("%s is without the encoder's extra state: load it into one that has it", path)
     write_tensors(path, state, described)
 
 

@@ -112,7 +112,7 @@ class EncoderConfig:
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
-        stem_padding: Padding of the small stem's convolution; 1 if not given. solo-learn pads by 2.
+        stem_padding: Padding of the small stem's convolution, 2 in solo-learn.
         mean: Mean of each channel in [0, 1], one number per channel; ImageNet's by default.
         std: Standard deviation of each channel.
         weights: Starting weights; random by default. A run folder, a checkpoint that
@@ -132,7 +132,7 @@ class EncoderConfig:
     options: dict[str, Any] = field(default_factory=dict)
     stem: Literal["auto", "standard", "small"] = "auto"
     stem_stride: Literal[1, 2] | None = None
-    stem_padding: Literal[0, 1, 2] | None = None
+    stem_padding: Literal[0, 1, 2] = 1
     mean: Moment = IMAGENET.mean
     std: Moment = IMAGENET.std
     weights: str | None = None
@@ -337,7 +337,7 @@ class Encoder(nn.Module):
         }
         if self.config.normalization != IMAGENET:
             described["normalization"] = self.config.normalization._asdict()
-        if self.config.stem_padding is not None:
+        if self.config.stem_padding != 1:
             described["stem_padding"] = self.config.stem_padding
         if self.reading is not None:
             described["reading"] = asdict(self.reading)
@@ -427,7 +427,7 @@ def described_encoder(
     Errors name the file that holds both.
     """
     try:
-        padding = described.get("stem_padding")
+        padding = described.get("stem_padding", 1)
         config = EncoderConfig(**described["encoder"], stem_padding=padding)
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
@@ -452,7 +452,8 @@ def described_encoder(
 
 def channels_of(module: nn.Module) -> int:
     """Of a module's images: three where it has no `reading`, as a user's own has none."""
-    return cast(int, module.channels) if hasattr(module, "reading") else 3
+    known = isinstance(getattr(module, "reading", 0), Reading | None)
+    return cast(int, getattr(module, "channels", 3)) if known else 3
 
 
 def mismatches(
@@ -677,18 +678,21 @@ def _stem(model: nn.Module, config: EncoderConfig, size: int) -> Stem:
 
 def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
     """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
-    kind, stride = _stem(model, config, size)
-    if kind == "standard" or stride is None:
+    stride = _stem(model, config, size).stem_stride
+    first = None if stride is None else model.get_submodule("conv1")
+    if config.stem_padding != 1 and not isinstance(first, nn.Conv2d):
+        raise UserError("encoder.stem_padding is for a small stem of one convolution")
+    if first is None or stride is None:
         return
-    first = model.get_submodule("conv1")
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
         deep = first[0]
         assert isinstance(deep, nn.Conv2d)
         deep.stride = (stride, stride)
     else:
         assert isinstance(first, nn.Conv2d)
-        padding = 1 if config.stem_padding is None else config.stem_padding
-        conv = nn.Conv2d(config.channels, first.out_channels, 3, stride, padding, bias=False)
+        conv = nn.Conv2d(
+            config.channels, first.out_channels, 3, stride, config.stem_padding, bias=False
+        )
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())

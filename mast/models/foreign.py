@@ -149,7 +149,7 @@ def load_foreign(
             left_out += classifier
         head = _classifier_keys(layout, config.name, expected, tensors)
         if config.stem == "small":
-            config = replace(config, stem_padding=layout.padding)
+            config = replace(config, stem_padding=exported.get("padding", layout.padding))
         with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
     except UserError as error:
@@ -272,6 +272,7 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
             "architecture": header["architecture"],
             "options": dict(options),
             "size": int(stem["size"]),
+            "padding": {0: 0, 1: 1, 2: 2}[stem.get("padding", 1)],
             "stride": {1: 1, 2: 2, None: 1 if stem["size"] <= 32 else 2}[stem["stride"]],
             "normalization": normalization,
             "reading": reading,

@@ -27,7 +27,7 @@ class KeyLayout(NamedTuple):
         prefix: What the keys of the encoder begin with.
         others: What the keys of everything else begin with; they are left out.
         needs: Some key must begin with each of these, to tell projects with one prefix apart.
-        padding: Of the convolution of a small stem, where it is not 1.
+        padding: Of the convolution of a small stem.
         sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
     """
 
@@ -36,7 +36,7 @@ class KeyLayout(NamedTuple):
     prefix: str
     others: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    padding: Literal[2] | None = None
+    padding: Literal[1, 2] = 1
     sine_heads: int | None = None
 
 

@@ -295,8 +295,9 @@ def frozen(
             are not kept if it draws random numbers or several processes share the work.
         bench: Where protocols train.
     """
-    if isinstance(loaded.module, Encoder) and loaded.size != loaded.module.size:
-        loaded.module.check_side(loaded.size)
+    inner = next((part for part in loaded.module.modules() if isinstance(part, Encoder)), None)
+    if inner is not None and loaded.size != inner.size:
+        inner.check_side(loaded.size)
     identity: str | None = fingerprint(loaded.module, loaded.description)
     cache = cache and not isinstance(loaded.module, FeatureFile)
     description = {"source": source_name(source), "fingerprint": identity, **loaded.description}

@@ -338,7 +338,7 @@ def test_a_run_is_continued_at_wandb_by_its_folder(
         WandbLogger("project", folder).log_metrics({"loss": 1.0}, step=1)
     first, second, third = (call.kwargs["id"] for call in stub.init.call_args_list)
     assert first == third != second
-    assert stub.init.call_args.kwargs["reinit"] == "finish_previous"
+    assert stub.init.call_args.kwargs["reinit"] == "create_new"
 
 
 def test_home_is_what_a_tilde_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

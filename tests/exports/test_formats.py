@@ -161,6 +161,15 @@ def test_the_encoder_in_what_was_exported_is_evaluated(
         assert torch.equal(foreign.encoder(images_BCHW), encoder(images_BCHW))
 
 
+def test_the_padding_of_a_stem_is_exported(tmp_path: Path) -> None:
+    encoder = Encoder(EncoderConfig("resnet18", stem="small", stem_padding=2), 32).eval()
+    exported = mast.export(saved(tmp_path, encoder), "torchvision")
+    again = load_foreign(exported.folder / "model.safetensors")
+    images_BCHW = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        assert torch.equal(again.encoder(images_BCHW), encoder(images_BCHW))
+
+
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
     config = EncoderConfig("timm:test_vit", {"embed_dim": 16, "num_heads": 2, "depth": 1})
     encoder = Encoder(config, 32).eval()

@@ -123,14 +123,19 @@ def test_views_of_another_size(
 
 
 def test_weights_are_read_as_they_were_trained(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The padding of solo-learn's stems is kept, in a teacher, too; another range is said."""
     source = Encoder(replace(ENCODER, stem_padding=2), 32).eval()
     source.reading = Reading(Layout(3, deep=True), (0.0,), (4095.0,))
     save_encoder(source, tmp_path / "encoder.safetensors")
+    (tmp_path / "photos" / "train").mkdir(parents=True)
+    for at in range(16):
+        values = np.random.default_rng(at).integers(0, 900, (32, 32, 3), dtype=np.uint16)
+        np.save(tmp_path / "photos" / "train" / f"{at}.npy", values)
     weights = {"weights": str(tmp_path / "encoder.safetensors"), "freeze": True}
-    run = mast.pretrain(configure(photos, tmp_path / "run", "byol_small", encoder=weights))
+    config = configure(tmp_path / "photos", tmp_path / "run", "byol_small", encoder=weights)
+    run = mast.pretrain(config)
     assert "the weights are of images with 0 to 4095 as 0 to 1" in capsys.readouterr().out
     method = mast.load_method(run.path)
     with torch.no_grad():
