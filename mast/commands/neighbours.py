@@ -188,7 +188,7 @@ def _chosen(
 
 def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:
     """A query as it was named; one by its position has the name of that image."""
-    named_otherwise = query in places or os.path.exists(named(query))
+    named_otherwise = query in places or os.path.isfile(named(query))
     if not named_otherwise and query.isdecimal() and int(query) < len(identifiers):
         return identifiers[int(query)]
     return query

@@ -136,7 +136,7 @@ def outliers(
         unit_ND = _unit(frozen_encoder.features(canvases, size), dim).to(frozen_encoder.device)
         bank_ND = unit_ND
         if bank is not None:
-            bank_ND = _unit(frozen_encoder.extract(bank, size), dim).to(unit_ND.device)
+            bank_ND = _unit(frozen_encoder.features(bank, size), dim).to(unit_ND.device)
         value_N = distances(bank_ND, unit_ND).cpu().numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
@@ -198,7 +198,7 @@ def _known_images(
     bank = open_set(known, size, encoder.module, max_broken)
     if len(bank) <= KNOWN:
         return bank
-    return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
+    return bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
 
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:

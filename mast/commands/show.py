@@ -19,7 +19,7 @@ from mast.augment import (
 from mast.commands.common import command
 from mast.config import PretrainConfig, record
 from mast.core.errors import UserError, counted
-from mast.core.files import out_file
+from mast.core.files import named, out_file
 from mast.core.seeds import stream
 from mast.core.table import FittedTable
 from mast.data import cached_sets, default_cache, open_canvas
@@ -85,7 +85,7 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
         cache: The folder; by default the one that `mast pretrain` uses.
         verify: Read everything, and count what has changed since it was written.
     """
-    folder = default_cache() if cache is None else Path(cache)
+    folder = default_cache() if cache is None else named(cache)
     table = FittedTable(2, title=f"kept in {folder}")
     table.add_column("set")
     for column in ("pixels", "images", "GB"):

@@ -52,6 +52,7 @@ from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
+from mast.data.formats import readers
 from mast.data.source import Source, warn_of_stacks
 
 
@@ -506,8 +507,9 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the source; names of files have its beginning."""
-        return self.source.fingerprint()
+        """That of the source and its readers; names of files have its beginning."""
+        said = f"{self.source.fingerprint()} {readers()}"
+        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     @cached_property
     def reading(self) -> Reading:

@@ -226,8 +226,9 @@ def find_reading(
 
 def alone(bands: Bands) -> Reading:
     """How an image without a set is read: as RGB of 8 bits."""
-    declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
-    return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
+    dtype, windowed = bands.values_HWC.dtype, bands.window is not None
+    way = "dtype" if dtype == np.uint8 or (dtype == np.uint16 and not windowed) else "auto"
+    return Reading(Layout(), *_limits([bands], (way,), 3, None))
 
 
 def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:

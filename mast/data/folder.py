@@ -18,7 +18,7 @@ from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
 from mast.data.decode import Opened, open_image
 from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
-from mast.data.source import UNLABELLED, WHOLE, SetDescription, Source, part_of, parts_among
+from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
 _SYSTEM = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
@@ -306,8 +306,5 @@ def _some(paths: list[str]) -> str:
 
 
 def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    first = [path.partition("/")[0] if "/" in path else "" for path in paths]
-    names = tuple(sorted({*first} - {""}))
-    number = {name: target for target, name in enumerate(names)} | {"": UNLABELLED}
-    target_N = np.array([number[name] for name in first], np.int64)
-    return {"class": target_N}, {"class": tuple(map(as_unicode, names))}
+    label_N, names = numbered([path.partition("/")[0] if "/" in path else "" for path in paths])
+    return {"class": label_N}, {"class": tuple(map(as_unicode, names))}

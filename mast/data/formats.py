@@ -62,6 +62,12 @@ def extensions() -> tuple[str, ...]:
     return (*read, ARRAY)
 
 
+def readers() -> str:
+    """The endings that are read here and the readers of extras, with which a cache was made."""
+    extras = [name for name in ("tifffile", "imagecodecs") if find_spec(name)]
+    return " ".join((*extensions(), *extras))
+
+
 @functools.cache
 def formats() -> tuple[str, ...]:
     """Those of `_FORMATS` that this Pillow reads."""

@@ -29,7 +29,7 @@ from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, there, upright, upright_size
-from mast.data.formats import Bands, page_numbers
+from mast.data.formats import Bands, page_numbers, readers
 from mast.data.source import Pages, Source
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
@@ -151,6 +151,7 @@ class Pieces(Source):
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
+        self._kept = ""  # a hash of what is not excluded: relative names depend on the folder
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
@@ -208,10 +209,9 @@ class Pieces(Source):
         return self.source.whereabouts + self.cut.suffix
 
     def fingerprint(self) -> str:
-        without = "" if self._no_data is None else f" {self._no_data}"
-        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}"
-        if self.cut.exclude is not None:
-            said += read_text(named(self.cut.exclude))
+        cut = (self.cut.suffix, self._no_data, self._kept)
+        parts = (VERSION, self.source.fingerprint(), readers(), *cut)
+        said = " ".join(map(str, parts))
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def identifier(self, index: int) -> str:
@@ -385,6 +385,7 @@ class Pieces(Source):
         if not kept_N.any():
             raise UserError(f"{exclude} excludes all images of {self.source.name}")
         self._keep(kept_N)
+        self._kept = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
 
     def _read(self, file: Path) -> dict[str, np.ndarray] | None:
         """What was found when the files were as they are; None where nothing is known."""

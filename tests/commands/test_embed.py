@@ -49,6 +49,7 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "3").mkdir()  # hides no query by position
     file = mast.embed(run, photos, tmp_path / "features.parquet")
     measured = [mast.evaluate(source, photos, "knn")[0] for source in (run, file)]
     assert measured[0].targets == measured[1].targets

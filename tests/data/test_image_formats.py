@@ -20,7 +20,8 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data import formats
-from mast.data.decode import BrokenImageError, open_image
+from mast.data.canvas import DataConfig, open_canvas
+from mast.data.decode import BrokenImageError, alone, open_image
 from mast.data.folder import Folder, walk
 from mast.data.formats import Bands, extensions
 from mast.data.shards.shard import Sample
@@ -168,6 +169,21 @@ def test_a_turned_tiff_is_upright(with_extra, monkeypatch):
         bands = opened(tiff(VALUES[..., :4], "rgb", extrasamples=[2], extratags=tag(274, 6)))
         assert bands.alpha_HW.shape == turned_HW.shape
         np.testing.assert_array_equal(bands.values_HWC[..., 0], turned_HW)
+
+
+@pytest.mark.parametrize("cut", ["", "#tile=16"])
+def test_an_extra_that_is_installed_later_is_used(cut, tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        Image.new("RGB", (32, 32)).save(tmp_path / f"{name}.png")
+    (tmp_path / "colors.tif").write_bytes(tiff(VALUES[..., :3], "rgb"))
+    config = DataConfig(f"{tmp_path}{cut}", cache=tmp_path / "cache", max_broken=1)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "tifffile", None)
+        assert open_canvas(config, 16).skipped
+    canvases = open_canvas(config, 16)
+    assert not canvases.skipped
+    pieces = sum(name.startswith("colors") for name in canvases.identifiers)
+    assert pieces == (-(-H // 16) * -(-W // 16) if cut else 1)
 
 
 def test_what_the_tags_of_a_tiff_say():
@@ -367,6 +383,8 @@ def test_what_a_dicom_says_about_its_values():
     assert opened(dicom(STORED, PhotometricInterpretation="MONOCHROME1")).inverted
     exact = dicom(STORED, WindowCenter="40", WindowWidth="400", VOILUTFunction="LINEAR_EXACT")
     assert opened(exact).window == (-160, 240)
+    narrow = alone(opened(dicom(STORED, WindowCenter="1000", WindowWidth="201")))
+    assert (narrow.low, narrow.high) == ((899.5,), (1099.5,))
     colors = (VALUES[..., :3] >> 8).astype(np.uint8)
     np.testing.assert_array_equal(opened(dicom(colors)).values_HWC, colors)
 

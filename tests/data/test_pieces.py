@@ -355,3 +355,14 @@ def test_images_are_excluded_by_name_or_path(scenes, tmp_path, caplog):
     listed.write_text("a/wide.tif\nb/strip.png\nb/tiny.png\n")
     with pytest.raises(UserError, match="excludes all images of"):
         open_canvas(config, 16)
+
+
+def test_relative_names_exclude_what_they_name_from_here(scenes, tmp_path, monkeypatch):
+    root, _ = scenes
+    listed = tmp_path / "drop.txt"
+    listed.write_text(f"{root.name}/a/wide.tif\n")
+    config = DataConfig(str(root), cache=tmp_path / "c", exclude=listed)
+    monkeypatch.chdir(root.parent)
+    assert names(open_canvas(config, 16)) == ["b/strip.png", "b/tiny.png"]
+    monkeypatch.chdir(root)
+    assert len(open_canvas(config, 16)) == 3

@@ -28,7 +28,7 @@ from mast.core.errors import UserError
 from mast.core.files import locked, named
 from mast.core.threads import Threads
 from mast.data.cache import named_after
-from mast.data.formats import extensions
+from mast.data.formats import extensions, readers
 from mast.data.shards.shard import (
     READERS,
     Shard,
@@ -184,7 +184,7 @@ def _counted(
     spec: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None
 ) -> dict[str, int]:
     """How many samples shards have, as counted before or now."""
-    pattern = spec.removeprefix(SHARDS)
+    pattern, made = spec.removeprefix(SHARDS), f"{COUNTED} {readers()}"
     file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
@@ -193,14 +193,14 @@ def _counted(
         known = {
             url: before[url][1]
             for url, (_, state) in found.items()
-            if url in before and before[url][0] == f"{COUNTED} {state}"
+            if url in before and before[url][0] == f"{made} {state}"
         }
         missing = [url for url in found if url not in known]
         counted = pool.map(functools.partial(_count, column=column), missing)
         counts = track(counted, f"counting {pattern}", len(missing), "shards")
         known |= dict(zip(missing, counts, strict=True))
         if missing:
-            states = {url: f"{COUNTED} {state}" for url, (_, state) in found.items()}
+            states = {url: f"{made} {state}" for url, (_, state) in found.items()}
             _write_counts(file, {url: (state, known[url]) for url, state in states.items()})
     return known
 

@@ -34,7 +34,7 @@ from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import Names, named_after
 from mast.data.decode import Opened, open_image
-from mast.data.formats import Bands
+from mast.data.formats import Bands, readers
 from mast.data.shards.index import (
     TASK,
     ShardIndex,
@@ -272,7 +272,7 @@ def _file(name: str, cache: Path) -> Path:
 
 def _state(found: Mapping[str, tuple[int, str]]) -> str:
     """A hash of shards as they are, and of how a table is made."""
-    described = json.dumps([VERSION, sorted(found.items())])
+    described = json.dumps([VERSION, readers(), sorted(found.items())])
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 

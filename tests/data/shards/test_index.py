@@ -43,6 +43,9 @@ def test_shards_are_counted_once_and_again_where_they_changed(tmp_path, monkeypa
     assert [Path(url).name for url in counted[2:]] == ["train-001.tar"]
     assert changed.counts.tolist() == [3, 3]
     assert changed.fingerprint != first.fingerprint
+    monkeypatch.setattr(module, "readers", lambda: "an extra")
+    assert open_index(f"shards:{root}", cache).counts.tolist() == [3, 3]
+    assert len(counted) == 5
 
 
 @pytest.mark.parametrize("count", [-4, None, 5])
