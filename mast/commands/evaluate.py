@@ -113,6 +113,8 @@ def evaluate(
     names = as_list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
+    if idle := sorted({*(settings or {})} - {*names}):
+        raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
     invariances = Invariances(ignore=ignore, match=match, space=space)
     if untrained and (weights is not None or isinstance(encoder, nn.Module) or invariances.names):
         raise UserError(
@@ -237,6 +239,7 @@ def measure_missing(
     if missing:
         measured = folder.path if encoder is None else encoder
         evaluate(
-            measured, target_set.sets, missing, {"retained": {"operators": changes}},
+            measured, target_set.sets, missing,
+            {"retained": {"operators": changes}} if "retained" in missing else None,
             target_set.size, device, seed=seed, weights=weights,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from mast.evaluation.intervals import mean_interval
 from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.learn import Kind, Learned, learn, one_task
-from mast.evaluation.result import FOLDER, readable
+from mast.evaluation.result import FOLDER, published_name, readable
 from mast.evaluation.tested_classifier import (
     how_far_off,
     how_often_right,
@@ -188,7 +189,7 @@ def fit(
     bench.finish()
     published = ""
     if not isinstance(encoder, nn.Module) and _learned_here(loaded):
-        published = _published(about)
+        published = _published(about, settings or {}, seed)
     return Fitted(path, classifier.cpu().eval(), published)
 
 
@@ -200,21 +201,26 @@ def _learned_here(loaded: Loaded) -> bool:
     return own and not elsewhere
 
 
-def _published(about: Mapping[str, Any]) -> str:
+def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> str:
     """How often a classifier on published weights is right, or the command that says so."""
     kind, images, target = (about[name] for name in ("kind", "images", "target"))
     name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
     for file in sorted(Path("runs").glob(f"{BASELINE.replace(':', '-')}-*/{name}")):
         other = read_about(file) or {}
-        same = other.get("images", {})
-        if other.get("target") == target and all(
-            same.get(key) == images[key] for key in ("set", "sizes")
-        ):
+        if published_name(other.get("encoder", {})) and _asked(other) == _asked(about):
             return f"{how_often_right(other)}, by {BASELINE}"
     words = ["mast", "fit", BASELINE, "--data", as_word(images["set"])]
     words += ["--kind", kind] if kind != "linear" else []
     words += ["--target", target] if target != "class" else []
+    words += ["--settings", json.dumps(dict(settings))] if settings else []
+    words += ["--seed", str(seed)] if seed else []
     return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
+
+
+def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a classifier was to learn, from what, and how."""
+    images, settings = about.get("images", {}), about.get("settings", {})
+    return about.get("target"), images.get("set"), images.get("sizes"), settings.get("protocol")
 
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:

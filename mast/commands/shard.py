@@ -23,11 +23,11 @@ from mast.core.files import locked, out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.table import ShownText
 from mast.core.threads import Threads
-from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
+from mast.data import BrokenImageError, Pieces, Source, default_cache, open_source
 from mast.data.cache import decode_in_order
 from mast.data.formats import Bands
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
-from mast.data.source import Pages, sampled, warn_of_stacks
+from mast.data.source import sampled, warn_of_stacks
 
 _log = logging.getLogger("mast")
 
@@ -99,11 +99,6 @@ def shard(
     workers: int | None = None,
     root: str | Path | None = None,
     download: bool = False,
-    pages: Pages = "first",
-    tile: int | None = None,
-    stride: int | None = None,
-    blank: float = 0.0,
-    max_pixels: int | None = None,
 ) -> Sharded:
     """Write a set of images as shards, resized and in random order.
 
@@ -112,7 +107,7 @@ def shard(
     index lists the number of images per shard. The same command resumes where it stopped.
 
     Args:
-        data: A folder or a set by name, as in `mast pretrain`.
+        data: A folder or a set by name, as in `mast pretrain`; of its tiles `FOLDER#tile=256`.
         out: The output folder.
         size: Images with more pixels than a square of this side are shrunk to that many;
             2.75 times the view size (the default for views of 224) keeps crops sharp.
@@ -124,13 +119,6 @@ def shard(
         workers: Threads; by default one per core.
         root: Folder of torchvision and Hugging Face sets.
         download: Allow downloading such a set.
-        pages: Which pages or frames of a file become images: the first or all.
-        tile: Larger images are cut into square tiles of this side, each an image.
-        stride: Pixels from one tile to the next; tile by default.
-        blank: Leave out tiles and images whose pixel standard deviation, as a share of white, is
-            below this; 0 keeps all.
-        max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
-            as a decompression bomb.
 
     Raises:
         UserError: There are no such images, too many are broken, the folder has something else, or
@@ -145,9 +133,7 @@ def shard(
         raise UserError(f"max_broken is {max_broken}: expected a share of 0 to 1")
     folder = out_folder(out)
     _check_ours(folder)
-    cut = Cut(pages, tile, stride, blank, max_pixels)
-    kept = Path(root or default_cache() / "downloads")
-    source = in_pieces(open_source(data, kept, download), cut, kept)
+    source = open_source(data, Path(root or default_cache() / "downloads"), download)
     whole = source.source if isinstance(source, Pieces) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
         raise UserError(

@@ -97,8 +97,8 @@ def study(
     measures = as_list(protocols)
     for protocol in measures:
         protocol_class(protocol)
-    if not {*measures} - WITHOUT_TOP1:
-        raise UserError(f"a study compares top-1 accuracy, which {', '.join(measures)} lacks")
+    if lacking := [name for name in measures if name in WITHOUT_TOP1]:
+        raise UserError(f"a study compares top-1 accuracy, which {', '.join(lacking)} lacks")
     part = RunShard.parse(shard)
     config = configuration_of(folder.require())
     if epochs is not None:

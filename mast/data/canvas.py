@@ -310,7 +310,7 @@ def open_canvas(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
             "raise data.cache_limit_gb%s",
             source.name, config.cache_limit_gb,
-            ", or write the tiles once by mast shard --tile" * (manifest.reading.layout == RGB),
+            ", or write the tiles once by mast shard" * (manifest.reading.layout == RGB),
         )  # fmt: skip
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.

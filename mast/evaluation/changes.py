@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS, Preset
+from mast.core.errors import UserError
 
 _log = logging.getLogger("mast")
 
@@ -35,6 +36,8 @@ def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
             "images of %d channels: %s need red, green and blue and are left out%s",
             channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in possible),
         )  # fmt: skip
+    if operators and not possible:
+        raise UserError(f"none of the operators acts on images of {channels} channels")
     return possible
 
 

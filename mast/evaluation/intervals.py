@@ -73,7 +73,7 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[fl
         Tango, Equivalence test and confidence interval for the difference in proportions for the
         paired-sample design, Statistics in Medicine 1998, section 3.
     """
-    assert 0 <= min(gained, lost) <= gained + lost <= n >= 1
+    assert 0 <= min(gained, lost) <= gained + lost <= n * (1 + 1e-9)  # but for rounding
     z = _normal_quantile(level)
 
     def accepted(difference: float) -> bool:
@@ -324,8 +324,14 @@ def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
     yield f"{target}/draws/{measure}", value_R
 
 
+def end_names(measure: str) -> tuple[str, str]:
+    """What the ends of a measure's interval are called: `top1_low`, of a class `recall_low/cat`."""
+    name, slash, label = measure.partition("/")
+    return f"{name}_low{slash}{label}", f"{name}_high{slash}{label}"
+
+
 def ends(target: str, measure: str, interval: Interval) -> Iterator[Measured]:
     """The ends of an interval in percent, and its method."""
-    yield f"{target}/{measure}_low", 100 * interval.low
-    yield f"{target}/{measure}_high", 100 * interval.high
+    for name, end in zip(end_names(measure), (interval.low, interval.high), strict=True):
+        yield f"{target}/{name}", 100 * end
     yield f"{target}/interval/{measure}", interval.method

@@ -225,10 +225,7 @@ def make_task(
     `tuned` says whether something will be chosen, for which there must be images to choose by.
     """
     classes = data.train.classes[target]
-    labels = {part: np.asarray(s.targets[target], np.int64) for part, s in data.named.items()}
-    for part, canvases in data.named.items():
-        _check_names(target, classes, part, canvases.classes[target])
-        _check_labels(target, classes, part, labels[part])
+    labels = {part: _numbered(target, classes, part, of) for part, of in data.named.items()}
     _check_coverage(target, classes, labels)
     count = len(labels["train"])
     folds: list[tuple[np.ndarray, np.ndarray]] = []
@@ -358,6 +355,15 @@ def cross_validation(
         for fold in range(count)
         if (fold_N == fold).any()
     ]
+
+
+def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSet) -> np.ndarray:
+    """Labels of a part as train numbers its classes, some of which the part may lack."""
+    names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
+    _check_labels(target, names, part, label_N)
+    if not {*names} <= {*classes}:
+        _check_names(target, classes, part, names)
+    return np.array([classes.index(name) for name in names])[label_N]
 
 
 def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:

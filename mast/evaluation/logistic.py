@@ -289,7 +289,8 @@ def choose(
 
     reached: dict[float, float] = {}
     bend = whitened.curvature(classes)
-    penalties = [penalty for penalty in penalties if penalty <= bend] or penalties
+    strongest_first = sorted(penalties, reverse=True)
+    penalties = [penalty for penalty in strongest_first if penalty <= bend] or strongest_first
     weights = [_start(Problem(*part, whitened.penalty(1)), classes) for part in parts]
     best, worse, tight = weights, 0, set[float]()
     for penalty in track(penalties, "fitting", len(penalties), "penalties", even=False):

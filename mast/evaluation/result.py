@@ -28,7 +28,7 @@ from mast.core.files import read_json
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.evaluation.feature_store import weights_are_in
-from mast.evaluation.intervals import Measured
+from mast.evaluation.intervals import Measured, end_names
 
 _log = logging.getLogger("mast")
 
@@ -38,7 +38,8 @@ ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 NUMBERS = ("chosen", "counts", "by_chance")  # likewise
 METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
-ENDS = ("_low", "_high")  # of an interval
+ENDS = end_names("")  # of an interval
+LONGEST = 150  # bytes of the name of a set in that of a file
 PRECISION = "precision_"  # of the nearest images; what follows names a space
 TOLD = "told_"  # of a space that heads read; what follows names the operators that they tell
 # What is read of the fields that may hold anything, each behind the field that it is in.
@@ -130,7 +131,7 @@ class TargetResult:
 
     def interval(self, measure: str) -> tuple[float, float] | None:
         """The ends of a measure's interval in percent; None where it has none."""
-        low, high = (self.values.get(f"{measure}{end}") for end in ENDS)
+        low, high = map(self.values.get, end_names(measure))
         return None if low is None or high is None else (low, high)
 
     def chance(self, measure: str) -> float | None:
@@ -269,8 +270,7 @@ class Result:
     @property
     def published(self) -> str | None:
         """The name with a tag whose weights were measured; None where it was something else."""
-        name: str = self.encoder.get("encoder", {}).get("name", "")
-        return name if "." in name else None
+        return published_name(self.encoder)
 
     @property
     def drawn_from(self) -> str:
@@ -446,10 +446,19 @@ def _each_file(path: Path) -> Path:
     return path.parent / EACH / f"{path.stem}.safetensors"
 
 
+def published_name(encoder: Mapping[str, Any]) -> str | None:
+    """The name with a tag whose weights a described encoder has; None: it has others."""
+    name: str = encoder.get("encoder", {}).get("name", "")
+    return name if "." in name and encoder.get("weights", {}).get("named", True) else None
+
+
 def readable(set_name: str) -> str:
     """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
-    name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:]))
-    return name.strip("-.") or "set"
+    name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:])).strip("-.") or "set"
+    if len(os.fsencode(name)) <= LONGEST:
+        return name
+    short = os.fsencode(name)[:LONGEST].decode(errors="ignore")
+    return f"{short}-{hashlib.sha256(os.fsencode(set_name)).hexdigest()[:6]}"
 
 
 @final
@@ -642,6 +651,6 @@ def _cell(values: dict[str, float], name: str, bold: bool = False) -> str | Text
     if name not in values:
         return "–"
     value = f"{values[name]:.1f}"
-    low, high = (values.get(f"{name}{end}") for end in ENDS)
+    low, high = map(values.get, end_names(name))
     ends = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
     return Text.assemble((value, "bold"), ends) if bold else value + ends

@@ -11,6 +11,7 @@ import yaml
 from mast.config import configuration_of
 from mast.core.errors import UserError, visible
 from mast.core.run import RunFolder
+from mast.evaluation.intervals import end_names
 from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
 from mast.evaluation.tested_classifier import (
     how_far_off,
@@ -213,7 +214,7 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
         for measure, value in measured.values.items():
             if measure.endswith(ENDS) or set("@/") & set(measure):
                 continue
-            ends = [measured.values.get(f"{measure}{end}") for end in ENDS]
+            ends = [measured.values.get(end) for end in end_names(measure)]
             yield (
                 result.protocol,
                 readable(result.set_name),

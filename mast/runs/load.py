@@ -181,12 +181,15 @@ def load(
     path = Path(run)
     if path.suffix in ENDINGS:
         return _feature_file(path, size, weights)
+    own = weights is not None
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
     if weights is not None or is_foreign(checkpoint_of(path)[0]):
         name = str(run) if weights is not None else None
-        return _foreign(Path(weights or path), name, size, options)
+        found = _foreign(Path(weights or path), name, size, options)
+        found.description["weights"] |= {"named": False} if own else {}
+        return found
     if is_name:
         return _random(str(run), 224 if size is None else size, seed)
     if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():

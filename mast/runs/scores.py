@@ -11,8 +11,8 @@ from mast.config import read
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.run import RunFolder
-from mast.data import DataConfig, describe, open_canvas, split_cut
-from mast.evaluation.labelled_sets import EvaluationData, image_identity, labelled_images, tasks
+from mast.data import describe, split_cut
+from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Retained
 from mast.evaluation.result import ENDS, Result, readable, results_in
@@ -41,10 +41,11 @@ def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledS
     """A set with labelled images to learn from and to test on, for a run."""
     parts, size = parts_of(data), read(folder.config).size
     if parts:
-        test = DataConfig(parts["test"], max_broken=max_broken)
-        canvases = labelled_images(open_canvas(test, size, model=load_encoder(folder.encoder)))
-        if canvases.targets:
-            return LabelledSet(NamedSets(data, max_broken=max_broken), image_identity(canvases))
+        sets = NamedSets(data, max_broken=max_broken)
+        opened = sets.open(EvaluationData, size, model=load_encoder(folder.encoder))
+        if opened.test.targets:
+            known = {size: opened.fingerprints}
+            return LabelledSet(sets, opened.images, fingerprints=known)
     raise UserError(f"{data} has no train and test images with labels, which this needs")
 
 
@@ -123,6 +124,6 @@ def scores_of(
         name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
             for measure, value in measured.values.items():
-                if not measure.endswith(ENDS):
-                    low, high = (measured.values.get(f"{measure}{end}") for end in ENDS)
+                if not measure.partition("/")[0].endswith(ENDS):
+                    low, high = measured.interval(measure) or (None, None)
                     yield Score(result.protocol, name, target, measure, value, low, high)

@@ -15,12 +15,11 @@ from mast.analyses.analysis import (
     Details,
     Grid,
     Subject,
-    mean_and_margin,
     with_margin,
 )
 from mast.core.errors import counted
 from mast.recipes import RIVAL
-from mast.studies.study import BASE, Study, collect
+from mast.studies.study import BASE, Study, collect, over_seeds
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
 
@@ -77,7 +76,7 @@ class Epochs(Study):
         for task, axis in enumerate(axes):
             axis.set_xscale("log", base=2)
             for at, method in enumerate(arrays["methods"]):
-                mean_N, margin_N = mean_and_margin(arrays["accuracy"][at][:, task])
+                mean_N, margin_N = over_seeds(arrays["accuracy"][at][:, task])
                 ink, style, name = figure.color(at), figure.STYLES[at], str(method)
                 figure.curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
@@ -104,7 +103,7 @@ class Epochs(Study):
         """One row per task, method and number of epochs."""
         rows = []
         for at, method in enumerate(arrays["methods"]):
-            ends_2TN = np.stack(mean_and_margin(arrays["accuracy"][at]))
+            ends_2TN = np.stack(over_seeds(arrays["accuracy"][at]))
             rows += [
                 (str(title), str(method), epochs, *map(float, ends_2TN[:, task, n]))
                 for task, title in enumerate(arrays["tasks"])
@@ -131,7 +130,7 @@ def _trial(subject: Subject, method: str, epochs: int) -> str:
 
 
 def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
-    mean_N, margin_N = mean_and_margin(accuracy_SN)
+    mean_N, margin_N = over_seeds(accuracy_SN)
     known_N = np.flatnonzero(np.isfinite(mean_N))
     ends = [
         f"{with_margin(mean_N[at], margin_N[at])} % after {counted(epochs_N[at], 'epoch')}"
@@ -143,7 +142,7 @@ def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> 
 def _compared(arrays: Arrays, task: int) -> str:
     """How the run's method compares with its rival of as many epochs and the same seed."""
     run_SN, rival_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
-    lead_N, margin_N = mean_and_margin(run_SN - rival_SN)
+    lead_N, margin_N = over_seeds(run_SN - rival_SN)
     known_N = np.flatnonzero(np.isfinite(lead_N))
     if len(known_N) == 0:
         return "no two runs of one length"

@@ -16,11 +16,10 @@ from mast.analyses.analysis import (
     Details,
     Grid,
     Subject,
-    mean_and_margin,
     with_margin,
 )
 from mast.core.errors import UserError
-from mast.studies.study import BASE, Study, collect
+from mast.studies.study import BASE, Study, collect, over_seeds
 
 NEEDS, BETTER = "needs", "does better without"
 COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
@@ -42,7 +41,7 @@ class LeaveOneOut(Study):
             same seed, in percentage points; negative where the task needs the operator, NaN where
             a run is not finished.
         change_low, change_high: (T, K) its 95 % interval over seeds (Student's t); NaN with fewer
-            than two seeds.
+            than two seeds, and where these are alike.
         change_by_seed: (S, T, K) of each seed.
         finished, planned: () numbers of runs.
 
@@ -68,11 +67,11 @@ class LeaveOneOut(Study):
         measured = collect(subject, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
-        change_TK, margin_TK = mean_and_margin(change_STK)
+        change_TK, margin_TK = over_seeds(change_STK)
         return {
             "operators": np.array(subject.trained_with),
             **measured,
-            "base": mean_and_margin(accuracy_STN[:, :, 0])[0],
+            "base": over_seeds(accuracy_STN[:, :, 0])[0],
             "change": change_TK,
             "change_low": change_TK - margin_TK,
             "change_high": change_TK + margin_TK,
@@ -157,8 +156,8 @@ def _extremes(arrays: Arrays, task: int) -> Iterator[tuple[str, int]]:
 def _verdict(arrays: Arrays, task: int, at: int) -> str:
     """Beyond the interval over seeds; beyond rounding where there is one seed."""
     change, margin = arrays["change"][task, at], _margin(arrays)[task, at]
-    if not np.isfinite(change):
-        return "is not known yet"
     if abs(change) < max(COUNTED, np.nan_to_num(margin)):
         return "is indifferent to it"
+    if not np.isfinite(change) or (len(arrays["seeds"]) > 1 and not np.isfinite(margin)):
+        return "is not known yet"
     return NEEDS if change < 0 else BETTER

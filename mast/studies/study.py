@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from mast.analyses.analysis import Analysis, Arrays, Subject, task_names
+from mast.analyses.analysis import Analysis, Arrays, Subject, mean_and_margin, task_names
 from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
@@ -63,6 +63,12 @@ class Study(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         return self.headline(arrays)
+
+
+def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`mean_and_margin` of seeds; no margin where all are alike, as few test images make them."""
+    mean_X, margin_X = mean_and_margin(value_SX)
+    return mean_X, np.where(margin_X > 1e-9, margin_X, np.nan)
 
 
 def collect(subject: Subject, names: Sequence[str]) -> Arrays:

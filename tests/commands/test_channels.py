@@ -10,6 +10,7 @@ from PIL import Image
 from tiny import SIZE, configure
 
 import mast
+from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 
 pytestmark = pytest.mark.slow
@@ -77,6 +78,12 @@ def test_it_is_searched_learned_from_and_evaluated(made: Any) -> None:
     assert linear.targets["class"].values["top1"] > 60  # of 33 by chance
     assert "band_jitter" in robust.targets["class"].values
     assert "grayscale" not in robust.targets["class"].values
+    settings = {"retrieval": {"operators": ["color_jitter"]}}
+    (found,) = mast.evaluate(root / "run", root, "retrieval", settings)
+    assert any("after_band_jitter" in name for name in found.targets["class"].values)
+    settings = {"robust": {"operators": ["grayscale"]}}
+    with pytest.raises(UserError, match="none of the operators acts on images of"):
+        mast.evaluate(root / "run", root, "robust", settings)
 
 
 def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:

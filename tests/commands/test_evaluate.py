@@ -1,6 +1,7 @@
 """`mast evaluate`: of runs, names and other projects' checkpoints, in Python and by command."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from mast.data import open_canvas
 from mast.data.registry import default_cache
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
-from mast.evaluation.result import Result
+from mast.evaluation.result import Result, published_name
 from mast.runs.load import load
+from mast.runs.scores import labelled, unmeasured
 
 
 def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos: Path) -> None:
@@ -50,6 +52,16 @@ def test_precision_is_that_of_the_encoder(
     expected = encoder.features(open_canvas(str(photos / "test"), 32), 32)
     stored = (default_cache() / "features").glob("*.safetensors")
     assert any(torch.equal(expected, load_file(file)["features"]) for file in stored)
+
+
+def test_what_was_measured_after_other_training_images_does_not_count(
+    ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    data = shutil.copytree(photos, tmp_path / "photos")
+    mast.evaluate(ours.path, data, "knn")
+    assert unmeasured(ours, labelled(str(data), ours), 0, ["knn"]) == []
+    next((data / "train").rglob("*.*")).unlink()
+    assert unmeasured(ours, labelled(str(data), ours), 0, ["knn"]) == ["knn"]
 
 
 def test_evaluate_an_encoder_by_name(
@@ -93,3 +105,8 @@ def test_evaluate_a_checkpoint_of_another_project(
     assert loaded.description["weights"]["sha256"] == digest
     with pytest.raises(UserError, match="not those of 'resnet34'"):
         mast.evaluate("resnet34", str(photos), weights=file)
+    own = load("resnet18.tv_in1k", weights=file).description
+    assert published_name(own) is None
+    assert published_name({"encoder": own["encoder"]}) == "resnet18.tv_in1k"
+    with pytest.raises(UserError, match="settings are for linear, which protocols does not name"):
+        mast.evaluate(file, photos, "knn", settings={"linear": {"patience": 2}})

@@ -1,6 +1,7 @@
 """`mast fit` and `mast predict`: from labels to a table, by command and as functions."""
 
 import csv
+import json
 import re
 import shlex
 import shutil
@@ -47,7 +48,7 @@ def test_a_linear_classifier_scores_as_the_protocol(
     (learned,) = protocol.learn(encoder.pool_features(data.pool, 32), [task])
     test_MD = encoder.features(data.test, 32)
     with torch.no_grad():
-        found, expected = fitted.classifier.head(test_MD), learned.scores(test_MD).float()
+        found, expected = fitted.classifier.head(test_MD), learned.classifier.scores(test_MD).float()
         torch.testing.assert_close(found.softmax(1), expected.softmax(1), rtol=1e-4, atol=1e-4)
     assert repr(fitted) == fitted.text
     assert fitted._repr_html_().startswith("<pre")
@@ -103,7 +104,7 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         assert fitted.about["calibration"]["error_after"] == expected.error_after
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
-        command = f"mast fit timm:resnet18.a1_in1k --data {data} --size 224 --download"
+        command = f"mast fit timm:resnet18.a1_in1k --data {data} --settings '{json.dumps(QUICK)}'"
         for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
             assert fact in fitted.text
 

@@ -175,7 +175,7 @@ def test_scenes_are_decoded_once_and_their_tiles_mixed(
 
     monkeypatch.setattr(Pieces, "_decode", counted)
     given: dict[str, Any] = {"size": 100, "format": "bmp", "images": 5}
-    made = command.shard(scenes, tmp_path / "out", tile=16, stride=16, workers=3, **given)
+    made = command.shard(f"{scenes}#tile=16", tmp_path / "out", workers=3, **given)
     assert (made.images, made.shards, made.broken) == (19, 4, 0)
     assert sorted(decoded) == [0, 1, 2]
     shards = open_source(f"shards:{made.path}", tmp_path / "root")
@@ -201,7 +201,7 @@ def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptu
     assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
     assert "--data.pages all" in caplog.text
     caplog.clear()
-    made = command.shard(tmp_path / "scans", tmp_path / "all", pages="all")
+    made = command.shard(f"{tmp_path}/scans#pages=all", tmp_path / "all")
     assert made.images == 3
     assert not caplog.text
     source = open_source(f"shards:{made.path}", tmp_path / "root")
@@ -221,11 +221,11 @@ def test_cutting_goes_on_where_it_was_stopped(
         return decode(source, scene)
 
     monkeypatch.setattr(Pieces, "_decode", counted)
-    given: dict[str, Any] = {"tile": 16, "size": 100, "images": 6, "workers": 1}
+    given: dict[str, Any] = {"size": 100, "images": 6, "workers": 1}
     with pytest.raises(KeyboardInterrupt):
-        command.shard(scenes, tmp_path / "out", **given)
-    made = command.shard(scenes, tmp_path / "out", **given)
+        command.shard(f"{scenes}#tile=16", tmp_path / "out", **given)
+    made = command.shard(f"{scenes}#tile=16", tmp_path / "out", **given)
     assert (made.images, decoded) == (19, [0, 1, 2, 2])
-    whole = command.shard(scenes, tmp_path / "whole", **given)
+    whole = command.shard(f"{scenes}#tile=16", tmp_path / "whole", **given)
     for file in whole.path.glob("*.tar"):
         assert file.read_bytes() == (made.path / file.name).read_bytes()

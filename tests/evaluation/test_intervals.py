@@ -71,6 +71,12 @@ def test_a_paired_difference_at_the_edges() -> None:
     assert 0.8 < low < high == 1
     low, high = tango(3, 9, 40)
     assert tango(9, 3, 40) == pytest.approx((-high, -low))
+    for count in range(2, 40):  # every unit differs, whatever rounding makes of the shares
+        for lost in range(count + 1):
+            gain_N = torch.ones(count)
+            gain_N[:lost] = -1
+            interval = difference_interval(gain_N, seed=0)
+            assert interval.low <= gain_N.mean() <= interval.high
 
 
 def test_it_leaves_out_zero_where_mcnemar_rejects() -> None:

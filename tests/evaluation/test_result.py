@@ -42,6 +42,22 @@ def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None
     assert back.fingerprints["test"] == data.test.fingerprint
 
 
+def test_a_name_that_is_too_long_for_a_file_is_cut(tmp_path: Path) -> None:
+    result = measured(tmp_path, torch.ones(4))
+    names = [f"{'項' * 40}/{'図' * 40}{end}" for end in "ab"]
+    files = {replace(result, set_name=name, images=name).write(tmp_path).name for name in names}
+    assert len(files) == 2
+    assert max(len(name.encode()) for name in files) < 200
+
+
+def test_a_class_may_be_called_like_the_end_of_an_interval() -> None:
+    values = {"recall/a": 5.0, "recall/a_low": 9.0, "recall/a_high": 1.0}
+    target = TargetResult(values | {"recall_low/a": 4.0, "recall_high/a": 6.0})
+    target.check()
+    assert target.interval("recall/a") == (4, 6)
+    assert target.interval("recall/a_low") is None
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     result = measured(tmp_path, torch.ones(4))
     path = result.write(tmp_path)

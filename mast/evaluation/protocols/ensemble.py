@@ -71,7 +71,7 @@ class EmbeddingProbe(Probe):
         pool_ND, test_MD = features_of(embedding, data)
         targets = tasks(data, self.seed)
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
-            scores_MC = learned.scores(test_MD)
+            scores_MC = learned.classifier.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             labels_M = task.test_labels_M.to(encoder.device)
             correct_M = correct_within(scores_MC, labels_M, k=1) == 1
@@ -81,7 +81,7 @@ class EmbeddingProbe(Probe):
             files_M = None if files_M is None else files_M[correct_M.cpu()]
             credit_KM = torch.stack(
                 [
-                    learned.scores(test_MD[correct_M] * mask_D)
+                    learned.classifier.scores(test_MD[correct_M] * mask_D)
                     .softmax(dim=1)
                     .gather(1, labels_M[correct_M, None])
                     .squeeze(1)

@@ -39,6 +39,10 @@ class Evaluator(Ranged, ABC, Generic[Data]):
     seed: int = 0
     resamples: int = 1000
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_operators(getattr(self, "operators", None) or ())
+
     def settings(self) -> dict[str, Any]:
         """All that the result depends on besides encoder and data, as JSON has it."""
         return asdict(self)

@@ -38,10 +38,6 @@ class FittedProbe(NamedTuple):
     penalty: float
     validation: float
 
-    def scores(self, features_MD: Tensor) -> Tensor:
-        """Class scores_MC of features, on the device of the pool's."""
-        return self.classifier.scores(features_MD)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Evaluator[EvaluationData], ABC):
@@ -74,7 +70,7 @@ class Probe(Evaluator[EvaluationData], ABC):
         pool_ND, test_MD = features_of(encoder, data)
         targets = tasks(data, self.seed)
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
-            yield from self.report(task, learned, learned.scores(test_MD))
+            yield from self.report(task, learned, learned.classifier.scores(test_MD))
 
     def report(
         self, task: Task, learned: FittedProbe, scores_MC: Tensor, copies: int = 1

@@ -20,7 +20,7 @@ from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.logistic import Whitened
-from mast.evaluation.protocols.evaluator import check_operators, features_of
+from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
 
 
@@ -48,10 +48,6 @@ class Retained(Probe):
     operators: tuple[str, ...] = operators_for(3)
     share: float = 0.5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_operators(self.operators)
-
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
 
@@ -65,7 +61,7 @@ class Retained(Probe):
         penalties, before = [], []
         targets = tasks(data, self.seed)
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
-            scores_MC = learned.scores(test_MD)
+            scores_MC = learned.classifier.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
             penalties.append(learned.penalty)

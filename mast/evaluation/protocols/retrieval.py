@@ -15,11 +15,11 @@ from torch import Tensor
 from mast.augment import PROPERTIES
 from mast.core.errors import UserError
 from mast.evaluation.agreement import chance, retrieve
-from mast.evaluation.changes import changed_by
+from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.protocols.evaluator import Evaluator, check_operators
+from mast.evaluation.protocols.evaluator import Evaluator
 from mast.evaluation.result import PRECISION, TOLD
 from mast.models import SearchSpace, exempt_blocks, space_of_heads
 
@@ -49,10 +49,6 @@ class Retrieval(Evaluator[EvaluationData]):
     k: int = 10
     operators: tuple[str, ...] | None = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_operators(self.operators or ())
-
     def prepare(self, encoder: FrozenEncoder) -> None:
         self._changing(_modules(encoder))
 
@@ -80,7 +76,8 @@ class Retrieval(Evaluator[EvaluationData]):
         for task in answers:
             chance_M = chance(task.test_labels_M, task.test_files_M)
             yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
-        for operator in self._changing(modules):
+        operators = acting_on(self._changing(modules), data.test.reading.layout.channels)
+        for operator in operators:
             change = changed_by(operator, None, data.size, len(data.test), self.seed)
             queries = {
                 name: module.extract(data.test, data.size, change).to(module.device)

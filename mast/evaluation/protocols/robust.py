@@ -19,7 +19,7 @@ from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.protocols.evaluator import check_operators, features_of
+from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
 
 
@@ -44,10 +44,6 @@ class Robust(Probe):
     operators: tuple[str, ...] = operators_for(3)
     magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_operators(self.operators)
-
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
 
@@ -60,7 +56,7 @@ class Robust(Probe):
         targets = tasks(data, self.seed)
         probes = list(zip(targets, self.learn(pool_ND, targets), strict=True))
         for task, learned in probes:
-            yield from self.report(task, learned, learned.scores(test_MD))
+            yield from self.report(task, learned, learned.classifier.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators", even=False):
@@ -69,7 +65,7 @@ class Robust(Probe):
                 change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
                 changed_MD = encoder.extract(data.test, data.size, change)
                 for task, learned in probes:
-                    scores_MC = learned.scores(changed_MD).cpu()
+                    scores_MC = learned.classifier.scores(changed_MD).cpu()
                     credit_M = correct_within(scores_MC, task.test_labels_M, k=1)
                     credit_of[task.target].append(credit_M)
                     if magnitude is not None:

@@ -51,7 +51,9 @@ class Rotation(Probe):
         test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
         task = self._task(data)
         (learned,) = self.learn(pool_ND.to(encoder.device), [task])
-        yield from self.report(task, learned, learned.scores(test_MD), copies=len(ANGLES))
+        yield from self.report(
+            task, learned, learned.classifier.scores(test_MD), copies=len(ANGLES)
+        )
 
     def _task(self, data: EvaluationData) -> Task:
         count = len(data.train)

@@ -70,6 +70,8 @@ class Semi(Evaluator[EvaluationData]):
                 raise UserError(
                     f"semi has {len(self.shares)} shares and {len(values)} {name}; give as many"
                 )
+        if len({*self.shares}) < len(self.shares):
+            raise UserError("two shares of semi are equal: give each once")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; a target a share, such as "class 1%"."""
