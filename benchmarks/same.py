@@ -178,8 +178,9 @@ def measured() -> Iterator[tuple[str, Any]]:
         *(("mast", "coco:squares", [name], False) for name in ON_OBJECTS),
     ]
     for name, data, protocols, untrained in calls:
+        settings = {name: SETTINGS[name] for name in protocols if name in SETTINGS}
         for result in evaluate(
-            f"runs/{name}", data, protocols, SETTINGS, device="cpu", untrained=untrained
+            f"runs/{name}", data, protocols, settings, device="cpu", untrained=untrained
         ):
             start = " before training" if untrained else ""
             yield f"{name}{start}: {result.protocol}", of_result(result)

@@ -18,7 +18,7 @@ from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file
 from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
-from mast.core.run import RunFolder, provenance
+from mast.core.run import RunFolder, plain, provenance
 from mast.core.table import ShownText
 from mast.evaluation.accuracy import correct_within
 from mast.evaluation.calibration import BINS, calibrate
@@ -219,8 +219,8 @@ def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int)
 
 def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a classifier was to learn, from what, and how."""
-    images, settings = about.get("images", {}), about.get("settings", {})
-    return about.get("target"), images.get("set"), images.get("sizes"), settings.get("protocol")
+    images, how = about.get("images", {}), plain(about.get("settings", {}).get("protocol"))
+    return about.get("target"), images.get("set"), images.get("sizes"), how
 
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:

@@ -119,9 +119,9 @@ def reproduced(
     measured = kind.everything(place)
     try:
         grids = kind.grids(measured) if measured else {}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(
-            f"a result in {place.out / kind.results} is of another version or of other images "
+            f"a result in {place.out / kind.results} was written by another version "
             f"({type(error).__name__}: {error}): delete it to have it measured again"
         ) from error
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()

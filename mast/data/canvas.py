@@ -306,11 +306,11 @@ def open_canvas(
     )  # fmt: skip
     manifest, stored = cache.obtain(request)
     if stored is None and isinstance(source, Pieces) and source.shared:
+        shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
             "raise data.cache_limit_gb%s",
-            source.name, config.cache_limit_gb,
-            ", or write the tiles once by mast shard" * (manifest.reading.layout == RGB),
+            source.name, config.cache_limit_gb, shard * (manifest.reading.layout == RGB),
         )  # fmt: skip
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.

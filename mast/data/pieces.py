@@ -209,9 +209,8 @@ class Pieces(Source):
         return self.source.whereabouts + self.cut.suffix
 
     def fingerprint(self) -> str:
-        cut = (self.cut.suffix, self._no_data, self._kept)
-        parts = (VERSION, self.source.fingerprint(), readers(), *cut)
-        said = " ".join(map(str, parts))
+        without = "" if self._no_data is None else f" {self._no_data}"
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._kept}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def identifier(self, index: int) -> str:
@@ -393,7 +392,7 @@ class Pieces(Source):
             tensors, header = read_tensors(file)
         except UserError:
             return None
-        if read_metadata(header).get("source") != self.fingerprint():
+        if read_metadata(header).get("source") != f"{self.fingerprint()} {readers()}":
             return None
         return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
@@ -402,7 +401,7 @@ class Pieces(Source):
         tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
         with suppress(OSError, UserError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_tensors(file, tensors, {"source": self.fingerprint()})
+            write_tensors(file, tensors, {"source": f"{self.fingerprint()} {readers()}"})
 
 
 def _spreads(

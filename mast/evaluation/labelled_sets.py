@@ -363,7 +363,10 @@ def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSe
     _check_labels(target, names, part, label_N)
     if not {*names} <= {*classes}:
         _check_names(target, classes, part, names)
-    return np.array([classes.index(name) for name in names])[label_N]
+    if tuple(names) == tuple(classes):
+        return label_N
+    number = {name: at for at, name in enumerate(classes)}
+    return np.array([number[name] for name in names])[label_N]
 
 
 def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:

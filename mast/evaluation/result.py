@@ -57,6 +57,7 @@ READ: dict[str, Any] = {
     "near_duplicates.images": int,
     "near_duplicates.above": float,
     "encoder.fingerprint": str,
+    "encoder.own_weights": bool,
     "encoder.encoder": dict[str, Any],
     "encoder.encoder.name": str,
     "encoder.normalization": dict[str, Any],
@@ -449,7 +450,7 @@ def _each_file(path: Path) -> Path:
 def published_name(encoder: Mapping[str, Any]) -> str | None:
     """The name with a tag whose weights a described encoder has; None: it has others."""
     name: str = encoder.get("encoder", {}).get("name", "")
-    return name if "." in name and encoder.get("weights", {}).get("named", True) else None
+    return name if "." in name and not encoder.get("own_weights") else None
 
 
 def readable(set_name: str) -> str:

@@ -126,12 +126,14 @@ class Loaded(NamedTuple):
         size: Side of its views in pixels.
         description: What rebuilds it, as JSON has it.
         folder: What its evaluations belong to.
+        own: Whether the user gave weights in place of those that the name names.
     """
 
     module: nn.Module
     size: int
     description: dict[str, Any]
     folder: Path
+    own: bool = False
 
 
 def load(
@@ -187,9 +189,7 @@ def load(
         weights = weights_file(named, download)
     if weights is not None or is_foreign(checkpoint_of(path)[0]):
         name = str(run) if weights is not None else None
-        found = _foreign(Path(weights or path), name, size, options)
-        found.description["weights"] |= {"named": False} if own else {}
-        return found
+        return _foreign(Path(weights or path), name, size, options)._replace(own=own)
     if is_name:
         return _random(str(run), 224 if size is None else size, seed)
     if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
@@ -304,6 +304,7 @@ def frozen(
     identity: str | None = fingerprint(loaded.module, loaded.description)
     cache = cache and not isinstance(loaded.module, FeatureFile)
     description = {"source": source_name(source), "fingerprint": identity, **loaded.description}
+    description |= {"own_weights": True} if loaded.own else {}
     if cache and isinstance(source, nn.Module):
         alone = compute.processes == 1
         answers_BD = _answers(loaded.module, loaded.size, compute) if alone else None

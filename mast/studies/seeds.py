@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.evaluation.intervals import difference_interval
 from mast.studies.experiment import Measured
 
@@ -87,7 +88,8 @@ def difference(
     ]
     low = high = None
     if len(counts := {len(credit_N) for pair in credits for credit_N in pair}) > 1:
-        raise ValueError(f"{key} was tested on different numbers of images: {sorted(counts)}")
+        numbers = " and ".join(map(str, sorted(counts)))
+        raise UserError(f"{key} was tested on {numbers} images: delete the results of one of them")
     if len(credits) == len(pairs):
         gain_SN = torch.stack([credit_N - other_N for credit_N, other_N in credits])
         interval = difference_interval(gain_SN.mean(dim=0), seed=0)

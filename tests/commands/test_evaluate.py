@@ -18,7 +18,7 @@ from mast.data.registry import default_cache
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import Result, published_name
-from mast.runs.load import load
+from mast.runs.load import frozen, load
 from mast.runs.scores import labelled, unmeasured
 
 
@@ -105,8 +105,8 @@ def test_evaluate_a_checkpoint_of_another_project(
     assert loaded.description["weights"]["sha256"] == digest
     with pytest.raises(UserError, match="not those of 'resnet34'"):
         mast.evaluate("resnet34", str(photos), weights=file)
-    own = load("resnet18.tv_in1k", weights=file).description
-    assert published_name(own) is None
-    assert published_name({"encoder": own["encoder"]}) == "resnet18.tv_in1k"
+    own = frozen(load("resnet18.tv_in1k", weights=file), "", Compute("cpu"), cache=False)
+    assert published_name(own.description) is None
+    assert published_name({"encoder": own.description["encoder"]}) == "resnet18.tv_in1k"
     with pytest.raises(UserError, match="settings are for linear, which protocols does not name"):
         mast.evaluate(file, photos, "knn", settings={"linear": {"patience": 2}})

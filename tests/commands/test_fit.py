@@ -27,6 +27,8 @@ from mast.evaluation.logistic import Whitened
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Linear
 from mast.evaluation.result import readable
+from mast.models import BASELINE
+from mast.models.classifier import save_classifier
 
 USE = Path(__file__).parents[2] / "docs" / "use.md"
 QUICK = {"penalties": [1.0, 0.01]}
@@ -48,8 +50,10 @@ def test_a_linear_classifier_scores_as_the_protocol(
     (learned,) = protocol.learn(encoder.pool_features(data.pool, 32), [task])
     test_MD = encoder.features(data.test, 32)
     with torch.no_grad():
-        found, expected = fitted.classifier.head(test_MD), learned.classifier.scores(test_MD).float()
-        torch.testing.assert_close(found.softmax(1), expected.softmax(1), rtol=1e-4, atol=1e-4)
+        found, expected = fitted.classifier.head(test_MD), learned.classifier.scores(test_MD)
+        torch.testing.assert_close(
+            found.softmax(1), expected.float().softmax(1), rtol=1e-4, atol=1e-4
+        )
     assert repr(fitted) == fitted.text
     assert fitted._repr_html_().startswith("<pre")
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
@@ -107,6 +111,21 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         command = f"mast fit timm:resnet18.a1_in1k --data {data} --settings '{json.dumps(QUICK)}'"
         for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
             assert fact in fitted.text
+
+
+def test_a_classifier_on_published_weights_is_quoted_if_it_learned_the_same(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fitted = mast.fit(ours.path, photos, settings=QUICK)
+    file = Path("runs") / "timm-resnet18.a1_in1k-model-01234567" / fitted.path.name
+    file.parent.mkdir(parents=True)
+    quoted = f"by {BASELINE}"
+    for own, settings in ((False, QUICK), (True, QUICK), (False, {"penalties": [1.0]})):
+        fitted.classifier.about["encoder"] = {"encoder": {"name": BASELINE}, "own_weights": own}
+        save_classifier(fitted.classifier, file)
+        text = mast.fit(ours.path, photos, settings=settings).text
+        assert (quoted in text) == (not own and settings == QUICK)
 
 
 def test_a_classifier_is_tested_on_labelled_images(

@@ -41,7 +41,8 @@ class Evaluator(Ranged, ABC, Generic[Data]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_operators(getattr(self, "operators", None) or ())
+        if isinstance(operators := getattr(self, "operators", None), tuple):
+            check_operators(operators)
 
     def settings(self) -> dict[str, Any]:
         """All that the result depends on besides encoder and data, as JSON has it."""
