@@ -31,7 +31,7 @@ from mast.studies.engine import (
     table,
     vary,
 )
-from mast.studies.study import WITHOUT_TOP1
+from mast.studies.study import FOR_OBJECTS, WITHOUT_TOP1
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,8 +97,10 @@ def study(
     measures = as_list(protocols)
     for protocol in measures:
         protocol_class(protocol)
-    if lacking := [name for name in measures if name in WITHOUT_TOP1]:
-        raise UserError(f"a study compares top-1 accuracy, which {', '.join(lacking)} lacks")
+    if of_objects := [name for name in measures if name in FOR_OBJECTS]:
+        raise UserError(f"a study is of images with one class: leave {', '.join(of_objects)} out")
+    if not {*measures} - WITHOUT_TOP1:
+        raise UserError(f"a study compares top-1 accuracy, which {', '.join(measures)} lacks")
     part = RunShard.parse(shard)
     config = configuration_of(folder.require())
     if epochs is not None:

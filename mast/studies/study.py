@@ -16,7 +16,7 @@ from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
 MEASURE = "top1"
-WITHOUT_TOP1 = {"fewshot", "svm", "retrieval", "detection", "segmentation"}  # protocols
+WITHOUT_TOP1, FOR_OBJECTS = {"fewshot", "retrieval"}, {"svm", "detection", "segmentation"}
 
 
 class Study(Analysis):

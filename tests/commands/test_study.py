@@ -97,6 +97,8 @@ def test_cheaper_runs_and_one_that_fails(
     assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
     with pytest.raises(UserError, match="compares top-1 accuracy, which retrieval lacks"):
         mast.study("leave_one_out", run.path, photos, protocols="retrieval")
+    with pytest.raises(UserError, match="of images with one class: leave svm out"):
+        mast.study("leave_one_out", run.path, photos, protocols=["linear", "svm"])
     with pytest.raises(UserError, match="has 1 epoch and would now have 2; give the same"):
         mast.study("leave_one_out", run.path, str(photos), device="cpu")
     other = mast.study(
