@@ -151,7 +151,7 @@ class Pieces(Source):
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
-        self._kept = ""  # a hash of what is not excluded: relative names depend on the folder
+        self._kept = ""  # hash of the images left after `exclude`
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"

@@ -71,12 +71,11 @@ def test_a_paired_difference_at_the_edges() -> None:
     assert 0.8 < low < high == 1
     low, high = tango(3, 9, 40)
     assert tango(9, 3, 40) == pytest.approx((-high, -low))
-    for count in range(2, 40):  # every unit differs, whatever rounding makes of the shares
-        for lost in range(count + 1):
-            gain_N = torch.ones(count)
-            gain_N[:lost] = -1
-            interval = difference_interval(gain_N, seed=0)
-            assert interval.low <= gain_N.mean() <= interval.high
+    for lost, won in ((6, 7), (12, 14)):  # all differ, in weights that are rounded
+        label_N = torch.tensor([0] * lost + [1] * won)
+        weight_N, gain_N = class_weights(label_N).float(), 2.0 * label_N - 1
+        interval = weighted_difference_interval(gain_N * weight_N, weight_N)
+        assert interval.low < 0 < interval.high
 
 
 def test_it_leaves_out_zero_where_mcnemar_rejects() -> None:

@@ -237,6 +237,8 @@ def test_no_penalty_is_so_strong_that_frequencies_decide() -> None:
     x, again = torch.eye(3)[labels], torch.cat([labels, torch.full((30,), 2)])
     choice = choose(Whitened.of(x), Target(labels, 3, folds(labels)))
     assert choice.validation == 100
+    tied = (1e-3, 1e-2)  # in whatever order they are named
+    assert choose(Whitened.of(x), Target(labels, 3, folds(labels)), tied).penalty == 1e-2
     refitted = fitted(torch.eye(3)[again], again, 3, choice.penalty)
     assert torch.equal(refitted.scores(x).argmax(dim=1), labels)
     # Nor where it is better on validation, as nearest means are for a few noisy images.

@@ -32,6 +32,7 @@ def test_unknown_names() -> None:
     [
         ("semi", {"shares": 0.1}, "expected shares to be a list, each a number, got 0.1"),
         ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
+        ("semi", {"shares": (0.1, 0.1)}, "two shares of semi are equal"),
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
         ("retained", {"share": 0.0}, "share must be above 0"),
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
