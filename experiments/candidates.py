@@ -16,8 +16,8 @@ The rule, fixed when no row had more than one seed:
    was above it. Hence a second round on validation images: `FINALISTS` get three seeds at 0.015,
    0.045 and 0.135 (where a seed shows that a rate is worse, that one seed). The best by all depths
    becomes the default; within half a point of it, the best by the last map. It has to pass 3, too.
-   (Not finished, as 5 replaced it: 0.135 lacks seeds 1 and 2, `contrast_representation` 0.015 and
-   0.405.)
+   (Not finished, as 5 replaced it: 0.135, and `contrast` at 0.045, lack seeds 1 and 2,
+   `contrast_representation` 0.015 and 0.405.)
 5. The weight of a prediction, 0.5, was chosen for VICReg, and SimCLR + AugSelf gained at 1. So
    finalists get the weights 1 and 2 with seed 0 at the rate 0.045, the best of SimCLR + AugSelf;
    what is then within half a point of the best gets three seeds. The choice on validation images is
@@ -26,7 +26,7 @@ The rule, fixed when no row had more than one seed:
    the choice, or is ahead of it by both intervals, its recipe becomes the default, if it passes 3.
    (Fixed after three runs at weight 1: SimCLR + AugSelf two seeds, `contrast_representation` one.)
    The choice was `contrast_representation` at weight 1: of four rows within 0.3 points the best by
-   the last map. VICReg + AugSelf then got the same weights with seed 0, SimSiam + AugSelf 1.
+   the last map. VICReg + AugSelf then got the same weights (1: three seeds), SimSiam + AugSelf 1.
 6. Under strong color operators (`strong` in `elsewhere`) 5's choice trailed VICReg + AugSelf by
    3.6 points: its heads never learned the hue. So rows whose heads read shallower depths ran
    there. One that with three seeds is ahead of 5's choice there by the interval over seeds, and
