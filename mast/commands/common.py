@@ -75,8 +75,21 @@ def open_search(
 ) -> tuple[Compared, CanvasSet]:
     """An encoder with the features in which images are compared, and the images."""
     compute = Compute(find_device(device))
-    by = compared(encoder, invariances, compute, size, seed, weights, download)
-    return by, open_set(data, by.size, by.encoder.module, max_broken)
+
+    photos = opener(data, max_broken)
+    by = compared(encoder, invariances, compute, size, seed, weights, download, photos=photos)
+    return by, photos(by.size, by.encoder.module)
+
+
+def opener(data: str | Path, max_broken: float) -> Callable[[int, nn.Module], CanvasSet]:
+    """What opens a set once, for the first model that is to see it; all have its channels."""
+    opened: list[CanvasSet] = []
+
+    def photos(size: int, model: nn.Module) -> CanvasSet:
+        opened.extend([] if opened else [open_set(data, size, model, max_broken)])
+        return opened[0]
+
+    return photos
 
 
 def open_set(

@@ -33,6 +33,7 @@ from mast.data.registry import SOURCES as SOURCES
 from mast.data.registry import default_cache as default_cache
 from mast.data.registry import describe as describe
 from mast.data.registry import open_source as open_source
+from mast.data.registry import set_name as set_name
 from mast.data.source import UNLABELLED as UNLABELLED
 from mast.data.source import WHOLE as WHOLE
 from mast.data.source import Scheme as Scheme

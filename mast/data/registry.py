@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mast.core.errors import UserError
 from mast.core.files import named
@@ -27,6 +28,7 @@ from mast.data.libraries import (
     open_hugging_face,
     open_torchvision,
 )
+from mast.data.listed import as_spec, describe_listed, open_listed
 from mast.data.pieces import in_pieces, split_cut
 from mast.data.shards import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
@@ -34,6 +36,7 @@ from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_
 _log = logging.getLogger("mast")
 SOURCES: dict[str, Scheme] = {
     "folder": Scheme(("a folder",), open_folder, describe_folder),
+    "list": Scheme(("list:photos.csv",), open_listed, describe_listed),
     "factors": Scheme(
         ("factors", "factors@test", "factors@train:4096"),
         Factors.named,
@@ -61,14 +64,19 @@ def default_cache() -> Path:
         raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
+def set_name(photos: Any) -> str:
+    """The name of a set, of a folder, files, a DataFrame or PIL images; the last three are kept."""
+    return as_spec(photos, default_cache() / "lists")
+
+
 def open_source(spec: str | Path, root: str | Path | None = None, download: bool = False) -> Source:
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
-            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`, perhaps with a column of
-            images as in `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or
-            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
+        spec: A folder; `list:photos.csv`, with a column of paths; `factors`, `factors@test` or
+            `factors@train:4096` (generated), and so `toys`; `torchvision:CIFAR10@train`;
+            `hf:owner/name@split`, perhaps with a column of images as in `hf:owner/name@split#photo`;
+            `coco:FOLDER@train2017` or `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
             `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
             folder that is itself called `factors` is written `./factors`. Behind any of these may
             stand which parts of a file are images, as in `scenes#tile=256` (`mast.data.pieces`).

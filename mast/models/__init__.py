@@ -34,7 +34,10 @@ from mast.models.patches import picked as picked
 from mast.models.patches import positions as positions
 from mast.models.pretrained import BASELINE as BASELINE
 from mast.models.pretrained import BASELINE_SIZE as BASELINE_SIZE
+from mast.models.pretrained import DEFAULT as DEFAULT
+from mast.models.pretrained import DEFAULT_IN_TIMM as DEFAULT_IN_TIMM
 from mast.models.pretrained import architecture_of as architecture_of
+from mast.models.pretrained import default_weights as default_weights
 from mast.models.pretrained import named_weights as named_weights
 from mast.models.pretrained import near_weights as near_weights
 from mast.models.pretrained import size_of as size_of

@@ -4,12 +4,12 @@ A checkpoint is recognised by its keys (`mast.models.layouts`). Nothing in a fil
 nothing is loaded in part: every key of the encoder must fit in name and shape, and only the known
 heads beside it are left out.
 
-The encoder normalises by ImageNet's mean and standard deviation. All these projects train with
-them, except solo-learn on CIFAR and STL-10 and some weights of timm (those from CLIP, and those of
-the first ViTs, for example), which a name with a tag tells. For other images than RGB it is 0.5 and
-0.25. A file does not say which it was, nor anything else that has no weights: the stride of a 3x3
-stem is taken to be 1 and the pooling after it to be absent, as on CIFAR; activations and strides
-are those of the architecture of that name.
+A file does not say how images were normalized. Weights in timm's own layout, or matched by order,
+take the normalization of the name that is given: of its tag, or of timm's default weights for the
+architecture. All others take ImageNet's mean and standard deviation, with which these projects
+train, except solo-learn on CIFAR and STL-10. For other images than RGB it is 0.5 and 0.25. Nor does
+a file say anything else that has no weights: the stride of a 3x3 stem is taken to be 1 and the
+pooling after it to be absent, as on CIFAR; activations and strides are the architecture's.
 """
 
 import os
@@ -32,6 +32,7 @@ from mast.core.reading import MOST_CHANNELS, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors
 from mast.models.encoders import (
+    IMAGENET,
     Encoder,
     EncoderConfig,
     mismatches,
@@ -102,11 +103,9 @@ def load_foreign(
     Args:
         path: A file of `torch.save` or a `.safetensors`. With `order:` before it, weights of other
             names are matched by their order and shapes (`mast.models.layouts`).
-        name: A timm or torchvision name, as in `EncoderConfig`. If not given it is inferred: for
-            ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm (tiny, small,
-            base and large, with a class token). A tag, as in
-            "timm:vit_tiny_patch16_224.augreg_in21k", says with which mean and standard deviation
-            the weights were trained.
+        name: A timm or torchvision name, as in `EncoderConfig`, perhaps with a tag. If not given it
+            is inferred: for ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm
+            (tiny, small, base and large, with a class token).
         options: Of the architecture of that name, as in `EncoderConfig`.
         size: Side of the views in pixels; if not given that of the weights that a tag names, 32
             with a 3x3 stem, that of pretraining for a file of `mast export`, and else 224. Position
@@ -137,7 +136,9 @@ def load_foreign(
     tensors = with_names(state)
     exported = _exported(path, header)
     config, size = _architecture(path, layout, tensors, name, options, exported, size)
-    normalization = exported.get("normalization") or normalization_of(config.name)
+    normalization = exported.get("normalization") or (
+        normalization_of(name) if name and layout.prefix == "" else IMAGENET
+    )
     config = replace(config, **normalization._asdict())
     try:
         expected = weightless_model(config, size).state_dict()

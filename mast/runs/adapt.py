@@ -1,27 +1,28 @@
 """Learn how operators move the features of any encoder, so that its invariance can be chosen."""
 
 import copy
-import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
+from zlib import crc32
 
+import numpy as np
 import torch
 from torch import nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
-from mast.config import configuration_of
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say, track
 from mast.core.entry import entry
-from mast.core.errors import UserError
+from mast.core.errors import UserError, counted
 from mast.core.files import out_folder
 from mast.core.launch import Device, find_device
-from mast.core.run import RunFolder, provenance
+from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
-from mast.core.tensors import read_tensors
-from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.core.tensors import digest, read_tensors
+from mast.data import CanvasSet, DataConfig, default_cache, open_canvas
 from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_store import fingerprint
@@ -29,20 +30,19 @@ from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
 from mast.runs.load import Loaded, frozen, load
+from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import (
-    AGAIN,
     NOISE,
     SPACES,
+    VERSION,
     Adapted,
     load_adapted,
     save_adapted,
     tensors_of,
 )
-from mast.search.adapted import FILE as ADAPTED
 from mast.search.naming import Naming
 from mast.search.subspaces import Subspaces
 
-_log = logging.getLogger("mast")
 FEWEST, IMAGES = 10, 300  # that are looked at
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
 # What is drawn where "whatever its color" and "whichever way up" are meant.
@@ -165,49 +165,41 @@ def adapt(
     return Adaptation(folder, adapted, len(canvases), left_out)
 
 
-def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Adapted:
-    """A finished run, adapted on images that it was trained on; its folder keeps the subspaces.
+def measured(
+    loaded: Loaded, source: str | Path | nn.Module, canvases: CanvasSet, compute: Compute
+) -> Adapted | None:
+    """An encoder, adapted on some of the photos that it is to compare; kept in the cache.
 
-    Images are encoded in float32; a `size` must be that of its views.
+    Photos are chosen by their content, so that a few more photos seldom change the choice.
+
+    Returns:
+        The adapted encoder; None for fewer photos than are needed, in which case a line says so.
     """
-    loaded = load(run.path)
-    check_adapted_at(loaded.size, size)
-    file, spaces = run.path / ADAPTED, run.path / SPACES
-    if file.is_file():
-        try:
-            return load_adapted(run.path)
-        except UserError as error:
-            why = str(error).removesuffix(AGAIN)
-            raise UserError(f"{why}remove it, and {spaces}: the run is adapted anew") from error
-    if spaces.exists():
-        raise UserError(f"{spaces} has results of another adaptation: remove it")
-    check_writable(run.path)
+    if len(canvases) < FEWEST:
+        say(
+            f"{canvases.name} has {counted(len(canvases), 'photo')}, and ignore and match need "
+            f"{FEWEST}: comparing the encoder's own features"
+        )
+        return None
     depths = Depths(loaded.module, loaded.size).eval()
-    data = configuration_of(run).data
-    try:
-        whole = open_canvas(data, loaded.size, model=depths)
-        trained_on = run.read_provenance().get("data", {}).get("images", len(whole))
-        if trained_on != len(whole):
-            _log.warning(
-                "%s has %d images, and %s was trained on %d: it is adapted on what is there now",
-                data.spec, len(whole), run.path, trained_on,
-            )  # fmt: skip
-        canvases = _some(whole, IMAGES, 0)
-        say(f"adapting {run.path} on {len(canvases)} of its images; kept for later searches")
-        exact = replace(compute, dtype=torch.float32)
-        source = _at_depths(loaded, depths, run.path, exact)
-        adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
-    except UserError as error:
-        raise UserError(
-            f"{run.path} cannot be adapted on {data.spec}, which it was trained on: {error}. "
-            f"`mast adapt {run.path} --data PHOTOS` adapts it on others: then give the folder that "
-            "it writes"
-        ) from error
-    if compute.rank == 0:
-        save_adapted(adapted, run.path, _about(canvases, data.spec, 0))
-    if compute.fabric is not None:
-        compute.fabric.barrier()
-    return load_adapted(run.path)  # whose memory layout, and so rounding, is that of the next call
+    some = _some(canvases, IMAGES, 0)
+    exact = replace(compute, dtype=torch.float32)
+    of_depths = _at_depths(loaded, depths, source, exact)
+    key = {"sums": torch.from_numpy(some.pixels.checksum_N.astype(np.int64))}
+    folder = default_cache() / "measured" / digest(key, repr((VERSION, of_depths.identity)))[:32]
+    if not (folder / ADAPTED).is_file():
+        begun = time.monotonic()
+        adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
+        say(
+            f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
+            f"({time.monotonic() - begun:.0f} s; kept for later searches)"
+        )
+        if compute.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_adapted(adapted, folder, _about(some, canvases.name, 0))
+        if compute.fabric is not None:
+            compute.fabric.barrier()
+    return load_adapted(folder, loaded.module)  # also what was just measured, as the next call has
 
 
 def check_adapted_at(adapted_at: int, size: int | None) -> None:
@@ -296,11 +288,11 @@ def _keep_results(adapted: Adapted, folder: Path) -> None:
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
-    """So many images of a set, drawn at random."""
+    """So many images of a set, drawn by a hash of their content."""
     if len(canvases) < FEWEST:
         raise UserError(
             f"{canvases.name} has {len(canvases)} images: {FEWEST} or more are needed, some 300 "
             "are better"
         )
-    order_N = torch.randperm(len(canvases), generator=torch.Generator().manual_seed(seed))
-    return canvases.part(order_N[:images].sort().values)
+    hash_N = np.array([crc32(sum_.tobytes(), seed) for sum_ in canvases.pixels.checksum_N])
+    return canvases.part(np.sort(np.argsort(hash_N, kind="stable")[:images]))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint, previous
+from mast.core.display import say
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
@@ -28,17 +29,21 @@ from mast.evaluation.features import represent
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.methods import ENCODER, Embedding, EnsembleOutput, Method
 from mast.models import (
+    DEFAULT,
+    DEFAULT_IN_TIMM,
     Encoder,
     EncoderConfig,
+    default_weights,
     is_foreign,
     load_encoder,
     load_foreign,
     named_weights,
+    near_weights,
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, channels_of, check_size, evaluating, mismatches
-from mast.models.layouts import checkpoint_of, first_keys
+from mast.models.encoders import RETRAIN, channels_of, check_size, evaluating, mismatches, resolve
+from mast.models.layouts import BY_ORDER, checkpoint_of, first_keys
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
 
@@ -144,22 +149,24 @@ def load(
     weights: str | Path | None = None,
     download: bool = False,
     options: Mapping[str, Any] | None = None,
+    untrained: bool = False,
 ) -> Loaded:
     """Load what a run, or another project, learned.
 
     Args:
-        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, a timm or
-            torchvision name such as "timm:resnet18" (a tag, as in "timm:resnet18.a1_in1k", names
-            weights too), features in a file as `FeatureFile` reads it, or a module from images
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, the name of
+            weights such as `DEFAULT` or "timm:resnet18.a1_in1k", or of an architecture with
+            `weights`, features in a file as `FeatureFile` reads it, or a module from images
             (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images itself.
         representation: "encoder" (the pooled features), or of a run folder "ensemble" (MAST's
             masked embeddings or LooC's heads, side by side) or "embedding".
         size: Side of the views in pixels; that of pretraining, of the weights or of the file of
             features if not given, else 224. A module that is no `Encoder` needs one.
-        seed: Of the random weights of a name.
+        seed: Of random weights.
         weights: A checkpoint with weights for the name, in place of those that it names.
         download: Whether the weights that the name names may be downloaded.
         options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
+        untrained: Whether the name of an architecture stands for random weights.
 
     Returns:
         The module, and the folder of its evaluations: the run's, or in `runs/`
@@ -167,7 +174,8 @@ def load(
         `<class>-<digits>` for a module; digits are of a SHA-256.
 
     Raises:
-        UserError: No such encoder or representation, or weights that are missing or do not fit.
+        UserError: No such encoder or representation, weights that are missing or do not fit, or an
+            architecture without weights.
     """
     if size is not None:
         check_size(size)
@@ -180,6 +188,11 @@ def load(
         if isinstance(run, Adapted):
             return _module(run.encoder, size or run.size)
         return _module(run, size)
+    if str(run) == DEFAULT and weights is None:
+        file = f"{BY_ORDER}{default_weights()}"
+        return _foreign(file, DEFAULT_IN_TIMM, size, options)._replace(
+            folder=Path("runs") / DEFAULT
+        )
     path = Path(run)
     if path.suffix in ENDINGS:
         return _feature_file(path, size, weights)
@@ -189,9 +202,9 @@ def load(
         weights = weights_file(named, download)
     if weights is not None or is_foreign(checkpoint_of(path)[0]):
         name = str(run) if weights is not None else None
-        return _foreign(Path(weights or path), name, size, options)._replace(own=own)
+        return _foreign(str(weights or path), name, size, options)._replace(own=own)
     if is_name:
-        return _random(str(run), 224 if size is None else size, seed)
+        return _random(str(run), 224 if size is None else size, seed, untrained)
     if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
         load_adapted(path)  # which says that it needs its module
     encoder = load_encoder(path)
@@ -220,26 +233,30 @@ def source_name(run: str | Path | nn.Module) -> str:
 
 
 def _foreign(
-    file: Path, name: str | None, size: int | None, options: Mapping[str, Any] | None
+    weights: str, name: str | None, size: int | None, options: Mapping[str, Any] | None
 ) -> Loaded:
     """An encoder that another project trained."""
-    encoder, layout, left_out = load_foreign(file, name, size, options)
+    encoder, layout, left_out = load_foreign(weights, name, size, options)
+    if name is not None and named_weights(name) is None:
+        mean, std = (", ".join(f"{value:g}" for value in moments)
+                     for moments in encoder.config.normalization)  # fmt: skip
+        say(f"{name} normalizes images by mean {mean} and std {std}; a tag names another choice")
     trained = None if name is None else size_of(name)
     if trained is not None and encoder.size < FAR * trained:
         _log.warning(
             "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
             "leave size out for %d", name, trained, encoder.size, trained,
         )  # fmt: skip
-    file, _ = checkpoint_of(file)
+    file, _ = checkpoint_of(weights)
     sha256 = _sha256(file)
-    weights = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
+    described = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
     stem = file.name
     while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
         stem = Path(stem).stem
     # VICReg and Barlow Twins both write `resnet50.pth`: the file's name alone is not enough.
     parts = [name.replace(":", "-")] if name else []
     folder = Path("runs") / "-".join([*parts, stem, sha256[:8]])
-    return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
+    return Loaded(encoder, encoder.size, encoder.describe() | {"weights": described}, folder)
 
 
 def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> Loaded:
@@ -270,14 +287,20 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
     return Loaded(module, size, described, folder)
 
 
-def _random(name: str, size: int, seed: int) -> Loaded:
+def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:
     """An encoder that learned nothing, to compare with one that did."""
     try:
+        resolve(name)
         with drawing():
             torch.manual_seed(seed)
-            encoder = Encoder(EncoderConfig(name), size).eval()
+            encoder = Encoder(EncoderConfig(name), size).eval() if untrained else None
     except UserError as error:
         raise UserError(f"no run folder {name!r:.200} here, and {error}") from error
+    if encoder is None:
+        raise UserError(
+            f"encoder {name} names no weights: expected a name with a tag such as "
+            f"{near_weights(name, 1)[0]}, a file as weights, or untrained for random weights"
+        )
     folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
     return Loaded(encoder, size, encoder.describe(), folder)
 

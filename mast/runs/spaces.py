@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from mast.augment import OPERATORS, named_operators
 from mast.core.arguments import as_list
+from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
-from mast.core.run import RunFolder
 from mast.core.tensors import digest
 from mast.data import CanvasSet
 from mast.evaluation.compute import Compute
@@ -23,7 +23,7 @@ from mast.evaluation.feature_file import ENDINGS
 from mast.evaluation.feature_store import fingerprint
 from mast.evaluation.frozen import Bench, FrozenEncoder, InSpace
 from mast.models import Encoder
-from mast.runs.adapt import adapted_run, check_adapted_at
+from mast.runs.adapt import FEWEST, check_adapted_at, measured
 from mast.runs.load import Loaded, Representation, frozen, load, source_name
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
@@ -31,7 +31,6 @@ from mast.search.approximate import ApproximateIndex, open_index
 from mast.search.pairs import check_weights, read_weights
 from mast.search.subspaces import Weights
 
-KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
 DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
 
 
@@ -139,47 +138,72 @@ def compared(
     download: bool = False,
     cache: bool = True,
     bench: Bench | None = None,
+    untrained: bool = False,
+    photos: Callable[[int, nn.Module], CanvasSet] | None = None,
 ) -> Compared:
     """Load an encoder for a comparison of images; other arguments as `load` and `frozen`.
 
+    Args:
+        photos: Opens the images to measure operators on, if the encoder is not adapted, from the
+            size of views and the encoder.
+
     Raises:
         UserError: As `load`; operators that the encoder does not have or that leave no dimension;
-            another size than it was adapted at.
+            another size than it was adapted at; a choice without an adapted encoder and photos.
     """
-    chosen = invariances.words
-    for names in chosen.values():
+    words = invariances.words
+    for names in words.values():
         named_operators(names, tuple(OPERATORS))
     if (file := invariances.weights_file) is not None:
         check_weights(file)
-    adapted = None
-    if invariances.of_depths:
-        adapted = _adapted(encoder, compute, size, weights)
+    adapted = _adapted(encoder, size, weights) if invariances.of_depths else None
     if adapted is not None:
-        chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
-        closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
-        chosen = chosen or {"space": [DEPTHS]}
-        depths, module = adapted.depths, adapted.encoder
-        described = module.describe() if isinstance(module, Encoder) else {}
-        loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
-        whole = frozen(loaded, encoder, compute, cache)
-        by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
-        return by if file is None else by.weighted(read_weights(file, adapted))
-    if invariances.of_depths:
-        if not isinstance(encoder, nn.Module):
-            folder = Path(encoder).parent
-            if Path(encoder).suffix in ENDINGS:
+        chosen = {kind: adapted.named(names) for kind, names in words.items()}
+    else:
+        _check_choice(encoder, invariances)
+        representation = invariances.representation or "encoder"
+        loaded = load(encoder, representation, size, seed, weights, download, None, untrained)
+        if invariances.of_depths:
+            if photos is None:
                 raise UserError(
-                    f"{encoder} holds features: to choose what is compared, give their encoder"
+                    f"ignore and match need photos to measure {source_name(encoder)} on: give a "
+                    "folder that `mast adapt` wrote"
                 )
-            if Path(encoder).is_file() and any((folder / each).is_file() for each in KNOWN):
-                raise UserError(f"to ignore, match or read depths, give {folder}, not {encoder}")
-        load(encoder, "encoder", size, seed, None, download)  # which says if there is none
-        raise UserError(
-            f"{source_name(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
-            "photos and writes a folder that can; or give a run of this library"
-        )
-    loaded = load(encoder, invariances.representation or "encoder", size, seed, weights, download)
-    return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+            canvases = photos(loaded.size, loaded.module)
+            adapted = measured(loaded, encoder, canvases, compute)
+            if adapted is None and (invariances.pairs or file):
+                raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
+        if adapted is None:
+            return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+        chosen = {kind: _acting(adapted, names) for kind, names in words.items()}
+        chosen = {kind: names for kind, names in chosen.items() if names}
+    closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+    chosen = chosen or {"space": [DEPTHS]}
+    depths, module = adapted.depths, adapted.encoder
+    described = module.describe() if isinstance(module, Encoder) else {}
+    whole = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
+    at_depths = frozen(whole, encoder, compute, cache)
+    by = Compared(_in_space(at_depths, closed, chosen, bench), adapted.size, chosen, adapted)
+    return by if file is None else by.weighted(read_weights(file, adapted))
+
+
+def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
+    """The operators that are meant, without those that change nothing; a line names these."""
+    meant = named_operators(names, tuple(OPERATORS))
+    idle = [name for name in meant if name not in adapted.operators]
+    if idle and "all" not in names:
+        say(f"left out, as they do not change the photos: {', '.join(idle)}")
+    return [name for name in meant if name in adapted.operators]
+
+
+def _check_choice(encoder: str | Path | nn.Module, invariances: Invariances) -> None:
+    """Refuse to choose what is compared where there is no encoder, or where it was adapted."""
+    if not invariances.of_depths or isinstance(encoder, nn.Module):
+        return
+    if Path(encoder).suffix in ENDINGS:
+        raise UserError(f"{encoder} holds features: ignore, match and space need their encoder")
+    if Path(encoder).is_file() and (Path(encoder).parent / ADAPTED).is_file():
+        raise UserError(f"ignore, match and space need {Path(encoder).parent}, got {encoder}")
 
 
 def _in_space(
@@ -198,22 +222,18 @@ def _in_space(
 
 
 def _adapted(
-    encoder: str | Path | nn.Module,
-    compute: Compute,
-    size: int | None,
-    weights: str | Path | None,
+    encoder: str | Path | nn.Module, size: int | None, weights: str | Path | None
 ) -> Adapted | None:
-    """What is named, if it was adapted; a finished run is adapted on its own images."""
+    """What is named, if it was adapted."""
     if isinstance(encoder, nn.Module):
-        can = isinstance(encoder, Adapted)
+        adapted = encoder if isinstance(encoder, Adapted) else None
     else:
-        can = any((Path(encoder) / each).is_file() for each in KNOWN)
-    if not can:
-        return None
-    if weights is not None:
-        raise UserError("what is adapted has its own weights: leave weights out")
-    if not isinstance(encoder, nn.Module) and RunFolder(encoder).config.is_file():
-        return adapted_run(RunFolder(encoder), compute, size)
-    adapted = encoder if isinstance(encoder, Adapted) else load_adapted(str(encoder))
-    check_adapted_at(adapted.size, size)
+        is_folder = (Path(encoder) / ADAPTED).is_file()
+        adapted = load_adapted(str(encoder)) if is_folder else None
+    if adapted is not None:
+        if weights is not None:
+            raise UserError(
+                "weights are for a name, and what is adapted has its own: leave them out"
+            )
+        check_adapted_at(adapted.size, size)
     return adapted

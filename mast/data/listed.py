@@ -1,0 +1,149 @@
+"""Images that a table lists, `list:photos.csv`; and lists, tables and images of Python as such."""
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from PIL import Image
+
+from mast.core.checkpoint import write_atomically, write_text
+from mast.core.errors import UserError
+from mast.core.files import named, read_text
+from mast.data.decode import Opened, open_image
+from mast.data.source import WHOLE, SetDescription, Source, label_column, numbered
+
+PATHS = (
+    "path",
+    "paths",
+    "file",
+    "filename",
+    "filepath",
+    "image",
+)  # what columns of files are called
+
+
+@final
+class Listed(Source):
+    """The images of a .csv with a column of paths, and perhaps one of labels; or of a .txt with a
+    path per line. Paths are relative to the file.
+    """
+
+    def __init__(self, name: str, file: Path) -> None:
+        self.name = name
+        text = read_text(file)
+        if file.suffix == ".csv":
+            rows = list(csv.DictReader(io.StringIO(text, newline="")))
+            columns = list(rows[0]) if rows else []
+            column = next((each for each in columns if each.lower() in PATHS), None)
+            if column is None:
+                raise UserError(
+                    f"{name} must have a column {' or '.join(PATHS)}, got {', '.join(columns)}"
+                )
+            self._paths = [row[column] for row in rows]
+            label = label_column(columns)
+            labels = None if label is None else [row[label] for row in rows]
+        else:
+            self._paths, labels = [line for line in text.splitlines() if line], None
+        self.targets, self.classes = {}, {}
+        if labels is not None:
+            label_N, names = numbered(labels)
+            self.targets, self.classes = {"class": label_N}, {"class": names}
+        self._folder = file.parent
+        self._states = [_state(self._folder / path) for path in self._paths]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def open(self, index: int, page: int = 0) -> Opened:
+        file = self._folder / self._paths[index]
+        return open_image(file, self._states[index], page, self.max_pixels)
+
+    def identifier(self, index: int) -> str:
+        return self._paths[index]
+
+    def called(self, index: int) -> str:
+        return str(self._folder / self._paths[index])
+
+    def fingerprint(self) -> str:
+        """A hash of every path, size in bytes and time of modification."""
+        state = repr([*zip(self._paths, self._states, strict=True)])
+        return hashlib.blake2b(os.fsencode(state), digest_size=16).hexdigest()
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Bytes and time of modification of a file; -1 where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
+    """Opens `list:FILE`, a .csv or a .txt."""
+    file = named(spec.partition(":")[2])
+    if file.suffix not in (".csv", ".txt"):
+        raise UserError(f"{spec}: expected a .csv or a .txt, got {file.name}")
+    return Listed(spec, file)
+
+
+def describe_listed(spec: str) -> SetDescription:
+    """All of it: a list has no parts."""
+    return SetDescription({WHOLE: spec})
+
+
+def as_spec(photos: Any, folder: Path) -> str:
+    """The name of a set: a name or a folder as it is; of a list of files, a DataFrame with a column
+    of paths (and perhaps one of labels) or a list of PIL images, what is written to `folder`.
+    """
+    if isinstance(photos, str | Path):
+        return str(photos)
+    if hasattr(photos, "to_csv"):
+        column = next((each for each in photos.columns if str(each).lower() in PATHS), None)
+        if column is None:
+            raise UserError(
+                f"data must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
+            )
+        absolute = [os.path.abspath(named(path)) for path in photos[column]]
+        return _written(photos.assign(**{column: absolute}).to_csv(index=False), ".csv", folder)
+    photos = list(photos)
+    if not photos:
+        raise UserError("data is empty: give one or more images")
+    if all(isinstance(each, str | Path) for each in photos):
+        paths = [os.path.abspath(named(each)) for each in photos]
+        return _written("\n".join(paths) + "\n", ".txt", folder)
+    if all(isinstance(each, Image.Image) for each in photos):
+        return _saved(photos, folder)
+    kinds = ", ".join(sorted({type(each).__name__ for each in photos}))
+    raise UserError(f"data must be a folder, files, a DataFrame or PIL images, got {kinds}")
+
+
+def _written(text: str, ending: str, folder: Path) -> str:
+    """The name of a list with this text."""
+    digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+    file = folder / f"{digest}{ending}"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, text)
+    return f"list:{file}"
+
+
+def _saved(images: Sequence[Image.Image], folder: Path) -> str:
+    """A folder with these images as PNG, which loses nothing."""
+    plain = [each if each.mode in ("L", "RGB", "RGBA") else each.convert("RGB") for each in images]
+    digest = hashlib.sha256()
+    for each in plain:
+        digest.update(repr((each.mode, each.size)).encode() + np.asarray(each).tobytes())
+    place = folder / digest.hexdigest()[:16]
+    place.mkdir(parents=True, exist_ok=True)
+    for at, each in enumerate(plain):
+        file = place / f"{at:06d}.png"
+        if not file.is_file():
+            write_atomically(file, partial(each.save, format="PNG"))
+    return str(place)
