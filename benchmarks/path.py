@@ -117,14 +117,14 @@ def classified(work: Path, way: str, draw: int, truth: Mapping[str, str]) -> dic
     name = "fits/" + f"{way}-{draw}".replace(", ", "-").replace(" ", "-")
     encoder: Any = run if of == "run" else load_untrained(run).module
     if of == "untrained" and "space" in options:
-        encoder = mast.adapt(encoder, work / "photos", seed=draw).adapted
+        encoder = mast.adapt(work / "photos", encoder, seed=draw).adapted
     begun = time.perf_counter()
     fitted = mast.fit(
-        encoder, work / _labelled(draw), size=configuration_of(RunFolder(run)).size, seed=draw,
+        work / _labelled(draw), encoder, size=configuration_of(RunFolder(run)).size, seed=draw,
         out=work / f"{name}.safetensors", **options,
     )  # fmt: skip
     minutes = (time.perf_counter() - begun) / 60
-    table = predict(fitted.classifier, work / "new_photos", work / f"{name}.csv").path
+    table = predict(work / "new_photos", fitted.classifier, work / f"{name}.csv").path
     chosen = fitted.classifier.about["validation"]
     return {**accuracy(table, truth), "minutes": minutes, "validation": chosen}
 

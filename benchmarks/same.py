@@ -213,9 +213,9 @@ def explained() -> Iterator[tuple[str, Any]]:
     for folder in sorted(Path("runs/mast/studies").glob("*-seed*")):
         weights = load_file(folder / "encoder.safetensors")
         yield f"study: {folder.name}", {key: of_array(value) for key, value in weights.items()}
-    ranked = outliers("runs/uncertain", "photos/test", known="photos/train", labels=False)
+    ranked = outliers("photos/test", "runs/uncertain", known="photos/train", labels=False)
     yield "ranked by uncertainty", dict(ranked.columns)
-    with np.load(embed("runs/mast", "photos/test")) as arrays:
+    with np.load(embed("photos/test", "runs/mast")) as arrays:
         yield "embedded", of_array(arrays["features"])
     page = report("runs/uncertain", beside="runs/vicreg").read_text()
     told = "Trained in|Revision|Versions|Fingerprint"

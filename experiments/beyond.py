@@ -198,7 +198,7 @@ class Beyond(Experiment):
             _estimate(encoder, train, size)
         start, encoders = time.monotonic(), {LAST: encoder}
         if not validates:
-            found = mast.adapt(encoder.module, photos, size=size, seed=run.seed).adapted
+            found = mast.adapt(photos, encoder.module, size=size, seed=run.seed).adapted
             for read, ignored in ((DEPTHS, ()), (ADAPTED, "all")):
                 if not run.trained or read in TRAINED:
                     space = InSpace(found.depths, found.space(ignored))

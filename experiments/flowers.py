@@ -95,7 +95,7 @@ class Flowers(Experiment):
         """How the same is had without the study."""
         assert run.config is not None
         return [
-            f"mast pretrain --data flowers17/train --recipe {run.config.recipe} "
+            f"mast pretrain flowers17/train --recipe {run.config.recipe} "
             f"--epochs {run.config.epochs} --batch_size {run.config.batch_size} "
             "--out runs/flowers",
             f"mast evaluate runs/flowers --data flowers17 --protocols {' '.join(PROTOCOLS)}",

@@ -113,7 +113,7 @@ class UncertaintyCheck(Experiment):
                 _write([damage(image, random) for image in originals], Path(folder, kind))
             by = run.changes["by"]
             listing = mast.outliers(
-                run.folder.path, folder, by=by, labels=False, device=workplace.device,
+                folder, run.folder.path, by=by, labels=False, device=workplace.device,
                 known=run.config.data.spec if by == "neighbours" else None,
             )  # fmt: skip
         score = dict(zip(listing.columns["path"], listing.columns["score"], strict=True))

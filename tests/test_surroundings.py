@@ -135,7 +135,7 @@ def test_a_run_is_the_same(
 
 
 def features(run: RunFolder, photos: Path, folder: Path) -> Any:
-    return np.load(mast.embed(run.path, photos / "test", folder / "e.npz"))["features"].tolist()
+    return np.load(mast.embed(photos / "test", run.path, folder / "e.npz"))["features"].tolist()
 
 
 def scores(run: RunFolder, photos: Path, folder: Path) -> Any:
@@ -144,19 +144,19 @@ def scores(run: RunFolder, photos: Path, folder: Path) -> Any:
 
 
 def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
-    fitted = mast.fit(run.path, photos, out=folder / "c.safetensors", device="cpu")
+    fitted = mast.fit(photos, run.path, out=folder / "c.safetensors", device="cpu")
     classifier = mast.load_classifier(fitted.path)
     images = mast.open_images(sorted((photos / "test" / "class0").iterdir())[:3], 32)
     return [
         classifier.predict(images).probability_BC.tolist(),
-        mast.predict(classifier, photos / "test", folder / "p.csv", device="cpu").counts,
+        mast.predict(photos / "test", classifier, folder / "p.csv", device="cpu").counts,
         (folder / "p.csv").read_text(),
     ]
 
 
 def found(run: RunFolder, photos: Path, folder: Path) -> Any:
-    near = mast.neighbours(run.path, photos / "test", "0", k=3, match="color", device="cpu")
-    alike = mast.duplicates(run.path, photos / "test", above=0.5, device="cpu")
+    near = mast.neighbours(photos / "test", "0", run.path, k=3, match="color", device="cpu")
+    alike = mast.duplicates(photos / "test", run.path, above=0.5, device="cpu")
     return near.columns, alike.columns
 
 
@@ -187,7 +187,7 @@ def test_calls_in_several_threads_are_those_of_one_after_another(
         )
         mast.load_encoder(ours.path)
         file = tmp_path / f"{seed} {name}.npz"
-        mast.embed("timm:test_resnet", photos / "test", file, size=32, seed=seed, device="cpu")
+        mast.embed(photos / "test", "timm:test_resnet", file, size=32, seed=seed, device="cpu")
         return run.encoder.read_bytes(), np.load(file)["features"].tolist()
 
     name = "alone"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 TINY = (
-    "--recipe mast5_small --data photos/train --encoder.name timm:test_resnet --size 16 "
+    "photos/train --recipe mast5_small --encoder.name timm:test_resnet --size 16 "
     "--data.canvas 20 --objective.projector.hidden 32 --objective.projector.dim 32 "
     "--objective.exempt_share 0.1 --batch_size 8 --epochs 3 --score_every 3 --log_every 1 "
     "--device cpu --seed 0"
@@ -90,16 +90,16 @@ COMMANDS: dict[str, Command] = {
         reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
     ),
     "outliers": Command(
-        ("outliers", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
+        ("outliers", "photos/test", "--encoder", "run", "--out", "table.csv"), ("table.csv",),
         reads=(*RUN, *KEPT),
     ),
     "adapt": Command(
-        ("adapt", "run", "--data", "photos/train", "--images", "10",
+        ("adapt", "photos/train", "--encoder", "run", "--images", "10",
          "--operators", "rotate", "color_jitter", "--out", "adapted"),
         ("adapted/subspaces.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "in a space": Command(
-        ("duplicates", "adapted", "--data", "photos/train", "--ignore", "color",
+        ("duplicates", "photos/train", "--encoder", "adapted", "--ignore", "color",
          "--out", "copies.csv"),
         ("copies.csv",), reads=("adapted/*.safetensors", *KEPT, *PHOTOS),
     ),
@@ -108,25 +108,25 @@ COMMANDS: dict[str, Command] = {
         ("exported/*.pt2",), reads=("adapted/*.safetensors",),
     ),
     "neighbours": Command(
-        ("neighbours", "run", "--data", "photos/test", "--query", "0",
+        ("neighbours", "photos/test", "--encoder", "run", "--query", "0",
          "photos/train/dusk/0.png", "--k", "3", "--out", "near.html"),
         ("near.html",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "duplicates": Command(
-        ("duplicates", "run", "--data", "photos/train", "--above", "0.9", "--out", "copies.csv"),
+        ("duplicates", "photos/train", "--encoder", "run", "--above", "0.9", "--out", "copies.csv"),
         ("copies.csv",), reads=(*RUN, *KEPT),
     ),
     "embed": Command(
-        ("embed", "run", "--data", "photos/test", "--ignore", "color", "--out", "space.npz"),
+        ("embed", "photos/test", "--encoder", "run", "--ignore", "color", "--out", "space.npz"),
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "fit": Command(
-        ("fit", "run", "--data", "photos", "--settings", '{"penalties": [0.01, 1.0]}',
+        ("fit", "photos", "--encoder", "run", "--settings", '{"penalties": [0.01, 1.0]}',
          "--out", "fitted.safetensors"),
         ("fitted.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "predict": Command(
-        ("predict", "fitted.safetensors", "--data", "photos/test", "--out", "told.csv"),
+        ("predict", "photos/test", "--classifier", "fitted.safetensors", "--out", "told.csv"),
         ("told.csv",), reads=("fitted.safetensors", *KEPT),
     ),
     "export": Command(
@@ -134,7 +134,7 @@ COMMANDS: dict[str, Command] = {
         ("exported/*.pt2",), reads=RUN,
     ),
     "views": Command(
-        ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),
+        ("show", "views", "photos/test", "--images", "2", "--out", "views.png"),
         ("views.png",), reads=PHOTOS,
     ),
     "report": Command(
@@ -153,7 +153,7 @@ COMMANDS: dict[str, Command] = {
         tuple(f"new/{name}" for name in TRAINED),
     ),
     "shards": Command(
-        ("embed", "run", "--data", "shards:shards", "--out", "space.npz"), ("space.npz",)
+        ("embed", "shards:shards", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
     ),
     "objects": Command(
         ("evaluate", "run", "--data", "coco:coco", "--protocols", "svm", "--settings", SVM),

@@ -151,7 +151,7 @@ def _foreign(world: World, draw: random.Random) -> Case:
     folder = world.fresh()
     file, what = folder / "foreign.pth", draw.choice(sorted(FOREIGN))
     torch.save(FOREIGN[what](folder), file)
-    words = ("embed", file.name, "--data", "photos/test", "--out", "space.npz")
+    words = ("embed", "photos/test", "--encoder", file.name, "--out", "space.npz")
     outcome = run(words, folder)
     found = outcome.fault or ("refused" if outcome.code and file.name in outcome.said else "wrong")
     return Case.of("lies", words, f"{file.name}: {what}", found, outcome)

@@ -32,7 +32,7 @@ BASES = {
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
-    "plan": ("plan", "--data", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
+    "plan": ("plan", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "reproduce": ("reproduce", "table7", "--data", "photos", "--out", "tables", "--dry"),
@@ -41,7 +41,7 @@ BASES = {
     "show operators": ("show", "operators"),
     "show recipes": ("show", "recipes"),
     "show config": ("show", "config", *TINY.split()),
-    "show views": ("show", "views", "--data", "photos/test", "--images", "1", "--out", "v.png"),
+    "show views": ("show", "views", "photos/test", "--images", "1", "--out", "v.png"),
     "show cache": ("show", "cache"),
 }
 # A network, or a compiler.

@@ -39,7 +39,7 @@ def path() -> str:
             f"{setting['labels']} of them per class with their names, and `new_photos` are the "
             f"{setting['new_photos']} test photos:",
             as_markdown(Grid(("command", "minutes"), spent)),
-            f"`mast plan --data photos` predicted {result['planned_minutes']:.0f} minutes of "
+            f"`mast plan photos` predicted {result['planned_minutes']:.0f} minutes of "
             f"pretraining ({error:+.0f} %). {predicted['top1']:.0f} % "
             f"[{predicted['low']:.0f}, {predicted['high']:.0f}] of the new photos are classified "
             f"correctly (chance {100 / setting['classes']:.0f} %). Accuracy over several draws of "

@@ -46,8 +46,9 @@ class _Options:
 
         self.function, self.words = verb.load(), verb.words
         parameters = inspect.signature(self.function).parameters
+        required = {name for name, one in parameters.items() if one.default is one.empty}
         words_of = (
-            name.upper() if parameters[name].default is inspect.Parameter.empty
+            name.upper() if name in required
             else f"[{name.upper()}]"
             for name in verb.words
         )  # fmt: skip
@@ -92,7 +93,7 @@ class _Options:
         help_text = help_text.replace("%", "%%")
         first = in_words(hint).removeprefix("a list, each ").partition(" or ")[0]
         metavar = "|".join(map(str, choices(hint))) or WORDS.get(first, "WORD")
-        if name in self.words:
+        if name in self.words or (name == "data.spec" and "data" in self.words):
             last = name == self.words[-1]
             required = default is inspect.Parameter.empty
             nargs = ("+" if required else "*") if many and last else None if required else "?"
@@ -100,8 +101,6 @@ class _Options:
             return
         head, _, tail = name.rpartition(".")
         options = [f"--{name}"]
-        if name == "data.spec":
-            options.insert(0, "--data")
         self._names += options
         hidden = {"rare": True} if rare else {}
         if hint is bool or bool in getattr(hint, "__args__", ()):

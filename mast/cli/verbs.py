@@ -102,7 +102,7 @@ def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | No
 
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
-    words = ["mast", "predict", as_word(fitted.path), "--data", "FOLDER"]
+    words = ["mast", "predict", "FOLDER", "--classifier", as_word(fitted.path)]
     of_features = str(arguments.get("encoder")).endswith((".npz", ".parquet"))
     return [*words, "--features", "FEATURES"] if of_features else words
 
@@ -111,7 +111,7 @@ def _search(arguments: Mapping[str, Any], found: Any) -> Sequence[str]:
     """The neighbours of the first photo, ignoring what may be ignored."""
     properties = found.adapted.subspaces.properties
     ignored = "color" if "color" in properties else properties[0]
-    words = ["mast", "neighbours", as_word(found.path), "--data", as_word(arguments["data"])]
+    words = ["mast", "neighbours", as_word(arguments["data"]), "--encoder", as_word(found.path)]
     return [*words, "--query", "0", "--ignore", ignored]
 
 
@@ -122,14 +122,14 @@ def _rank(arguments: Mapping[str, Any], predicted: Any) -> Sequence[str] | None:
     run, page = _run_of(Path(arguments["classifier"])), Path("outliers.html")
     if run is None or sum(predicted.counts.values()) == 1:  # which has no other to be like
         return None
-    words = ["mast", "outliers", as_word(run), "--data", as_word(arguments["data"])]
+    words = ["mast", "outliers", as_word(arguments["data"]), "--encoder", as_word(run)]
     free = not page.exists() or (page.is_file() and is_page(page))
     return [*words, "--out", str(page)] if free else words
 
 
 def _plan_for_shards(arguments: Mapping[str, Any], sharded: Any) -> Sequence[str]:
     """What finds a recipe that suits their number and this machine."""
-    return "mast", "plan", "--data", f"shards:{sharded.path}"
+    return "mast", "plan", f"shards:{sharded.path}"
 
 
 def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
@@ -145,16 +145,16 @@ _COMMANDS = "mast.commands"
 VERBS: dict[str, Verb] = {
     "demo": Verb(
         "search with invariances you choose, on generated images or your own photos (minutes)",
-        f"{_COMMANDS}.demo:demo", (), _shown,
+        f"{_COMMANDS}.demo:demo", ("data",), _shown,
     ),
     "pretrain": Verb(
         "pretrain an encoder on a folder of images; rerun the same command to resume",
-        f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
+        f"{_COMMANDS}.pretrain:pretrain", ("data",), _nothing, ("recipes", "mast.recipes:RECIPES"),
         following=_measure,
     ),
     "plan": Verb(
         "estimate the epochs, memory, disk space and hours of pretraining or `mast adapt`",
-        f"{_COMMANDS}.plan:plan", (), _shown,
+        f"{_COMMANDS}.plan:plan", ("data",), _shown,
     ),
     "evaluate": Verb(
         "evaluate an encoder on labeled images: kNN, linear probe, fine-tuning and others",
@@ -184,19 +184,19 @@ VERBS: dict[str, Verb] = {
     ),
     "adapt": Verb(
         "measure how augmentations move an encoder's features, for `--ignore` and `--match`",
-        "mast.runs.adapt:adapt", ("encoder",), _shown, following=_search,
+        "mast.runs.adapt:adapt", ("data",), _shown, following=_search,
     ),
     "neighbours": Verb(
         "find the images in a folder that are most similar to a query image",
-        f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _shown,
+        f"{_COMMANDS}.neighbours:neighbours", ("data",), _shown,
     ),
     "duplicates": Verb(
         "find copies and near-copies in a folder of images",
-        f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _shown,
+        f"{_COMMANDS}.duplicates:duplicates", ("data",), _shown,
     ),
     "outliers": Verb(
         "rank the images of a folder, outliers first, and find labels that may be wrong",
-        f"{_COMMANDS}.outliers:outliers", ("encoder",), _shown,
+        f"{_COMMANDS}.outliers:outliers", ("data",), _shown,
     ),
     "report": Verb(
         "write a run's HTML report: verdict, figures, what was run",
@@ -204,15 +204,15 @@ VERBS: dict[str, Verb] = {
     ),
     "fit": Verb(
         "train a classifier on top of an encoder from labeled images",
-        f"{_COMMANDS}.fit:fit", ("encoder",), _shown, following=_classify,
+        f"{_COMMANDS}.fit:fit", ("data",), _shown, following=_classify,
     ),
     "predict": Verb(
         "classify a folder of images and write the predictions to a table",
-        f"{_COMMANDS}.predict:predict", ("classifier",), _shown, following=_rank,
+        f"{_COMMANDS}.predict:predict", ("data",), _shown, following=_rank,
     ),
     "embed": Verb(
         "write the features of a folder of images to .npz or .parquet",
-        f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
+        f"{_COMMANDS}.embed:embed", ("data",), _print_plain, following=_read_features,
     ),
     "shard": Verb(
         "write a dataset as shards of resized images, for datasets that do not fit on one disk",
@@ -236,11 +236,11 @@ TOPICS: dict[str, Verb] = {
     ),
     "config": Verb(
         "a configuration as YAML, from recipe, file and options",
-        f"{_COMMANDS}.show:show_config", (), _print_plain, computes=False,
+        f"{_COMMANDS}.show:show_config", ("data",), _print_plain, computes=False,
     ),
     "views": Verb(
         "images next to the views that pretraining would see",
-        f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
+        f"{_COMMANDS}.show:show_views", ("data",), _print_plain, computes=False,
     ),
     "cache": Verb(
         "the cached sets of resized images, and whether they are intact",

@@ -16,6 +16,7 @@ from mast.core.reading import Reading
 from mast.core.table import Columns, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluation.compute import Compute
+from mast.models.pretrained import DEFAULT
 from mast.page import GalleryRow, is_page, write_gallery
 from mast.runs.spaces import Compared, Invariances, compared
 
@@ -62,8 +63,13 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
     return entry(draws=True)(function)
 
 
+def or_default(encoder: str | Path | nn.Module | None) -> str | Path | nn.Module:
+    """The encoder, or the one that is used where none is named."""
+    return DEFAULT if encoder is None else encoder
+
+
 def open_search(
-    encoder: str | Path | nn.Module,
+    encoder: str | Path | nn.Module | None,
     data: str | Path,
     invariances: Invariances,
     device: Device,
@@ -77,7 +83,9 @@ def open_search(
     compute = Compute(find_device(device))
 
     photos = opener(data, max_broken)
-    by = compared(encoder, invariances, compute, size, seed, weights, download, photos=photos)
+    by = compared(
+        or_default(encoder), invariances, compute, size, seed, weights, download, photos=photos
+    )
     return by, photos(by.size, by.encoder.module)
 
 

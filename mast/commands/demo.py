@@ -83,9 +83,9 @@ class DemoResult(Shown):
 
 @command
 def demo(
-    out: str | Path = "runs/demo",
     data: str | Path | None = None,
     encoder: str | Path | None = None,
+    out: str | Path = "runs/demo",
     epochs: int = 5,
     images: int = 8192,
     size: int | None = None,
@@ -103,10 +103,10 @@ def demo(
     them and has to find photos by rotated and recolored copies.
 
     Args:
-        out: Output folder.
         data: Your photos; generated images by default.
         encoder: With photos: a run folder, a checkpoint of another project, or a timm or
             torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+        out: Output folder.
         epochs: Passes over the generated images.
         images: Number of generated images.
         size: With photos: side of the views in pixels; that of pretraining if not given.
@@ -117,32 +117,29 @@ def demo(
     Returns:
         Precisions, planted copies that were found, the page and the adapted encoder's folder.
     """
-    if (data is None) != (encoder is None):
-        raise UserError(
-            "photos and an encoder belong together: give data and encoder, as in "
-            f"--data photos --encoder {EXISTS} --download, or neither"
-        )
+    if data is None and encoder is not None:
+        raise UserError("encoder is for photos of yours: give data, or leave encoder out")
     folder = out_folder(out)
     precision: Precision = {}
-    if data is None or encoder is None:
+    if data is None:
         run = _pretrained(folder / "vicreg", epochs, images, seed, device)
         looked_at = f"toys@train:{images}"
-        found = adapt(run, looked_at, LOOKED_AT, folder / "adapted", device=device, seed=seed)
+        found = adapt(looked_at, run, LOOKED_AT, folder / "adapted", device=device, seed=seed)
         data = f"toys@test:{images // 4}"
         following = (
             "on your photos, with an encoder that exists: "
-            f"mast demo --data FOLDER --encoder {EXISTS} --download"
+            f"mast demo FOLDER --encoder {EXISTS} --download"
         )
         assert found.path is not None
         precision = _precisions(run, found.path, images, device)
     else:
         found = adapt(
-            encoder, data, out=folder / "adapted", size=size, device=device, weights=weights,
+            data, encoder, out=folder / "adapted", size=size, device=device, weights=weights,
             download=download, seed=seed,
         )  # fmt: skip
         assert found.path is not None
         following = (
-            f"go on: mast neighbours {quoted(found.path)} --data {quoted(data)} "
+            f"go on: mast neighbours {quoted(data)} --encoder {quoted(found.path)} "
             "--query PHOTO --match color --out near.html"
         )
     canvases = open_canvas(DataConfig(str(data)), found.adapted.size, model=found.adapted.depths)

@@ -33,8 +33,8 @@ _log = logging.getLogger("mast")
 
 @command
 def duplicates(
-    encoder: str | Path | nn.Module,
     data: str | Path,
+    encoder: str | Path | nn.Module | None = None,
     above: float | None = None,
     out: str | Path | None = None,
     size: int | None = None,
@@ -73,7 +73,7 @@ def duplicates(
         not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
             saves one from its ticked boxes.
         list: A .txt file to write: the path or name of every image in a group except the first.
-            `--data FOLDER#exclude=FILE` leaves these images out.
+            `FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
         A row for each image in a group: `group`, a number from 1; `path` in the set; `kind`:

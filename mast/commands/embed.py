@@ -9,7 +9,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from torch import nn
 
-from mast.commands.common import command, open_search, write_arrays
+from mast.commands.common import command, open_search, or_default, write_arrays
 from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device
@@ -24,8 +24,8 @@ MADE = ("data", "encoder", "size")  # what a file says beside the features
 
 @command
 def embed(
-    encoder: str | Path | nn.Module,
     data: str | Path,
+    encoder: str | Path | nn.Module | None = None,
     out: str | Path | None = None,
     size: int | None = None,
     representation: Representation | None = None,
@@ -58,6 +58,7 @@ def embed(
         the operators; `weighted`, the properties with their weights; `space`, "depths" for all
         depths; and, if images cannot be decoded, `broken` (K, 2), their names with the reasons.
     """
+    encoder = or_default(encoder)
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mast.commands.common import command
+from mast.commands.common import command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file
@@ -80,8 +80,8 @@ class Fitted(ShownText):
 
 @command
 def fit(
-    encoder: str | Path | nn.Module,
     data: str | Path,
+    encoder: str | Path | nn.Module | None = None,
     kind: Kind = "linear",
     out: str | Path | None = None,
     target: str | None = None,
@@ -133,6 +133,7 @@ def fit(
     invariances = Invariances(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
+    encoder = or_default(encoder)
     loaded = load(encoder, "encoder", size, seed, weights, download)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / FOLDER)
@@ -209,7 +210,7 @@ def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int)
         other = read_about(file) or {}
         if published_name(other.get("encoder", {})) and _asked(other) == _asked(about):
             return f"{how_often_right(other)}, by {BASELINE}"
-    words = ["mast", "fit", BASELINE, "--data", as_word(images["set"])]
+    words = ["mast", "fit", as_word(images["set"]), "--encoder", BASELINE]
     words += ["--kind", kind] if kind != "linear" else []
     words += ["--target", target] if target != "class" else []
     words += ["--settings", json.dumps(dict(settings))] if settings else []

@@ -30,9 +30,9 @@ Pairs = Sequence[Image] | Sequence[tuple[Image, Image]]
 
 @command
 def neighbours(
-    encoder: str | Path | nn.Module,
     data: str | Path,
     query: Image | Sequence[Image],
+    encoder: str | Path | nn.Module | None = None,
     k: int = 10,
     out: str | Path | None = None,
     size: int | None = None,

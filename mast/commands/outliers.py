@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
-from mast.commands.common import command, listing_file, open_set, write_listing
+from mast.commands.common import command, listing_file, open_set, or_default, write_listing
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
@@ -66,8 +66,8 @@ class Checked(NamedTuple):
 
 @command
 def outliers(
-    encoder: str | Path | nn.Module,
     data: str | Path,
+    encoder: str | Path | nn.Module | None = None,
     out: str | Path | None = None,
     by: By = "neighbours",
     known: str | Path | None = None,
@@ -121,6 +121,7 @@ def outliers(
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
+    encoder = or_default(encoder)
     frozen_encoder, dim, size = _encoder(
         encoder, invariances, compute, size, seed, weights, download
     )

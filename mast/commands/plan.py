@@ -106,7 +106,7 @@ class Plan(Shown):
 
     def _command(self, each: Cost) -> str:
         config = each.config
-        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe]
+        words = ["mast", "pretrain", as_word(self.data), "--recipe", config.recipe]
         for name in ("epochs", "accumulate", "batch_size"):
             if getattr(config, name) != getattr(recipe(config.recipe), name):
                 words += [f"--{name}", str(getattr(config, name))]
@@ -231,7 +231,7 @@ def _adaptation(
     seconds += decoding_seconds(source, loaded.size)
     peak = peak_memory(device)
     memory = "" if peak is None else f", {peak / 1e9:.1f} GB of memory"
-    words = ["mast", "adapt", as_word(encoder), "--data", as_word(data)]
+    words = ["mast", "adapt", as_word(data), "--encoder", as_word(encoder)]
     for name, value in (("size", size), ("weights", weights)):
         words += [] if value is None else [f"--{name}", as_word(str(value))]
     line = (

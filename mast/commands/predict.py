@@ -53,8 +53,8 @@ class Predicted(ShownText):
 
 @command
 def predict(
-    classifier: str | Path | Classifier,
     data: str | Path,
+    classifier: str | Path | Classifier,
     out: str | Path | None = None,
     features: str | Path | None = None,
     every_class: bool = False,

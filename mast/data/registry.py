@@ -75,11 +75,12 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     Args:
         spec: A folder; `list:photos.csv`, with a column of paths; `factors`, `factors@test` or
             `factors@train:4096` (generated), and so `toys`; `torchvision:CIFAR10@train`;
-            `hf:owner/name@split`, perhaps with a column of images as in `hf:owner/name@split#photo`;
-            `coco:FOLDER@train2017` or `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
-            `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
-            folder that is itself called `factors` is written `./factors`. Behind any of these may
-            stand which parts of a file are images, as in `scenes#tile=256` (`mast.data.pieces`).
+            `hf:owner/name@split`, perhaps with a column of images as in
+            `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or `coco:FILE.json@FOLDER`;
+            `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
+            several sets with annotated objects joined by "+". A folder that is itself called
+            `factors` is written `./factors`. Behind any of these may stand which parts of a file
+            are images, as in `scenes#tile=256` (`mast.data.pieces`).
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
         download: Whether the network may be used.
 

@@ -258,9 +258,13 @@ def classifier_file(path: str | Path) -> Path:
         return path
     files = sorted(path.glob(f"{NAME}-*.safetensors"))
     if not files:
-        raise UserError(f"no classifier in {path}: `mast fit {quoted(path)} --data SET` writes one")
+        raise UserError(
+            f"no classifier in {path}: `mast fit SET --encoder {quoted(path)}` writes one"
+        )
     if len(files) > 1:
-        commands = " or ".join(f"`mast predict {quoted(file)} --data FOLDER`" for file in files)
+        commands = " or ".join(
+            f"`mast predict FOLDER --classifier {quoted(file)}`" for file in files
+        )
         raise UserError(f"{path} holds {len(files)} classifiers, name the one to use: {commands}")
     return files[0]
 

@@ -13,6 +13,7 @@ from typing import Any
 from mast.core.errors import UserError, unknown
 from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
+DEFAULT = "efficientnet_lite0"  # the encoder of a command that names none
 # What a run is to be compared with, and the size that its weights are for: small and well known.
 BASELINE, BASELINE_SIZE = "timm:resnet18.a1_in1k", 224
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub

@@ -23,7 +23,7 @@ def mast5() -> PretrainConfig:
     two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 24 % of an H200's
     989 TFLOP/s in bf16.
 
-        mast pretrain --data imagenet/train --recipe mast5
+        mast pretrain imagenet/train --recipe mast5
     """
     return replace(
         mast5_exempt(),
@@ -181,7 +181,7 @@ def mast5_medium() -> PretrainConfig:
     rates are the usual ones for these encoders (AdamW 1e-3 at a batch of 256 with weight decay 0.05
     for ConvNeXt, DINO's 5e-4 for ViTs).
 
-        mast pretrain --data photos --recipe mast5_medium
+        mast pretrain photos --recipe mast5_medium
     """
     return _medium(mast5(), "mast5_medium", "resnet50", lr=1e-3)
 

@@ -29,6 +29,7 @@ from mast.evaluation.feature_store import fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.models.pretrained import DEFAULT
 from mast.runs.load import Loaded, frozen, load
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import (
@@ -91,8 +92,8 @@ class Adaptation(Shown):
 
 @entry(draws=True)
 def adapt(
-    encoder: str | Path | nn.Module,
     data: str | Path,
+    encoder: str | Path | nn.Module | None = None,
     images: int = IMAGES,
     out: str | Path | None = None,
     size: int | None = None,
@@ -140,6 +141,7 @@ def adapt(
     """
     if images < FEWEST:
         raise UserError(f"images must be {FEWEST} or more, got {images}")
+    encoder = DEFAULT if encoder is None else encoder
     compute = Compute(find_device(device))
     loaded = load(encoder, "encoder", size, seed, weights, download)
     if isinstance(encoder, nn.Module):  # which stays as and where it is

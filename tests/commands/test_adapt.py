@@ -50,20 +50,20 @@ def colors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapted(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
     """A network with random weights, adapted on these images."""
     out = tmp_path_factory.mktemp("adapted") / "run"
-    return mast.adapt(NAME, colors, size=32, out=out, operators=FEW, device="cpu")
+    return mast.adapt(colors, NAME, size=32, out=out, operators=FEW, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
     """The smallest network, adapted."""
     out = tmp_path_factory.mktemp("small") / "run"
-    return mast.adapt(SMALL, colors, size=32, out=out, operators=FEW, device="cpu")
+    return mast.adapt(colors, SMALL, size=32, out=out, operators=FEW, device="cpu")
 
 
 def agreement(adapted: Adaptation, data: Path, **chosen: str) -> tuple[float, float]:
     """How many of the five nearest have the hue, and the pattern, of the query."""
     names = sorted(file.name for file in data.glob("*.png"))
-    found = mast.neighbours(adapted.adapted, data, names, k=5, device="cpu", **chosen).columns
+    found = mast.neighbours(data, names, adapted.adapted, k=5, device="cpu", **chosen).columns
     pairs = list(zip(found["query"], found["path"], strict=True))
     hue, pattern = (np.mean([a[at] == b[at] for a, b in pairs]) for at in (0, 1))
     return float(hue), float(pattern)
@@ -126,7 +126,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
         gray.convert("L").save(copies / "gray.png")
     (copies / "same.png").write_bytes((copies / "03.png").read_bytes())
     out = folder / "run"
-    return mast.adapt(SMALL, folder / "known", size=32, out=out, device="cpu"), copies
+    return mast.adapt(folder / "known", SMALL, size=32, out=out, device="cpu"), copies
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
 def test_copies_differ_in_what_is_ignored(
     scenes: tuple[Adaptation, Path], chosen: dict[str, object], expected: set[tuple[str, ...]]
 ) -> None:
-    found = mast.duplicates(scenes[0].adapted, scenes[1], size=32, device="cpu", **chosen)
+    found = mast.duplicates(scenes[1], scenes[0].adapted, size=32, device="cpu", **chosen)
     of_group: dict[object, list[tuple[str, str]]] = {}
     columns = (found.columns[name] for name in ("group", "path", "kind"))
     for group, path, kind in zip(*columns, strict=True):
@@ -163,9 +163,9 @@ def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
             torch.testing.assert_close(again(images, **choice), small.adapted(images, **choice))
     with pytest.raises(UserError, match="adapted at 32 pixels"):
-        mast.neighbours(small.path, colors, "00.png", k=3, size=48, ignore="color")
+        mast.neighbours(colors, "00.png", small.path, k=3, size=48, ignore="color")
     with pytest.raises(UserError, match="can neither ignore nor match yet"):
-        mast.neighbours(SMALL, colors, "00.png", k=3, ignore="color")
+        mast.neighbours(colors, "00.png", SMALL, k=3, ignore="color")
 
 
 @pytest.mark.slow
@@ -192,18 +192,18 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     ).eval()  # fmt: skip
     options = {"size": 32, "operators": ["color_jitter", "grayscale"], "device": "cpu"}
     module.train()
-    assert mast.adapt(module, colors, **options).path is None
+    assert mast.adapt(colors, module, **options).path is None
     assert all(part.training for part in module.modules())  # it stays as it was
-    kept = mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
+    kept = mast.adapt(colors, module, layers=["1"], out=tmp_path, **options)
     assert kept.adapted.depths.layers == ("1", "output")
     (tmp_path / "encoder.safetensors").touch()  # an earlier encoder's
-    mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
+    mast.adapt(colors, module, layers=["1"], out=tmp_path, **options)
     assert not (tmp_path / "encoder.safetensors").exists()
     images = mast.open_images([colors / "00.png"], 32)
     again = mast.load_adapted(tmp_path, encoder=module)
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
     with pytest.raises(UserError, match="of a module of your own"):
-        mast.neighbours(tmp_path, colors, "00.png", match="color")
+        mast.neighbours(colors, "00.png", tmp_path, match="color")
     module[1] = nn.Tanh()
     with pytest.raises(UserError, match="of an encoder that gives other features"):
         mast.load_adapted(tmp_path, encoder=module)
@@ -228,8 +228,8 @@ def test_a_killed_adaptation_goes_on_with_the_next_operator(
     monkeypatch.setattr("mast.evaluation.frozen.extract", killed)
     options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
     with pytest.raises(KeyboardInterrupt):
-        mast.adapt(SMALL, colors, **options)
-    mast.adapt(SMALL, colors, **options)
+        mast.adapt(colors, SMALL, **options)
+    mast.adapt(colors, SMALL, **options)
     assert encoded == [None, *FEW[:2], *FEW[1:]]
 
 
@@ -239,28 +239,28 @@ def test_a_folder_of_something_else_is_left_alone(
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
     with pytest.raises(UserError, match="which this command did not write"):
-        mast.adapt(SMALL, colors, out=ours.path, **options)
+        mast.adapt(colors, SMALL, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
     assert small.path is not None  # what it wrote itself is written again, ended or not
     begun = tmp_path / "begun"
     begun.mkdir()
     (begun / "encoder.safetensors").write_bytes((small.path / "encoder.safetensors").read_bytes())
-    mast.adapt(SMALL, colors, out=begun, **options)
+    mast.adapt(colors, SMALL, out=begun, **options)
     (begun / "evaluations").mkdir()
     with pytest.raises(UserError, match="has evaluations of another adaptation"):
-        mast.adapt(SMALL, colors, out=begun, **{**options, "operators": FEW[:2]})
+        mast.adapt(colors, SMALL, out=begun, **{**options, "operators": FEW[:2]})
     (begun / "subspaces.safetensors").unlink()
     with pytest.raises(UserError, match="which this command did not write"):
-        mast.adapt(SMALL, colors, out=begun, **options)
+        mast.adapt(colors, SMALL, out=begun, **options)
 
 
 def test_it_is_measured_at_the_size_of_its_adaptation(photos: Path, tmp_path: Path) -> None:
     save_encoder(Encoder(EncoderConfig(SMALL), 32), tmp_path / "encoder.safetensors")
-    made = mast.adapt(tmp_path / "encoder.safetensors", photos / "train", size=48, operators=FEW,
+    made = mast.adapt(photos / "train", tmp_path / "encoder.safetensors", size=48, operators=FEW,
                       out=tmp_path / "out", device="cpu")  # fmt: skip
     (result,) = mast.evaluate(made.path, photos, "knn", space="depths")
     assert result.settings["extraction"]["size"] == 48
-    assert mast.fit(made.path, photos, space="depths").classifier.size == 48
+    assert mast.fit(photos, made.path, space="depths").classifier.size == 48
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_what_cannot_be_adapted_is_one_line(
     encoder: nn.Module | str, options: dict[str, Any], message: str, colors: Path
 ) -> None:
     with pytest.raises(UserError, match=message):
-        mast.adapt(encoder, colors, size=32, device="cpu", **options)
+        mast.adapt(colors, encoder, size=32, device="cpu", **options)
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_an_index_is_of_one_adaptation(
     kept: list[tuple[Path, str]] = []
     monkeypatch.setattr("mast.runs.spaces.open_index", lambda *given: kept.append(given[1:]))
     fewer = {"images": 12, "operators": FEW, "device": "cpu"}
-    other = mast.adapt(SMALL, colors, size=32, out=tmp_path / "other", **fewer)
+    other = mast.adapt(colors, SMALL, size=32, out=tmp_path / "other", **fewer)
     for run in (small, other):
-        mast.neighbours(run.path, colors, 0, 3, ignore="color", approximate=True, device="cpu")
+        mast.neighbours(colors, 0, run.path, 3, ignore="color", approximate=True, device="cpu")
     (features, one), (same_features, another) = kept
     assert features == same_features
     assert one != another
@@ -354,21 +354,21 @@ def test_pairs_choose_and_their_weights_are_kept(
     for way, same, different in (("hue", of_hue, of_pattern), ("pattern", of_pattern, of_hue)):
         file = tmp_path / f"{way}.json"
         found = mast.neighbours(
-            adapted.path, colors, names, k=5, same=same, different=different, space=file,
+            colors, names, adapted.path, k=5, same=same, different=different, space=file,
             device="cpu",
         ).columns  # fmt: skip
         pairs = list(zip(found["query"], found["path"], strict=True))
         agreed[way] = [np.mean([a[at] == b[at] for a, b in pairs]) for at in (0, 1)]
-        again = mast.neighbours(adapted.path, colors, names, k=5, space=file, device="cpu").columns
+        again = mast.neighbours(colors, names, adapted.path, k=5, space=file, device="cpu").columns
         assert again["path"] == found["path"]
     assert agreed["hue"][0] > agreed["pattern"][0] + 0.3
     assert agreed["pattern"][1] > agreed["hue"][1] + 0.3
     said = capsys.readouterr()
     assert "your pairs ignore color" in said.out + said.err
-    mast.embed(adapted.path, colors, tmp_path / "seen.npz", space=file, device="cpu")
+    mast.embed(colors, adapted.path, tmp_path / "seen.npz", space=file, device="cpu")
     with np.load(tmp_path / "seen.npz") as arrays:
         assert any(word.startswith("color ") for word in arrays["weighted"].tolist())
-    words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "0", "--k", "2"]
+    words = ["neighbours", str(colors), "--encoder", str(adapted.path), "--query", "0", "--k", "2"]
     assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
     said = capsys.readouterr()
     assert "orientation 0," in said.out + said.err
@@ -379,7 +379,7 @@ def test_pairs_choose_and_their_weights_are_kept(
         ({"space": tmp_path / "deep.json"}, r"no weights in .*deep.json"),
     ):
         with pytest.raises(UserError, match=message):
-            mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
+            mast.neighbours(colors, "00.png", adapted.path, k=3, device="cpu", **options)
 
 
 def test_a_finished_run_is_adapted_on_its_own_images(
@@ -393,13 +393,13 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     assert result.encoder["space"] == {"ignored": ["rotate"]}
     assert [*(run / "spaces" / "ignored-rotate" / "evaluations").glob("knn-*.json")]
     assert " of its images; kept for later searches" in capsys.readouterr().err
-    by_hand = mast.adapt(run, photos / "train", out=tmp_path / "other", device="cpu").adapted
+    by_hand = mast.adapt(photos / "train", run, out=tmp_path / "other", device="cpu").adapted
     for name, values in tensors_of(mast.load_adapted(run)).items():
         assert torch.equal(values, tensors_of(by_hand)[name])
 
     def refused(why: str) -> None:
         with pytest.raises(UserError, match=why):
-            mast.embed(run, photos / "test", tmp_path / "x.npz", match="color", device="cpu")
+            mast.embed(photos / "test", run, tmp_path / "x.npz", match="color", device="cpu")
 
     encoder, kept = run / "encoder.safetensors", tmp_path / "kept.safetensors"
     encoder.rename(kept)
@@ -415,7 +415,7 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     shutil.rmtree(run / "spaces")
     config = (run / "config.yaml").read_text().replace(str(photos), str(tmp_path / "gone"))
     (run / "config.yaml").write_text(config)
-    refused(r"gone/train, which it was trained on: .* `mast adapt .*run --data PHOTOS` adapts")
+    refused(r"gone/train, which it was trained on: .* `mast adapt PHOTOS --encoder .*run` adapts")
 
 
 def test_a_classifier_remembers_its_space(
@@ -424,7 +424,7 @@ def test_a_classifier_remembers_its_space(
     """Of hues it is right where color is matched; the file alone is enough to predict."""
     assert small.path is not None
     options = {"device": "cpu", "settings": {"penalties": [0.01]}}
-    fitted = mast.fit(small.path, hues, match="color", out=tmp_path / "hue.safetensors", **options)
+    fitted = mast.fit(hues, small.path, match="color", out=tmp_path / "hue.safetensors", **options)
     assert fitted.about["validation"]["top1"] > 90
     assert fitted.about["encoder"]["space"] == {"matched": ["color_jitter", "grayscale"]}
     shutil.copy(small.path / "encoder.safetensors", tmp_path)
@@ -437,16 +437,16 @@ def test_a_classifier_remembers_its_space(
     with pytest.raises(UserError, match="timm cannot hold what ignore"):
         mast.export(fitted.path, "timm")
     with pytest.raises(UserError, match="can neither ignore nor match yet: `mast adapt`"):
-        mast.fit(SMALL, hues, size=32, match="color", **options)
+        mast.fit(hues, SMALL, size=32, match="color", **options)
 
 
 def test_all_depths_are_a_space(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"space": "depths", "device": "cpu"}
     (result,) = mast.evaluate(ours.path, photos, "linear", **options)
     assert result.encoder["space"] == {"space": ["depths"]}
-    of_run, fitted = mast.load_adapted(ours.path), mast.fit(ours.path, photos, **options)
+    of_run, fitted = mast.load_adapted(ours.path), mast.fit(photos, ours.path, **options)
     assert fitted.classifier.head.in_features == of_run.depths.dim
-    with np.load(mast.embed(ours.path, photos / "test", tmp_path / "x.npz", **options)) as arrays:
+    with np.load(mast.embed(photos / "test", ours.path, tmp_path / "x.npz", **options)) as arrays:
         images = mast.open_images([photos / "test" / str(arrays["identifiers"][0])], of_run.size)
         expected_BF = (of_run.depths(images) - of_run.subspaces.mean_F) / of_run.subspaces.scale_F
         assert arrays["features"][:1] == pytest.approx(expected_BF.detach().numpy(), abs=1e-4)

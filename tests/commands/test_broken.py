@@ -24,10 +24,10 @@ def data(tmp_path: Path) -> Path:
 
 def test_a_broken_image_is_a_row_with_its_reason(data: Path, tmp_path: Path) -> None:
     encoder = Pooled()
-    fitted = mast.fit(encoder, data, size=32, out=tmp_path / "c.safetensors")
+    fitted = mast.fit(data, encoder, size=32, out=tmp_path / "c.safetensors")
     classifier = mast.load_classifier(fitted.path, encoder)
-    told = mast.predict(classifier, data, tmp_path / "told.csv")
-    ranked = mast.outliers(encoder, data, tmp_path / "ranked.csv", size=32, labels=False)
+    told = mast.predict(data, classifier, tmp_path / "told.csv")
+    ranked = mast.outliers(data, encoder, tmp_path / "ranked.csv", size=32, labels=False)
     assert (sum(told.counts.values()), told.broken) == (WHOLE, 1)
     assert "1 more is broken" in told.text
     assert ranked.columns["path"][-1] == "class0/empty.jpg"
@@ -44,19 +44,19 @@ def test_a_broken_image_is_a_row_with_its_reason(data: Path, tmp_path: Path) -> 
 
 def test_a_broken_image_is_named_where_it_has_no_row(data: Path, tmp_path: Path) -> None:
     encoder = Pooled()
-    with np.load(mast.embed(encoder, data, tmp_path / "e.npz", size=32)) as arrays:
+    with np.load(mast.embed(data, encoder, tmp_path / "e.npz", size=32)) as arrays:
         assert len(arrays["features"]) == WHOLE
         assert arrays["broken"][0, 0] == "class0/empty.jpg"
-    parquet = mast.embed(encoder, data, tmp_path / "e.parquet", size=32)
+    parquet = mast.embed(data, encoder, tmp_path / "e.parquet", size=32)
     metadata = pyarrow.parquet.read_schema(parquet).metadata
     assert json.loads(metadata[b"broken"])[0][0] == "class0/empty.jpg"
-    (said,) = mast.duplicates(encoder, data, size=32).sections
+    (said,) = mast.duplicates(data, encoder, size=32).sections
     assert said.startswith(f"{WHOLE} images of {data} (1 more is broken): ")
     page = tmp_path / "near.html"
-    assert mast.neighbours(encoder, data, "0", 3, page, size=32).columns["rank"] == (1, 2, 3)
+    assert mast.neighbours(data, "0", encoder, 3, page, size=32).columns["rank"] == (1, 2, 3)
     assert "1 more is broken" in page.read_text()
     with pytest.raises(UserError, match=r"class0/empty.jpg' is a broken image .*: cannot identify"):
-        mast.neighbours(encoder, data, "class0/empty.jpg", 3, size=32)
+        mast.neighbours(data, "class0/empty.jpg", encoder, 3, size=32)
     (result,) = mast.evaluate(encoder, data, "knn", size=32)
     assert sum(result.sizes.values()) == WHOLE
 
@@ -64,9 +64,9 @@ def test_a_broken_image_is_named_where_it_has_no_row(data: Path, tmp_path: Path)
 def test_more_broken_images_than_the_bound_are_refused(data: Path, tmp_path: Path) -> None:
     encoder = Pooled()
     calls = (
-        lambda: mast.embed(encoder, data, tmp_path / "e.npz", size=32, max_broken=0.05),
-        lambda: mast.duplicates(encoder, data, size=32, max_broken=0.05),
-        lambda: mast.fit(encoder, data, size=32, max_broken=0.05),
+        lambda: mast.embed(data, encoder, tmp_path / "e.npz", size=32, max_broken=0.05),
+        lambda: mast.duplicates(data, encoder, size=32, max_broken=0.05),
+        lambda: mast.fit(data, encoder, size=32, max_broken=0.05),
         lambda: mast.evaluate(encoder, mast.NamedSets(data, max_broken=0.05), "knn", size=32),
     )
     for call in calls:
@@ -76,4 +76,4 @@ def test_more_broken_images_than_the_bound_are_refused(data: Path, tmp_path: Pat
     none_left.mkdir()
     (none_left / "empty.jpg").touch()
     with pytest.raises(UserError, match=r"empty\.jpg"):
-        mast.duplicates(encoder, none_left, size=32)
+        mast.duplicates(none_left, encoder, size=32)

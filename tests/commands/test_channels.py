@@ -68,11 +68,11 @@ def test_a_run_keeps_how_its_files_were_read(made: Any) -> None:
 def test_it_is_searched_learned_from_and_evaluated(made: Any) -> None:
     kind, root = made
     [query, *_] = sorted((root / "test").rglob("*.*"))
-    found = mast.neighbours(root / "run", root / "train", query, k=3, ignore="color").columns
+    found = mast.neighbours(root / "train", query, root / "run", k=3, ignore="color").columns
     assert [*found["rank"]] == [1, 2, 3]
-    copies = mast.duplicates(root / "run", root / "test", above=1).columns
+    copies = mast.duplicates(root / "test", root / "run", above=1).columns
     assert not any(map(len, copies.values()))
-    classifier = mast.fit(root / "run", root / "train")
+    classifier = mast.fit(root / "train", root / "run")
     assert mast.load_classifier(classifier.path).reading == READINGS[kind]
     linear, robust = mast.evaluate(root / "run", root, ("linear", "robust"))
     assert linear.targets["class"].values["top1"] > 60  # of 33 by chance

@@ -56,11 +56,11 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("pretrain --lr 1", "Did you mean --optimizer.lr"),
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
-        ("pretrain --epochs 1 photos", "unexpected 'photos'"),
+        ("pretrain --epochs 1 photos more", "unexpected 'more'"),
         ("compare", "required: runs"),
         ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
         ("compare a --resamples 0", "resamples 1 to 100,000"),
-        ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
+        ("embed b --encoder a --out c --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain --optimizer.lr -1e", "expected optimizer.lr to be a number, got"),
@@ -168,7 +168,7 @@ def test_a_fault_is_one_line_unless_it_is_looked_for(
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
-        words = ["embed", str(run), "--data", str(photos / "test"), "--threads", "2"]
+        words = ["embed", str(photos / "test"), "--encoder", str(run), "--threads", "2"]
         assert main([*words, "--out", str(tmp_path / "f.npz")]) == 0
         assert torch.get_num_threads() == 2
     finally:
@@ -189,7 +189,7 @@ def test_names_are_printed_under_any_locale(
     write_images(tmp_path / "été", 6)
     (tmp_path / "été" / "class0" / "naïve.cr2").write_bytes(b"")
     locale = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    words = ["show", "views", "--data", "été", "--size", "8", "--images", "2", "--out", "vü.png"]
+    words = ["show", "views", "été", "--size", "8", "--images", "2", "--out", "vü.png"]
     process = subprocess.run(
         [sys.executable, "-m", "mast.cli", *words],
         cwd=tmp_path, env={**os.environ, **locale}, capture_output=True, check=False,

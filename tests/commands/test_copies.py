@@ -38,7 +38,7 @@ def test_planted_copies_are_found(
     ours: RunFolder, planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "copies.csv"
-    command = ["duplicates", str(ours.path), "--data", str(planted), "--out", str(out)]
+    command = ["duplicates", str(planted), "--encoder", str(ours.path), "--out", str(out)]
     assert main([*command, "--above", "0.9"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "3 have copies, 2 exact and 2 near." in shown
@@ -51,14 +51,14 @@ def test_planted_copies_are_found(
     ]  # fmt: skip
     assert [float(row["cosine"]) > 0.9 for row in rows] == [True] * 7
     page = tmp_path / "copies.html"
-    exact = mast.duplicates(ours.path, planted, 1, page)
+    exact = mast.duplicates(planted, ours.path, 1, page)
     assert list(exact.columns["path"]) == ["03.png", "90.png", "91.png"]
     text = page.read_text()
     assert (text.count("<h2"), text.count("<img")) == (1, 3)
     assert "90.png: exact, 1.0000" in text
     for above in (1.01, float("nan")):
         with pytest.raises(UserError, match="above is a cosine, from -1 to 1, got"):
-            mast.duplicates(ours.path, planted, above=above)
+            mast.duplicates(planted, ours.path, above=above)
 
 
 def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
@@ -66,21 +66,21 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
 ) -> None:
     """The pairs of the page are not joined again; the list is excluded where the set is read."""
     page, drop, table = (tmp_path / name for name in ("c.html", "drop.txt", "not.csv"))
-    mast.duplicates(Pooled(), planted, out=page, list=drop, size=32)
+    mast.duplicates(planted, Pooled(), out=page, list=drop, size=32)
     pairs = re.findall(r'data-path="(.*?)" data-other="(.*?)"', page.read_text())
     assert pairs == [("10.png", "92.jpg"), ("20.png", "93.png")]
     names = ["90.png", "91.png", "92.jpg", "93.png"]
     assert drop.read_text().splitlines() == [str(planted / name) for name in names]
     table.write_text('"path","other"\n"92.jpg","10.png"\n"92.jpg","gone.png"\n')
-    found = mast.duplicates(Pooled(), planted, not_copies=table, size=32).columns
+    found = mast.duplicates(planted, Pooled(), not_copies=table, size=32).columns
     assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
-    (said,) = mast.duplicates(Pooled(), f"{planted}#exclude={drop}", size=32).sections
+    (said,) = mast.duplicates(f"{planted}#exclude={drop}", Pooled(), size=32).sections
     assert "0 have copies" in said
     with pytest.raises(UserError, match=r"drop\.txt says what the set leaves out"):
-        mast.duplicates(Pooled(), f"{planted}#exclude={drop}", list=drop, size=32)
+        mast.duplicates(f"{planted}#exclude={drop}", Pooled(), list=drop, size=32)
     drop.write_text("000001\n")  # as images of a generated set are called
-    mast.duplicates(Pooled(), planted, list=drop, size=32)
+    mast.duplicates(planted, Pooled(), list=drop, size=32)
     assert drop.read_text().splitlines() == [str(planted / name) for name in names]
     table.write_text("a,b\n")
     with pytest.raises(UserError, match="must have the two columns path and other"):
-        mast.duplicates(Pooled(), planted, not_copies=table, size=32)
+        mast.duplicates(planted, Pooled(), not_copies=table, size=32)

@@ -27,7 +27,7 @@ def test_demo_measures_every_task_in_every_space(tmp_path: Path) -> None:
     narrow.print(*result.tables())
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
     assert all(shown.count(f" {task}") >= 1 for task in tasks)  # none is cut short
-    assert "mast demo --data FOLDER --encoder" in str(result.shown()[-1])
+    assert "mast demo FOLDER --encoder" in str(result.shown()[-1])
     assert "matching color" in result.page.read_text()
 
 

@@ -25,8 +25,8 @@ EXPORT = Path(__file__).parents[2] / "docs" / "use.md"
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
     encoder = mast.load_encoder(run)
-    npz = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
-    parquet = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
+    npz = mast.embed(str(photos / "test"), run, tmp_path / "features.npz")
+    parquet = mast.embed(str(photos / "test"), run, tmp_path / "features.parquet")
     with np.load(npz) as arrays:
         features_ND = arrays["features"]
         assert features_ND.shape == (24, encoder.dim)
@@ -42,7 +42,7 @@ def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> Non
     assert table["target_class"].to_pylist() == labels
     assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
     with pytest.raises(UserError, match=r"\.npz or \.parquet"):
-        mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
+        mast.embed(str(photos / "test"), run, tmp_path / "features.csv")
 
 
 def test_features_of_a_file_take_the_place_of_their_encoder(
@@ -50,24 +50,26 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "3").mkdir()  # hides no query by position
-    file = mast.embed(run, photos, tmp_path / "features.parquet")
+    file = mast.embed(photos, run, tmp_path / "features.parquet")
     measured = [mast.evaluate(source, photos, "knn")[0] for source in (run, file)]
     assert measured[0].targets == measured[1].targets
     for search in (partial(mast.neighbours, query="3", k=4), mast.duplicates):
-        first, second = (dict(search(each, photos / "test").columns) for each in (run, file))
+        first, second = (
+            dict(search(photos / "test", encoder=each).columns) for each in (run, file)
+        )
         # batches of other sizes may round otherwise
         assert first.pop("cosine") == pytest.approx(second.pop("cosine"), abs=1e-6)
         assert first == second
-    fitted = mast.fit(file, photos / "train", settings={"penalties": [0.1]})
+    fitted = mast.fit(photos / "train", file, settings={"penalties": [0.1]})
     own = mast.load_classifier(fitted.path, mast.load_encoder(run))
     assert mast.evaluate(own, photos)[0].targets["class"].values["top1"] > 0
-    by_model = mast.predict(own, photos / "test", "by_model.csv").path.read_text()
-    by_file = mast.predict(fitted.path, photos / "test", "by_file.csv", file).path.read_text()
+    by_model = mast.predict(photos / "test", own, "by_model.csv").path.read_text()
+    by_file = mast.predict(photos / "test", fitted.path, "by_file.csv", file).path.read_text()
     assert [row.split(",")[:2] for row in by_file.splitlines()] == [
         row.split(",")[:2] for row in by_model.splitlines()
     ]
     with pytest.raises(UserError, match="takes --features of new images"):
-        mast.predict(fitted.path, photos / "test")
+        mast.predict(photos / "test", fitted.path)
     with pytest.raises(UserError, match="model is not known here"):
         mast.export(fitted.path)
     with pytest.raises(UserError, match="must encode images again"):
@@ -78,7 +80,7 @@ def test_features_of_a_file_are_those_of_pieces_and_of_parts(run: Path, photos: 
     (run / "out.txt").write_text("class0/000.png\n")
     for cut in ("tile=24", f"exclude={run}/out.txt"):
         data = f"{photos}/train#{cut}"
-        file = mast.embed(run, data, run / "features.npz")
+        file = mast.embed(data, run, run / "features.npz")
         own, theirs = (mast.evaluate(each, data, "knn")[0].targets for each in (run, file))
         assert own == theirs
 
@@ -93,7 +95,7 @@ def test_features_of_a_file_are_found_by_path(
 
     def nearest(names: list[str], rows: np.ndarray = features_ND) -> Any:
         np.savez("own.npz", features=rows, paths=np.array(names))
-        return mast.neighbours("own.npz", photos / "test", "0", k=2, size=32).columns
+        return mast.neighbours(photos / "test", "0", "own.npz", k=2, size=32).columns
 
     cosine_N = features_ND @ features_ND[0] / np.linalg.norm(features_ND, axis=1)
     expected = [short[at] for at in (-cosine_N).argsort() if at][:2]
@@ -113,7 +115,7 @@ def test_features_of_a_file_are_found_by_path(
             shutil.copy(file, tmp_path / "both" / part / "a" / file.name)
     np.savez("own.npz", features=np.eye(2), paths=[f"a/{file.name}" for file in files[:2]])
     with pytest.raises(UserError, match="one row for two images"):
-        mast.embed("own.npz", tmp_path / "both", tmp_path / "again.npz", size=32)
+        mast.embed(tmp_path / "both", "own.npz", tmp_path / "again.npz", size=32)
 
 
 def test_the_manual_hands_paths_classes_and_features_to_fiftyone(
@@ -151,7 +153,7 @@ def test_embed_says_what_made_the_features(
 ) -> None:
     data = str(photos / "test")
     (result,) = mast.evaluate(run, str(photos), "knn")
-    npz = mast.embed(run, data, tmp_path / "features.npz")
+    npz = mast.embed(data, run, tmp_path / "features.npz")
     with np.load(npz) as arrays:
         assert arrays["encoder"].item() == result.encoder["fingerprint"]
         assert arrays["size"] == 32
@@ -162,12 +164,12 @@ def test_embed_says_what_made_the_features(
         (run / "encoder.safetensors", run.name),
         ("timm:test_resnet", "timm-test_resnet"),
     ):
-        assert mast.embed(encoder, data) == Path(f"photos0-test-{name}.npz")
+        assert mast.embed(data, encoder) == Path(f"photos0-test-{name}.npz")
 
 
 def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
     data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
-    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
+    with np.load(mast.embed(data, run, tmp_path / "features.npz")) as arrays:
         assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
         classes = arrays["classes_objects"].tolist()
     assert classes == list(open_canvas(DataConfig(data), 32).classes["objects"])

@@ -54,7 +54,7 @@ def test_nothing_of_others_is_replaced(
 def test_a_classifier_is_exported_by_its_file(
     run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fitted = mast.fit(run, photos, settings={"penalties": [1.0]})
+    fitted = mast.fit(photos, run, settings={"penalties": [1.0]})
     assert main(["export", str(fitted.path)]) == 0
     said, line = capsys.readouterr().out.splitlines()
     folder = run.resolve() / "exports" / f"{fitted.path.stem}-pt2"
@@ -112,7 +112,7 @@ def test_the_card_says_what_the_run_says(
     assert str(photos.parent.parent) not in text  # no paths
     mast.evaluate(run, str(photos), "knn", ignore="color")
     assert "| top-1 |" in card_of(run, monkeypatch, ignore="color")
-    in_depths = mast.fit(run, str(photos), space="depths").path
+    in_depths = mast.fit(str(photos), run, space="depths").path
     assert "Pretraining of the encoder" in card_of(in_depths, monkeypatch)
 
 

@@ -42,7 +42,7 @@ def rows_of(table: Path) -> list[dict[str, str]]:
 def test_a_linear_classifier_scores_as_the_protocol(
     ours: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
-    fitted = mast.fit(ours.path, photos)
+    fitted = mast.fit(photos, ours.path)
     data = NamedSets(photos).open(EvaluationData, 32)
     assert isinstance(data, EvaluationData)
     encoder, protocol = FrozenEncoder(mast.load_encoder(ours.path)), Linear()
@@ -59,7 +59,7 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
     (result,) = mast.evaluate(ours.path, photos, "linear")
-    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
+    rows = rows_of(mast.predict(photos / "test", fitted.path, tmp_path / "told.csv").path)
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
 
@@ -80,7 +80,7 @@ class Own(nn.Module):
 def test_any_module_s_classifier_scores_as_was_said(
     photos: Path, tmp_path: Path, dtype: torch.dtype
 ) -> None:
-    fitted = mast.fit(Own(dtype), photos, size=32, out=tmp_path / "fitted.safetensors")
+    fitted = mast.fit(photos, Own(dtype), size=32, out=tmp_path / "fitted.safetensors")
     assert fitted.about["validation"]["top1"] == 100
     (result,) = mast.evaluate(mast.load_classifier(fitted.path, Own(dtype)), photos)
     assert result.targets["class"].values["top1"] == 100
@@ -92,7 +92,7 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
     """By val where there is one, by folds where there is none; in neither by what was fitted."""
     encoder = FrozenEncoder(mast.load_encoder(ours.path))
     for data, held_out, count in ((photos, "val", 24), (photos / "train", "in 5 folds", 48)):
-        fitted = mast.fit(ours.path, data, settings=QUICK)
+        fitted = mast.fit(data, ours.path, settings=QUICK)
         penalty = fitted.about["validation"]["chosen"]["penalty"]
         learning = NamedSets(data).learning(32)
         (task,) = tasks(learning, 0)
@@ -108,7 +108,9 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         assert fitted.about["calibration"]["error_after"] == expected.error_after
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
-        command = f"mast fit timm:resnet18.a1_in1k --data {data} --settings '{json.dumps(QUICK)}'"
+        command = (
+            f"mast fit {data} --encoder timm:resnet18.a1_in1k --settings '{json.dumps(QUICK)}'"
+        )
         for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
             assert fact in fitted.text
 
@@ -117,28 +119,28 @@ def test_a_classifier_on_published_weights_is_quoted_if_it_learned_the_same(
     ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fitted = mast.fit(ours.path, photos, settings=QUICK)
+    fitted = mast.fit(photos, ours.path, settings=QUICK)
     file = Path("runs") / "timm-resnet18.a1_in1k-model-01234567" / fitted.path.name
     file.parent.mkdir(parents=True)
     quoted = f"by {BASELINE}"
     for own, settings in ((False, QUICK), (True, QUICK), (False, {"penalties": [1.0]})):
         fitted.classifier.about["encoder"] = {"encoder": {"name": BASELINE}, "own_weights": own}
         save_classifier(fitted.classifier, file)
-        text = mast.fit(ours.path, photos, settings=settings).text
+        text = mast.fit(photos, ours.path, settings=settings).text
         assert (quoted in text) == (not own and settings == QUICK)
 
 
 def test_a_classifier_is_tested_on_labelled_images(
     ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fitted = mast.fit(ours.path, photos / "train", settings=QUICK)
+    fitted = mast.fit(photos / "train", ours.path, settings=QUICK)
     labelled = shutil.copytree(photos / "test", tmp_path / "labelled")
     (labelled / "zebra").mkdir()
     first = next(file for file in (photos / "test").rglob("*") if file.is_file())
     shutil.copy(first, labelled / "zebra")
     (result,) = mast.evaluate(fitted.path, labelled)
     assert "1 of 25 images are of classes that the classifier does not know" in caplog.text
-    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
+    rows = rows_of(mast.predict(photos / "test", fitted.path, tmp_path / "told.csv").path)
     pairs = Counter((row["path"].partition("/")[0], row["class"]) for row in rows)
     measured = result.targets["class"]
     assert pairs == {
@@ -157,9 +159,9 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
     with pytest.raises(UserError, match="tested as it is: leave protocols out"):
         mast.evaluate(fitted.path, labelled, "svm")
-    features = mast.embed(ours.path, photos / "test", tmp_path / "f.npz")
+    features = mast.embed(photos / "test", ours.path, tmp_path / "f.npz")
     with pytest.raises(UserError, match="encodes images itself: leave features out"):
-        mast.predict(mast.load_classifier(fitted.path), photos / "test", features=features)
+        mast.predict(photos / "test", mast.load_classifier(fitted.path), features=features)
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
     for at in range(3):
@@ -174,24 +176,24 @@ def test_no_classifier_of_another_set_is_replaced(
     """Two sets whose names end alike, as results keep them apart."""
     other = shutil.copytree(photos, tmp_path / "other" / photos.parent.name / photos.name)
     next((other / "val" / "class0").iterdir()).unlink()
-    first = mast.fit(ours.path, photos, settings=QUICK).path
-    second = mast.fit(ours.path, other, settings=QUICK).path
-    assert mast.fit(ours.path, photos, settings=QUICK, seed=1).path == first != second
+    first = mast.fit(photos, ours.path, settings=QUICK).path
+    second = mast.fit(other, ours.path, settings=QUICK).path
+    assert mast.fit(photos, ours.path, settings=QUICK, seed=1).path == first != second
     assert mast.load_classifier(second).about["images"]["set"] == str(other)
     with pytest.raises(UserError, match=r"encoder\.safetensors exists and is not what"):
-        mast.fit(ours.path, photos, out=ours.encoder)
-    assert mast.fit(ours.path, other, settings=QUICK, out=first).path == first
+        mast.fit(photos, ours.path, out=ours.encoder)
+    assert mast.fit(other, ours.path, settings=QUICK, out=first).path == first
 
 
 def test_a_table_says_what_the_classifier_says(
     ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fitted = mast.fit(ours.path, photos, settings=QUICK, size=40)
+    fitted = mast.fit(photos, ours.path, settings=QUICK, size=40)
     assert fitted.classifier.size == 40
     strange = shutil.copytree(photos / "test", tmp_path / "new" / "strange")
     (strange / "class0").rename(strange / "=1+1")
-    words = ["predict", str(ours.path), "--data", str(strange), "--every_class"]
+    words = ["predict", str(strange), "--classifier", str(ours.path), "--every_class"]
     assert main(words) == 0
     kind = fitted.path.stem.removeprefix("classifier-")
     table = Path(f"predictions-new-strange-by-{ours.path.name}-{kind}.csv")
@@ -208,7 +210,7 @@ def test_a_table_says_what_the_classifier_says(
     ):
         np.testing.assert_allclose(columns[name], expected.numpy(), atol=1e-6)
         np.testing.assert_allclose([float(row[name]) for row in rows], expected, atol=1e-6)
-    plain = mast.predict(fitted.classifier, strange)
+    plain = mast.predict(strange, fitted.classifier)
     assert plain.path == Path("predictions-new-strange.csv")
     assert list(rows_of(plain.path)[0]) == ["path", "class", "probability", "margin"]
     assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
@@ -221,8 +223,8 @@ def test_one_of_several_classifiers_is_named(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     for data in (photos, photos / "train"):
-        mast.fit(ours.path, data, settings=QUICK)
-    assert main(["predict", str(ours.path), "--data", str(photos / "test")]) == 2
+        mast.fit(data, ours.path, settings=QUICK)
+    assert main(["predict", str(photos / "test"), "--classifier", str(ours.path)]) == 2
     commands = re.findall("`(.*?)`", capsys.readouterr().err)
     assert len(commands) == 2
     for command in commands:
@@ -234,7 +236,7 @@ def test_one_of_several_classifiers_is_named(
 def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
     changes = {"epochs": 2, "batch_size": 16, "encoder_lr": 0.1}
     fitted = mast.fit(
-        ours.path, photos, "finetune", settings={"changes": changes, "encoder_lrs": [0.01, 0.1]}
+        photos, ours.path, "finetune", settings={"changes": changes, "encoder_lrs": [0.01, 0.1]}
     )
     assert fitted.path.name.startswith("classifier-finetune-")
     assert set(fitted.about["validation"]["chosen"]) == {"encoder_lr"}
@@ -252,12 +254,12 @@ def test_what_cannot_be_learned_is_one_line(
 ) -> None:
     coco = f"coco:{write_coco(tmp_path / 'coco')}"
     for options, message in (
-        ("--data factors:32", "has several targets: give target, one of shape, color"),
-        (f"--data {coco}", "labels of several classes per image, and a classifier tells one"),
-        (f"--data {photos}/train/class0", "has no labels"),
-        (f"--data {photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),
+        ("factors:32", "has several targets: give target, one of shape, color"),
+        (f"{coco}", "labels of several classes per image, and a classifier tells one"),
+        (f"{photos}/train/class0", "has no labels"),
+        (f"{photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),
     ):
-        assert main(["fit", str(ours.path), *shlex.split(options)]) == 2
+        assert main(["fit", *shlex.split(options), "--encoder", str(ours.path)]) == 2
         said = capsys.readouterr().err
         assert message in said
         assert said.count("\n") <= 1 + said.count("looks like")

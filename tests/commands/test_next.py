@@ -90,8 +90,8 @@ def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
 def test_a_name_that_no_terminal_shows_is_not_offered(
     ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--data", str(photos / "test"), "--out", str(tmp_path / "two\nlines.npz")]
-    assert main(["embed", str(ours.path), *words]) == 0
+    words = [str(photos / "test"), "--out", str(tmp_path / "two\nlines.npz")]
+    assert main(["embed", *words, "--encoder", str(ours.path)]) == 0
     assert "next: " not in capsys.readouterr().err
 
 

@@ -26,17 +26,17 @@ THEIRS: dict[str, Callable[[Path], object]] = {
 TABLES = (".csv", ".parquet", ".html")
 # By command, its words, and the endings that it writes. None of them comes to its work.
 FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
-    "predict": (["nowhere", "--data", "nowhere"], (".csv", ".parquet")),
-    "embed": (["nowhere", "--data", "nowhere"], (".npz", ".parquet")),
-    "neighbours": (["nowhere", "--data", "nowhere", "--query", "0"], TABLES),
-    "duplicates": (["nowhere", "--data", "nowhere"], TABLES),
-    "outliers": (["nowhere", "--data", "nowhere"], TABLES),
-    "fit": (["nowhere", "--data", "nowhere"], (".safetensors",)),
-    "show views": (["--data", "nowhere", "--recipe", "mast5_small"], (".png",)),
+    "predict": (["nowhere", "--classifier", "nowhere"], (".csv", ".parquet")),
+    "embed": (["nowhere", "--encoder", "nowhere"], (".npz", ".parquet")),
+    "neighbours": (["nowhere", "--encoder", "nowhere", "--query", "0"], TABLES),
+    "duplicates": (["nowhere", "--encoder", "nowhere"], TABLES),
+    "outliers": (["nowhere", "--encoder", "nowhere"], TABLES),
+    "fit": (["nowhere", "--encoder", "nowhere"], (".safetensors",)),
+    "show views": (["nowhere", "--recipe", "mast5_small"], (".png",)),
     "report": (["{run}"], (".html",)),
 }
 FOLDERS = {
-    "pretrain": ["--recipe", "mast5_small", "--data", "{photos}", "--device", "cpu"],
+    "pretrain": ["{photos}", "--recipe", "mast5_small", "--device", "cpu"],
     "shard": ["nowhere"],
     "export": ["{run}"],
     "reproduce": ["table6", "--data", "nowhere"],
@@ -94,17 +94,17 @@ def test_what_a_command_wrote_it_writes_again(
     monkeypatch.chdir(tmp_path)
     run, data = ours.path, photos / "test"
     config = mast.configure("mast5_small", data=str(data), size=32)
-    classifier = mast.fit(run, photos, out="c.safetensors", settings={"penalties": [1e-3]}).path
+    classifier = mast.fit(photos, run, out="c.safetensors", settings={"penalties": [1e-3]}).path
 
     calls: list[Callable[[], object]] = [
-        lambda: mast.outliers(run, data, "o.csv", labels=False),
-        lambda: mast.duplicates(run, data, out="d.parquet"),
-        lambda: mast.neighbours(run, data, "0", k=2, out="n.html"),
-        lambda: mast.predict(classifier, data, "p.csv", every_class=True),
-        lambda: mast.embed(run, data, "e.npz"),
+        lambda: mast.outliers(data, run, "o.csv", labels=False),
+        lambda: mast.duplicates(data, run, out="d.parquet"),
+        lambda: mast.neighbours(data, "0", run, k=2, out="n.html"),
+        lambda: mast.predict(data, classifier, "p.csv", every_class=True),
+        lambda: mast.embed(data, run, "e.npz"),
         lambda: mast.show_views(config, "v.png", images=1),
         lambda: mast.report(run, out="r.html"),
-        lambda: mast.fit(run, photos, out=classifier, settings={"penalties": [1e-3]}),
+        lambda: mast.fit(photos, run, out=classifier, settings={"penalties": [1e-3]}),
     ]
     for call in calls:
         call()

@@ -33,7 +33,7 @@ def test_outliers(
 ) -> None:  # fmt: skip
     out, data = tmp_path / "ranked.csv", str(photos / "test")
     for by, column in (("neighbours", "distance"), ("prediction", "trace")):
-        command = ["outliers", str(ours.path), "--data", data, "--out", str(out)]
+        command = ["outliers", data, "--encoder", str(ours.path), "--out", str(out)]
         assert main([*command, "--by", by]) == 0
         shown = capsys.readouterr().out
         assert shown.strip().endswith("ranked.csv")
@@ -55,11 +55,11 @@ def test_outliers(
     for at in range(2):
         shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
     with pytest.raises(UserError, match="says the same of every image: no ranking"):
-        mast.outliers(ours.path, tmp_path / "same")
+        mast.outliers(tmp_path / "same", ours.path)
     with pytest.raises(UserError, match="predicts no uncertainty"):
-        mast.outliers(theirs.path, data, by="prediction")
+        mast.outliers(data, theirs.path, by="prediction")
     with pytest.raises(UserError, match="known images are for neighbours"):
-        mast.outliers(ours.path, data, by="prediction", known=str(photos))
+        mast.outliers(data, ours.path, by="prediction", known=str(photos))
 
 
 def test_distances_by_hand(
@@ -76,7 +76,7 @@ def test_distances_by_hand(
             return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
 
     def ranked(data: Path, **options: str) -> list[float]:
-        columns = mast.outliers(theirs.path, str(data), labels=False, **options).columns
+        columns = mast.outliers(str(data), theirs.path, labels=False, **options).columns
         assert list(columns) == ["path", "score", "distance"]
         found = dict(zip(columns["path"], columns["distance"], strict=True))
         return [found[path] for path in features(data)]
@@ -106,7 +106,7 @@ def test_values_mean_the_same_in_both_sets(tmp_path: Path) -> None:
     both, few = (
         dict(zip(columns["path"], columns["distance"], strict=True))
         for columns in (
-            mast.outliers(module, tmp_path / data, size=32, known=tmp_path / "known").columns
+            mast.outliers(tmp_path / data, module, size=32, known=tmp_path / "known").columns
             for data in ("known", "data")
         )
     )
@@ -122,7 +122,7 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     (folder / "rare").mkdir()
     shutil.copy(folder / "class0" / "003.jpg", folder / "rare" / "one.jpg")
     page = tmp_path / "page.html"
-    listing = mast.outliers("timm:test_resnet", folder, page, size=32)
+    listing = mast.outliers(folder, "timm:test_resnet", page, size=32)
     columns = listing.columns
     suggested = {
         path: name for path, name in zip(columns["path"], columns["suggested"], strict=True) if name
@@ -148,7 +148,7 @@ def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: P
         file = tmp_path / "scenes" / f"{name}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (16, 24, 3), np.uint8)).save(file)
-    table = mast.outliers(Pooled(), f"{tmp_path / 'scenes'}#tile=8", size=8).columns
+    table = mast.outliers(f"{tmp_path / 'scenes'}#tile=8", Pooled(), size=8).columns
     assert len(table["path"]) == 36
     rows = zip(table["path"], table["quality"], strict=True)
     judged = {path[:3] for path, quality in rows if np.isfinite(quality)}
@@ -159,7 +159,7 @@ def test_labels_that_say_nothing_are_not_checked(
     ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
-    assert list(mast.outliers(ours.path, tmp_path / "set").columns) == ["path", "score", "distance"]
+    assert list(mast.outliers(tmp_path / "set", ours.path).columns) == ["path", "score", "distance"]
     assert "labels are not checked: fewer than two classes have several images" in caplog.text
     bare = tmp_path / "set" / "class0"
     for options, refused in (
@@ -167,4 +167,4 @@ def test_labels_that_say_nothing_are_not_checked(
         ({"labels": False}, "is for lab"),
     ):
         with pytest.raises(UserError, match=refused):
-            mast.outliers(ours.path, bare, target="class", **options)
+            mast.outliers(bare, ours.path, target="class", **options)

@@ -135,8 +135,8 @@ def test_a_plan_is_measured_here(
     assert longer.seconds > measured.seconds
     on_cpu = " --device cpu" if torch.cuda.is_available() else ""
     assert plan.commands == (
-        f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --batch_size 32{on_cpu}",
-        f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --epochs 800 "
+        f"mast pretrain {photos / 'train'} --recipe vicreg5_small --batch_size 32{on_cpu}",
+        f"mast pretrain {photos / 'train'} --recipe vicreg5_small --epochs 800 "
         f"--batch_size 32{on_cpu}",
     )
 
@@ -182,12 +182,12 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
 
 def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, name = str(photos / "train"), "timm:test_resnet"
-    words = ["plan", "--data", data, "--adapt", name, "--size", "32", "--device", "cpu"]
+    words = ["plan", data, "--adapt", name, "--size", "32", "--device", "cpu"]
     assert main(words) == 0
     said, command = capsys.readouterr().out.splitlines()
     count = len(open_source(data))
     assert said.startswith(f"mast adapt encodes {20 * count} views of {count} images at 32 pixels")
     assert re.search(r"about 0\.[0-9] minutes on this CPU(, [0-9.]+ GB of memory)?\.$", said)
-    assert command == f"mast adapt {name} --data {data} --size 32"
+    assert command == f"mast adapt {data} --encoder {name} --size 32"
     assert main([*words, "--hours", "0", "--encoder", "resnet18"]) == 2
     assert "adapt plans no pretraining: leave hours, encoder out" in capsys.readouterr().err

@@ -19,13 +19,13 @@ def test_the_nearest_are_those_of_the_features(
 ) -> None:
     data = str(photos / "test")
     for options in ({}, {"representation": "embedding"}, {"ignore": "color"}):
-        with np.load(mast.embed(ours.path, data, tmp_path / "f.npz", **options)) as arrays:
+        with np.load(mast.embed(data, ours.path, tmp_path / "f.npz", **options)) as arrays:
             unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
             names = arrays["identifiers"].tolist()
         cosine_N = (unit_ND @ unit_ND[5]).tolist()
         order = sorted(set(range(24)) - {5}, key=lambda at: -cosine_N[at])[:4]
         page = tmp_path / "near.html"
-        found = mast.neighbours(ours.path, data, 5, 4, page, **options).columns
+        found = mast.neighbours(data, 5, ours.path, 4, page, **options).columns
         assert ("; ignored: color_" in page.read_text()) == ("ignore" in options)
         assert found["cosine"] == pytest.approx([cosine_N[at] for at in order], abs=1e-5)
         assert found["path"] == tuple(names[at] for at in order)
@@ -40,11 +40,11 @@ def test_a_query_may_be_named_in_many_ways(
     monkeypatch.chdir(photos)
     name = "class0/003.jpg"
     (tmp_path / "copy.jpg").write_bytes((photos / "test" / name).read_bytes())
-    with np.load(mast.embed(ours.path, "test", tmp_path / "f.npz")) as arrays:
+    with np.load(mast.embed("test", ours.path, tmp_path / "f.npz")) as arrays:
         position = arrays["identifiers"].tolist().index("class1/001.jpg")
     queries = (name, str(position), f"test/{name}", str(tmp_path / "copy.jpg"))
     out = tmp_path / "near.csv"
-    command = ["neighbours", str(ours.path), "--data", "test", "--query", *queries]
+    command = ["neighbours", "test", "--encoder", str(ours.path), "--query", *queries]
     assert main([*command, "--k", "3", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     queries = (name, "class1/001.jpg", *queries[2:])  # a position has the name of its image
@@ -61,11 +61,11 @@ def test_a_query_may_be_named_in_many_ways(
     (tmp_path / "drop.txt").write_text("class1/001.jpg\n")
     (tmp_path / "link").symlink_to(photos / "test")
     for data, others in ((f"test#exclude={tmp_path / 'drop.txt'}", 22), (tmp_path / "link", 23)):
-        found = mast.neighbours(ours.path, data, f"test/{name}", k=99).columns["path"]
+        found = mast.neighbours(data, f"test/{name}", ours.path, k=99).columns["path"]
         assert (len(found), name in found) == (others, False)
     monkeypatch.chdir(tmp_path)
     Path("000001").write_bytes((photos / "test" / name).read_bytes())
-    found = mast.neighbours(ours.path, "toys@test:12", "./000001", k=99).columns["path"]
+    found = mast.neighbours("toys@test:12", "./000001", ours.path, k=99).columns["path"]
     assert "000001" in found  # the image that the set calls so; the query is a file
 
 
@@ -79,11 +79,11 @@ def test_an_approximate_search_says_its_recall(
     monkeypatch.setattr("mast.search.approximate.VERSION", -1)  # a file of its own
     data, page = str(photos / "test"), tmp_path / "near.html"
     outside = str(next((photos / "train").rglob("*.jpg")))
-    command = ["neighbours", str(ours.path), "--data", data, "--query", "5", outside, "--k", "2"]
+    command = ["neighbours", data, "--encoder", str(ours.path), "--query", "5", outside, "--k", "2"]
     assert main([*command, "--approximate", "--out", str(page)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    exact = mast.neighbours(ours.path, data, ["5", outside], k=23)
-    found = mast.neighbours(ours.path, data, ["5", outside], k=2, approximate=True)
+    exact = mast.neighbours(data, ["5", outside], ours.path, k=23)
+    found = mast.neighbours(data, ["5", outside], ours.path, k=2, approximate=True)
     assert exact.recall is None
     assert found.recall is not None
     assert 0 < found.recall < 1
@@ -107,7 +107,7 @@ def test_what_an_approximate_search_cannot_do_is_refused_first(
     monkeypatch.setattr("mast.runs.spaces.Compared.features", work)
     data, outside = str(photos / "test"), str(next((photos / "train").rglob("*.jpg")))
     with pytest.raises(UserError, match="up to 23 neighbours among 24 images, got k 24"):
-        mast.neighbours(ours.path, data, outside, k=24, approximate=True)
+        mast.neighbours(data, outside, ours.path, k=24, approximate=True)
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     arguments = {"query": "0", **options}
     with pytest.raises(UserError, match=message) as refused:
-        mast.neighbours(ours.path, str(photos / "test"), **arguments)  # type: ignore[arg-type]
+        mast.neighbours(str(photos / "test"), encoder=ours.path, **arguments)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)

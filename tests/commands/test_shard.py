@@ -130,7 +130,7 @@ def test_broken_images_are_left_out_up_to_a_share(
 def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
     root = sharded(photos, tmp_path / "set", format="bmp", size=88)  # as views of 32 pixels have it
     found, expected = (
-        np.load(mast.embed(run, data, tmp_path / f"{name}.npz"))
+        np.load(mast.embed(data, run, tmp_path / f"{name}.npz"))
         for name, data in {"shards": f"shards:{root}", "folder": str(photos / "train")}.items()
     )
     order_N = np.argsort(found["identifiers"])

@@ -50,7 +50,7 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert replace(read(shown), objective=wanted) == expected
     assert given.projector == wanted.projector
     out = tmp_path / "views.png"
-    words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
+    words = ["show", "views", str(photos / "train"), "--recipe", "mast15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0
     with Image.open(out) as picture:
         assert min(picture.size) > 300

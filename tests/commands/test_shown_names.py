@@ -64,16 +64,16 @@ def test_every_command_shows_names_as_text(
     train, test = str(named / "train"), str(named / "test")
     for words in (
         ["show", "cache"],
-        ["outliers", run, "--data", train],  # whose image is broken
-        ["neighbours", run, "--data", test, "--query", "0", "--k", "2"],
-        ["duplicates", run, "--data", test],
-        ["fit", run, "--data", test],
-        ["predict", run, "--data", test],
-        ["predict", run, "--data", test, "--out", f"t{NAME}.txt"],
+        ["outliers", train, "--encoder", run],  # whose image is broken
+        ["neighbours", test, "--encoder", run, "--query", "0", "--k", "2"],
+        ["duplicates", test, "--encoder", run],
+        ["fit", test, "--encoder", run],
+        ["predict", test, "--classifier", run],
+        ["predict", test, "--classifier", run, "--out", f"t{NAME}.txt"],
         ["evaluate", run, "--data", str(named), "--protocols", "knn"],
         ["compare", run],
         ["report", run],
-        ["embed", run, "--data", test, "--out", f"e{NAME}.npz"],
+        ["embed", test, "--encoder", run, "--out", f"e{NAME}.npz"],
         ["pretrain", "--help", "--out", NAME],
         ["plan", f"--{NAME}"],
         [NAME],
@@ -84,7 +84,7 @@ def test_every_command_shows_names_as_text(
         assert shown.out + shown.err
         assert "Traceback" not in shown.err
         assert "fault of mast" not in shown.err
-    assert main(["outliers", run, "--data", train, "--max_broken", "0"]) == 2
+    assert main(["outliers", train, "--encoder", run, "--max_broken", "0"]) == 2
     broken = capfd.readouterr().err
     assert f"broken{SHOWN}.jpg" in broken
     assert not any(line.startswith("error: é") for line in broken.splitlines())

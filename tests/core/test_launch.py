@@ -111,7 +111,7 @@ def test_a_command_says_so_where_nobody_named_the_threads(
 ) -> None:
     monkeypatch.setattr("mast.core.launch.contention", lambda: "2 threads are slow")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    command = ["embed", "no-run.pth", "--data", "nothing"]
+    command = ["embed", "nothing", "--encoder", "no-run.pth"]
     for more, expected in (([], True), (["--threads", "2"], False)):
         assert main([*command, *more]) == 2
         assert ("2 threads are slow" in capsys.readouterr().err) is expected

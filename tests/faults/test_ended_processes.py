@@ -95,7 +95,7 @@ sys.exit(main())
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_path: Path) -> None:
     number = signal.SIGTERM if moment.startswith("while") else signal.SIGINT
-    words = ["pretrain", "--data", str(photos / "train"), "--size", "32", "--batch_size", "16"]
+    words = ["pretrain", str(photos / "train"), "--size", "32", "--batch_size", "16"]
     words += ["--device", "cpu", "--out", str(tmp_path / "run")]
     words += ["--data.cache", str(tmp_path / "cache")]
     ended = subprocess.run(

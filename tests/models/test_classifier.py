@@ -107,7 +107,7 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     encoder = Encoder(ENCODER, 32)
     with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
         mast.load_classifier(tmp_path / "none.safetensors")
-    with pytest.raises(UserError, match=r"no classifier in .*: `mast fit .* --data SET`"):
+    with pytest.raises(UserError, match=r"no classifier in .*: `mast fit SET --encoder .*`"):
         mast.load_classifier(tmp_path)
     mast.models.save_encoder(encoder, tmp_path / "encoder.safetensors")
     with pytest.raises(UserError, match="its header names no classifier"):
@@ -117,7 +117,8 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
             classifier(encoder, encoder.dim), tmp_path / f"classifier-{name}.safetensors"
         )
     commands = " or ".join(
-        f"`mast predict {tmp_path}/classifier-{name}.safetensors --data FOLDER`" for name in "ab"
+        f"`mast predict FOLDER --classifier {tmp_path}/classifier-{name}.safetensors`"
+        for name in "ab"
     )
     with pytest.raises(UserError, match=f"holds 2 classifiers, name the one to use: {commands}$"):
         classifier_file(tmp_path)
