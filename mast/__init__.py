@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.adapt import adapt as adapt
+    from mast.runs.encoder import Encoder as Encoder
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
     from mast.search.adapted import load_adapted as load_adapted
+    from mast.search.invariance import Invariance as Invariance
     from mast.views import ViewMaker as ViewMaker
 
     __version__: str
@@ -55,6 +57,8 @@ _COMMANDS = (
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},
+    "Encoder": "mast.runs.encoder",
+    "Invariance": "mast.search.invariance",
     "NamedSets": "mast.evaluation.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",

@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -183,25 +184,28 @@ def measured(
             f"{FEWEST}: comparing the encoder's own features"
         )
         return None
-    depths = Depths(loaded.module, loaded.size).eval()
+    names = getattr(loaded.module, "layers", None)  # of a user's own module
+    depths = Depths(loaded.module, loaded.size, names if isinstance(names, list | tuple) else None)
     some = _some(canvases, IMAGES, 0)
-    exact = replace(compute, dtype=torch.float32)
-    of_depths = _at_depths(loaded, depths, source, exact)
     key = {"sums": torch.from_numpy(some.pixels.checksum_N.astype(np.int64))}
-    folder = default_cache() / "measured" / digest(key, repr((VERSION, of_depths.identity)))[:32]
-    if not (folder / ADAPTED).is_file():
-        begun = time.monotonic()
-        adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
-        say(
-            f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
-            f"({time.monotonic() - begun:.0f} s; kept for later searches)"
-        )
-        if compute.rank == 0:
-            folder.mkdir(parents=True, exist_ok=True)
-            save_adapted(adapted, folder, _about(some, canvases.name, 0))
-        if compute.fabric is not None:
-            compute.fabric.barrier()
-    return load_adapted(folder, loaded.module)  # also what was just measured, as the next call has
+    identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
+    folder = default_cache() / "measured" / digest(key, f"{identity} {VERSION}")[:32]
+    if (folder / ADAPTED).is_file():
+        with suppress(UserError):  # damaged, or of a module with the same weights and other code
+            return load_adapted(folder, loaded.module)
+    begun = time.monotonic()
+    of_depths = _at_depths(loaded, depths.eval(), source, replace(compute, dtype=torch.float32))
+    adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
+    say(
+        f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
+        f"({time.monotonic() - begun:.0f} s; kept for later searches)"
+    )
+    if compute.rank == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_adapted(adapted, folder, _about(some, canvases.name, 0))
+    if compute.fabric is not None:
+        compute.fabric.barrier()
+    return load_adapted(folder, loaded.module)  # whose rounding is that of the next call
 
 
 def check_adapted_at(adapted_at: int, size: int | None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from mast.augment import OPERATORS, named_operators
+from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import UserError
@@ -156,7 +156,7 @@ def compared(
         named_operators(names, tuple(OPERATORS))
     if (file := invariances.weights_file) is not None:
         check_weights(file)
-    adapted = _adapted(encoder, size, weights) if invariances.of_depths else None
+    adapted = adapted_encoder(encoder, size, weights) if invariances.of_depths else None
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
@@ -190,7 +190,8 @@ def compared(
 def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
     """The operators that are meant, without those that change nothing; a line names these."""
     meant = named_operators(names, tuple(OPERATORS))
-    idle = [name for name in meant if name not in adapted.operators]
+    possible = operators_for(adapted.depths.channels)
+    idle = [name for name in meant if name in possible and name not in adapted.operators]
     if idle and "all" not in names:
         say(f"left out, as they do not change the photos: {', '.join(idle)}")
     return [name for name in meant if name in adapted.operators]
@@ -221,7 +222,7 @@ def _in_space(
     return FrozenEncoder(module, whole.compute, None, description, bench, whole)
 
 
-def _adapted(
+def adapted_encoder(
     encoder: str | Path | nn.Module, size: int | None, weights: str | Path | None
 ) -> Adapted | None:
     """What is named, if it was adapted."""

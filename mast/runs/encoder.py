@@ -1,0 +1,140 @@
+"""An encoder as an object: images to arrays of features, invariant to what each call ignores.
+
+N images, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.launch import Device, find_device
+from mast.data import CanvasSet, DataConfig, open_canvas, set_name
+from mast.evaluation.compute import Compute
+from mast.evaluation.features import represent
+from mast.models import DEFAULT
+from mast.models.encoders import evaluating
+from mast.runs.adapt import FEWEST, measured
+from mast.runs.load import load
+from mast.runs.spaces import Invariances, adapted_encoder, compared
+from mast.search.adapted import Adapted
+
+Choice = str | Sequence[str]
+
+
+@final
+class Encoder:
+    """An image encoder whose invariance is chosen with each call.
+
+        encoder = mast.Encoder()
+        encoder.encode("photos")                           # (N, D) float32
+        encoder.encode(["a.jpg", "b.jpg"], ignore="color")
+
+    Args:
+        encoder: The default encoder if not given, the name of weights such as
+            "timm:resnet18.a1_in1k", a run, an adapted folder, a file, or a module from images
+            (B, 3, H, W), RGB in [0, 1], to (B, D), which may have attributes `size` and `layers`.
+        size: Side of its images in pixels; by default that of its weights. A module without an
+            attribute `size` needs one.
+        weights: A checkpoint for the name of an architecture.
+        download: Whether weights may be downloaded.
+        untrained: Whether the name of an architecture stands for random weights.
+        device: auto, cpu or cuda.
+
+    Attributes:
+        size: Side of its images in pixels.
+        adapted: The encoder with what `measure` found; None before.
+
+    Raises:
+        UserError: No such encoder, or one without weights.
+    """
+
+    @entry(draws=True)
+    def __init__(
+        self,
+        encoder: str | Path | nn.Module | None = None,
+        size: int | None = None,
+        weights: str | Path | None = None,
+        download: bool = False,
+        untrained: bool = False,
+        device: Device = "auto",
+    ) -> None:
+        source = DEFAULT if encoder is None else encoder
+        self._compute = Compute(find_device(device))
+        self.adapted: Adapted | None = adapted_encoder(source, size, weights)
+        self._source = source if self.adapted is None else self.adapted.encoder
+        size = size or getattr(self.adapted or source, "size", None)
+        self._loaded = load(self._source, "encoder", size, 0, weights, download, None, untrained)
+        self.size = self._loaded.size
+
+    @entry(draws=True)
+    def measure(self, photos: Any) -> Encoder:
+        """Measure how operators change the features of some photos, for `ignore` and `match`.
+
+        The first call of `encode` with one of them does so on the images that it gets.
+
+        Args:
+            photos: Ten images or more, as for `encode`, but for a tensor.
+
+        Returns:
+            This encoder.
+
+        Raises:
+            UserError: Fewer images; images that cannot be read.
+        """
+        canvases = self._open(photos)
+        if len(canvases) < FEWEST:
+            raise UserError(f"measure needs {FEWEST} photos or more, got {len(canvases)}")
+        self.adapted = measured(self._loaded, self._source, canvases, self._compute)
+        return self
+
+    @entry(draws=True)
+    def encode(self, images: Any, ignore: Choice = (), match: Choice = ()) -> np.ndarray:
+        """Features of images, to be compared by cosine.
+
+        Args:
+            images: A folder or another set by name, files, a DataFrame with a column of paths, PIL
+                images, or a tensor (N, 3, size, size), RGB in [0, 1].
+            ignore: What the features are to be invariant to: operators, properties such as "color",
+                or "all".
+            match: What they are to represent, and nothing else.
+
+        Returns:
+            (N, D) float32, in the order of the images; of a folder in the order of their paths.
+
+        Raises:
+            UserError: An image that cannot be read; a tensor before `measure` with ignore or match.
+        """
+        chosen = Invariances(ignore=ignore, match=match)
+        if isinstance(images, Tensor):
+            return self._of_tensor(images, chosen)
+        canvases = self._open(images)
+        module, size = self._module(chosen), self.size
+        by = compared(module, chosen, self._compute, size, photos=lambda *_: canvases)
+        self.adapted = self.adapted or by.adapted
+        return by.features(canvases).numpy()
+
+    def _of_tensor(self, images_NCHW: Tensor, chosen: Invariances) -> np.ndarray:
+        if chosen.of_depths and self.adapted is None:
+            raise UserError("ignore and match need photos to measure: call measure(photos) first")
+        module = compared(self._module(chosen), chosen, self._compute, self.size).encoder.module
+        with evaluating(module), torch.inference_mode():
+            batches = images_NCHW.split(self._compute.batch_size)
+            device = self._compute.place(module)
+            parts = [represent(module, part.to(device), torch.float32).cpu() for part in batches]
+        return torch.cat(parts).numpy()
+
+    def _module(self, chosen: Invariances) -> nn.Module:
+        """What features are taken from: of an adapted encoder all depths where that is chosen."""
+        return self.adapted if self.adapted and chosen.of_depths else self._loaded.module
+
+    def _open(self, images: Any) -> CanvasSet:
+        config = DataConfig(set_name(images), max_broken=0.0)
+        return open_canvas(config, self.size, model=self._loaded.module)

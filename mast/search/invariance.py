@@ -1,0 +1,71 @@
+"""Invariance of features of any model to changes, as a transformer of scikit-learn.
+
+N samples, D features, M axes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mast.search.subspaces import RIDGE, Subspaces
+
+
+class Invariance(TransformerMixin, BaseEstimator):
+    """Shrink features along the directions in which a change moves them.
+
+        Invariance().fit(X, X_changed).transform(X)
+
+    In a pipeline, whose other steps are fitted to labels, it stands fitted:
+    `make_pipeline(FrozenEstimator(Invariance().fit(X, X_changed)), LogisticRegression())`.
+
+    Args:
+        ridge: Added to the second moment of the displacements, as a share of its mean eigenvalue:
+            the smaller, the more is ignored.
+
+    Attributes:
+        space_: The linear map.
+
+    Reference:
+        docs/method.md, "In closed form"; the whitening of MAST's masked distance.
+    """
+
+    def __init__(self, ridge: float = RIDGE) -> None:
+        self.ridge = ridge
+
+    def fit(
+        self,
+        X: Any,  # as scikit-learn calls them
+        X_changed: Any,
+    ) -> "Invariance":
+        """Learn how a change moves features.
+
+        Args:
+            X: Features (N, D).
+            X_changed: Features (N, D) of the same samples, changed; or a list or mapping of such,
+                one for each kind of change, all of which are to be ignored.
+
+        Raises:
+            ValueError: Other shapes, or numbers that are not finite.
+        """
+        x_ND = torch.from_numpy(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
+        changes = X_changed.values() if isinstance(X_changed, Mapping) else X_changed
+        several = isinstance(changes, Sequence) or isinstance(X_changed, Mapping)
+        arrays = [np.asarray(each, np.float32) for each in (changes if several else [X_changed])]
+        for each in arrays:
+            if each.shape != x_ND.shape or not np.isfinite(each).all():
+                raise ValueError(f"X_changed must be finite, of shape {tuple(x_ND.shape)}, got "
+                                 f"{each.shape}")  # fmt: skip
+        changed = {str(at): torch.from_numpy(each) for at, each in enumerate(arrays)}
+        found = Subspaces.of(x_ND, changed, [x_ND.shape[1]], still=0.0)
+        self.space_ = found.ignoring(list(found.moves), self.ridge)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features (N, D), centered and scaled, in which the changes hardly count; by cosine."""
+        check_is_fitted(self)
+        x_ND = validate_data(self, X, dtype=np.float32, reset=False)
+        return self.space_(torch.from_numpy(x_ND)).numpy()
