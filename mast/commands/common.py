@@ -1,5 +1,6 @@
 """What commands share: the texts of options, an encoder with its images, tables and pages."""
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,12 @@ from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
 from mast.core.table import Columns, begins, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data import CanvasSet, DataConfig, open_canvas, set_name
 from mast.evaluation.compute import Compute
+from mast.evaluation.named_sets import NamedSets
 from mast.models.pretrained import DEFAULT
 from mast.page import GalleryRow, is_page, write_gallery
+from mast.runs.encoder import Encoder
 from mast.runs.spaces import Compared, Invariances, compared
 
 P = ParamSpec("P")
@@ -25,24 +28,25 @@ T = TypeVar("T")
 
 # Of options that mean the same in every command, unless its own docstring says something of them.
 TEXTS = {
-    "encoder": "A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm "
-    "or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights. In Python "
-    "also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or .parquet "
-    "with features of any model: `features` (N, D) and `paths` (N,), or what `mast embed` writes.",
+    "encoder": "The name of weights, such as `timm:resnet18.a1_in1k`, a run or adapted folder, an "
+    "`encoder.safetensors`, a checkpoint of another project, or an .npz or .parquet with features "
+    "of any model (`features` (N, D) and `paths` (N,), or what `mast embed` writes). In Python a "
+    "`mast.Encoder` or a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). "
+    "EfficientNet-Lite0 with ImageNet weights if not given.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
     "size": "Input size in pixels; by default the pretraining size; for a timm or torchvision "
     "name, its weights' size, else 224. Required for a module.",
     "ignore": "What to make features invariant to: operators, properties such as color (all "
-    'operators that destroy it), or "all". Needs a run or a folder from `mast adapt`.',
+    'operators that destroy it), or "all", measured on some of the images or by `mast adapt`.',
     "match": "Compare images only by these operators or properties.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
     "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
     "device": "auto, cpu or cuda.",
     "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
-    "with other names by order and shape. By default the tag's weights, or random ones.",
+    "with other names by order and shape. By default the weights that the name names.",
     "download": "Allow downloading the tag's weights.",
-    "seed": "Seed of random weights.",
+    "untrained": "Use random weights for the name of an architecture.",
     "max_broken": "Largest share of broken images to accept; they are listed and left out.",
     "threads": "CPU threads; PyTorch's choice by default.",
     "shard": "`i/n`: every n-th run from the i-th, so that n processes share the runs.",
@@ -50,7 +54,10 @@ TEXTS = {
 
 
 def command(function: Callable[P, T]) -> Callable[P, T]:
-    """`entry`, with `TEXTS` in the docstring for the options of which it says nothing."""
+    """`entry`, with `TEXTS` in the docstring for the options of which it says nothing.
+
+    `data` may be files, a DataFrame or PIL images as well (`set_name`), `encoder` an `Encoder`.
+    """
     text = inspect.getdoc(function) or ""
     shared = [
         f"    {textwrap.fill(f'{name}: {TEXTS[name]}', 92, subsequent_indent=' ' * 8)}"
@@ -60,7 +67,21 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
     before, returns, after = text.partition("\n\nReturns:")
     if shared and returns:  # not where Python was told to leave docstrings out
         function.__doc__ = "\n".join([before, *shared]) + returns + after
-    return entry(draws=True)(function)
+    checked = entry(draws=True)(function)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        names = [*inspect.signature(function).parameters]
+        values: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
+        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
+            return function(*args, **kwargs)
+        if isinstance(values.get("encoder"), Encoder):
+            values["encoder"] = values["encoder"].module
+        if not isinstance(data := values.get("data"), str | Path | NamedSets | None):
+            values["data"] = set_name(data)
+        return checked(**values)  # type: ignore[call-arg]
+
+    return called
 
 
 def or_default(encoder: str | Path | nn.Module | None) -> str | Path | nn.Module:
@@ -74,9 +95,9 @@ def open_search(
     invariances: Invariances,
     device: Device,
     size: int | None,
-    seed: int,
     weights: str | Path | None,
     download: bool,
+    untrained: bool,
     max_broken: float,
 ) -> tuple[Compared, CanvasSet]:
     """An encoder with the features in which images are compared, and the images."""
@@ -84,17 +105,18 @@ def open_search(
 
     photos = opener(data, max_broken)
     by = compared(
-        or_default(encoder), invariances, compute, size, seed, weights, download, photos=photos
-    )
+        or_default(encoder), invariances, compute, size, 0, weights, download, untrained=untrained,
+        photos=photos,
+    )  # fmt: skip
     return by, photos(by.size, by.encoder.module)
 
 
-def opener(data: str | Path, max_broken: float) -> Callable[[int, nn.Module], CanvasSet]:
-    """What opens a set once, for the first model that is to see it; all have its channels."""
+def opener(data: str | Path, max_broken: float) -> Callable[..., CanvasSet]:
+    """`open_set`, which opens the set once, for the first model; all have its channels."""
     opened: list[CanvasSet] = []
 
-    def photos(size: int, model: nn.Module) -> CanvasSet:
-        opened.extend([] if opened else [open_set(data, size, model, max_broken)])
+    def photos(size: int, model: nn.Module, reading: Reading | None = None) -> CanvasSet:
+        opened.extend([] if opened else [open_set(data, size, model, max_broken, reading)])
         return opened[0]
 
     return photos

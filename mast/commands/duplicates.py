@@ -47,15 +47,15 @@ def duplicates(
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
-    seed: int = 0,
+    untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Listing:
     """Find groups of exact copies and of near-copies in a set.
 
     Exact copies have the same pixels after resizing for the encoder. Near-copies were recompressed,
     resized, brightened, recolored or blurred: the cosine of their features exceeds 0.99, or their
-    perceptual hashes differ in at most 4 of 64 bits. With an adapted encoder or a run, ignore and
-    match choose what else may differ. All pairs are compared.
+    perceptual hashes differ in at most 4 of 64 bits. Ignore and match choose what else may differ.
+    All pairs are compared.
 
     Args:
         data: The images; labels are not needed.
@@ -63,8 +63,7 @@ def duplicates(
             standardized over the set, or 0.95 with ignore, plus hashes; with match or space only
             the margin decides. Pairs that exceed the margin are always joined.
         ignore: What copies may also differ in: operators, properties such as orientation, or "all"
-            measured ones. Needs a run or a folder from `mast adapt`. With orientation, mirrored and
-            rotated images are hashed too.
+            measured ones. With orientation, mirrored and rotated images are hashed too.
         match: Compare only by these operators or properties: with color, a gray version is not a
             copy.
         margin: With ignore, match or space, a pair also counts as near-copies if its cosine
@@ -97,7 +96,7 @@ def duplicates(
     if margin != MARGIN and not invariances.of_depths:
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
     by, canvases = open_search(
-        encoder, data, invariances, device, size, seed, weights, download, max_broken
+        encoder, data, invariances, device, size, weights, download, untrained, max_broken
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)

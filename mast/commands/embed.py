@@ -35,7 +35,7 @@ def embed(
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
-    seed: int = 0,
+    untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Path:
     """Write the features of every image of a set.
@@ -64,7 +64,7 @@ def embed(
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
     invariances = Invariances(representation, ignore, match, space)
     by, canvases = open_search(
-        encoder, data, invariances, device, size, seed, weights, download, max_broken
+        encoder, data, invariances, device, size, weights, download, untrained, max_broken
     )
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},

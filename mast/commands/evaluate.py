@@ -87,12 +87,13 @@ def evaluate(
         cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
             content of encoder and images, and for a module also by its output on noise, so that a
             changed forward pass is noticed.
-        untrained: Evaluate the weights that the run started from; results go to `untrained/` in
-            the run folder.
+        untrained: Evaluate the weights that a run started from (results go to `untrained/` in the
+            run folder), or an architecture with random ones.
         near_duplicates: Also count and list test images that are near-copies of training images by
             the encoder's features; exact copies are always counted.
         ignore: What to make features invariant to: operators, properties such as color, or "all".
-            Needs a run or a folder from `mast adapt`; results go to its `spaces/`.
+            Measured on some of the training images, unless `mast adapt` did; results go to
+            `spaces/`.
 
     Returns:
         One result per protocol; in the first process, none in the others.
@@ -116,19 +117,19 @@ def evaluate(
     if idle := sorted({*(settings or {})} - {*names}):
         raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
     invariances = Invariances(ignore=ignore, match=match, space=space)
-    if untrained and (weights is not None or isinstance(encoder, nn.Module) or invariances.names):
-        raise UserError(
-            "untrained is for a run's first weights: give a run folder, and leave weights, ignore, "
-            "match and space out"
-        )
+    is_run = not isinstance(encoder, nn.Module) and RunFolder(encoder).config.is_file()
+    if untrained and (weights is not None or isinstance(encoder, nn.Module)):
+        raise UserError("untrained is for a run or an architecture: leave weights and modules out")
+    if untrained and is_run and invariances.names:
+        raise UserError("untrained is for a run's first weights: leave ignore, match and space out")
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
     with together(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         loaded = (
-            load_untrained(encoder, size)
-            if untrained and not isinstance(encoder, nn.Module)
-            else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
+            load_untrained(cast(str | Path, encoder), size)
+            if untrained and is_run
+            else load(encoder, "encoder", size, seed, weights, sets.download, None, untrained)
         )
 
         def representation(name: str) -> FrozenEncoder:
@@ -140,15 +141,13 @@ def evaluate(
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / name)
         workspace = loaded.folder / FOLDER
-        of_run = (
-            not (name or untrained or isinstance(encoder, nn.Module) or weights is not None)
-            and RunFolder(encoder).config.is_file()
-        )
+        of_run = is_run and not (name or untrained or weights is not None)
         bench = Bench(compute, workspace, representation if of_run else None)
         if name:
             by = compared(
-                encoder, invariances, compute, size, seed, weights, cache=cache, bench=bench
-            )
+                encoder, invariances, compute, size, seed, weights, sets.download, cache, bench,
+                untrained, lambda size, model: sets.learning(size, model).train,
+            )  # fmt: skip
             measured, loaded = by.encoder, loaded._replace(size=by.size)
         else:
             measured = frozen(loaded, encoder, compute, cache, bench)

@@ -94,6 +94,7 @@ def fit(
     seed: int = 0,
     root: str | Path | None = None,
     download: bool = False,
+    untrained: bool = False,
     weights: str | Path | None = None,
     max_broken: float = 1.0,
 ) -> Fitted:
@@ -117,8 +118,7 @@ def fit(
         target: Which labels to learn, if the set has several kinds.
         settings: Settings of the protocol, overriding the defaults.
         ignore: What to make features invariant to: operators, properties such as color, or "all".
-            For a linear head on a run or a folder from `mast adapt`. The file stores the choice, so
-            `mast predict` needs no option.
+            For a linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
         root: Folder of torchvision and Hugging Face sets; by default `downloads` next to the
             canvases.
@@ -134,17 +134,19 @@ def fit(
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
     encoder = or_default(encoder)
-    loaded = load(encoder, "encoder", size, seed, weights, download)
+    loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / FOLDER)
+    sets = NamedSets(data, root=root, download=download, max_broken=max_broken)
     if invariances.names:
-        by = compared(encoder, invariances, compute, size, seed, weights, download, bench=bench)
+        by = compared(
+            encoder, invariances, compute, size, seed, weights, download, bench=bench,
+            untrained=untrained, photos=lambda size, model: sets.learning(size, model).train,
+        )  # fmt: skip
         start, loaded = by.encoder, loaded._replace(size=by.size)
     else:
         start = frozen(loaded, encoder, compute, True, bench)
-    pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
-        loaded.size, loaded.module
-    )
+    pool = sets.learning(loaded.size, loaded.module)
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []

@@ -46,7 +46,7 @@ def neighbours(
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
-    seed: int = 0,
+    untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Listing:
     """Find the images of a set that are most similar to a query, by cosine.
@@ -89,7 +89,7 @@ def neighbours(
     if not queries:
         raise UserError("no query is named; give one or more images")
     by, canvases = open_search(
-        encoder, data, invariances, device, size, seed, weights, download, max_broken
+        encoder, data, invariances, device, size, weights, download, untrained, max_broken
     )
     places = {name: at for at, name in enumerate(canvases.identifiers)}
     queries = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in queries))

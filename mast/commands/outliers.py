@@ -1,7 +1,7 @@
 """Rank the images of a set by how little they fit in, and its labels by how little they fit."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
-from mast.commands.common import command, listing_file, open_set, or_default, write_listing
+from mast.commands.common import command, listing_file, open_set, opener, or_default, write_listing
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
@@ -80,6 +80,7 @@ def outliers(
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
+    untrained: bool = False,
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> Listing:
@@ -100,8 +101,8 @@ def outliers(
         labels: Whether to check labels.
         target: The labels to check if the set has several kinds; the first by default.
         ignore: What images may differ in, and what the probes are invariant to: operators,
-            properties such as color, or "all". Needs a run or a folder from `mast adapt`.
-        seed: Seed of the folds that check labels, and of random weights.
+            properties such as color, or "all".
+        seed: Seed of the folds that check labels.
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
@@ -122,14 +123,14 @@ def outliers(
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
     encoder = or_default(encoder)
+    photos = opener(data, max_broken)
     frozen_encoder, dim, size = _encoder(
-        encoder, invariances, compute, size, seed, weights, download
+        encoder, invariances, compute, size, weights, download, untrained, photos
     )
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
-    canvases = open_set(
-        data, size, frozen_encoder.module, max_broken, None if bank is None else bank.reading
-    )
+    reading = None if bank is None else bank.reading
+    canvases = photos(size, frozen_encoder.module, reading)
     labelled = _labels(canvases, target) if labels else None
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
@@ -155,9 +156,10 @@ def _encoder(
     invariances: Invariances,
     compute: Compute,
     size: int | None,
-    seed: int,
     weights: str | Path | None,
     download: bool,
+    untrained: bool,
+    photos: Callable[[int, nn.Module], CanvasSet],
 ) -> tuple[FrozenEncoder, int | None, int]:
     """The encoder, the dimensions of its representation, and the side of a view.
 
@@ -169,7 +171,10 @@ def _encoder(
         or weights is not None
         or not RunFolder(encoder).config.is_file()
     ):
-        by = compared(encoder, invariances, compute, size, seed, weights, download)
+        by = compared(
+            encoder, invariances, compute, size, 0, weights, download, untrained=untrained,
+            photos=photos,
+        )  # fmt: skip
         return by.encoder, None, by.size
     loaded, method = load(encoder, size=size), load_method(encoder)
     described = {**loaded.description, "with embedding": plain(method.config)}

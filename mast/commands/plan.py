@@ -208,7 +208,7 @@ def _adaptation(
     download: bool,
 ) -> Plan:  # fmt: skip
     """Time one batch, as it is and changed by every operator."""
-    loaded = load(encoder, size=size, weights=weights, download=download)
+    loaded = load(encoder, size=size, weights=weights, download=download, untrained=True)
     depths = Depths(loaded.module, loaded.size).eval()
     source = open_source(data, download=download)
     if len(source) < FEWEST:

@@ -23,7 +23,7 @@ from mast.core.launch import Device, find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import digest, read_tensors
-from mast.data import CanvasSet, DataConfig, default_cache, open_canvas
+from mast.data import CanvasSet, DataConfig, default_cache, open_canvas, set_name
 from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_store import fingerprint
@@ -103,6 +103,7 @@ def adapt(
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
+    untrained: bool = False,
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> Adaptation:
@@ -130,6 +131,7 @@ def adapt(
             by their order and shapes. By default the weights of the name's tag, or random ones
             without a tag.
         download: Allow downloading the tag's weights.
+        untrained: Use random weights for the name of an architecture.
         seed: Seed for sampling images, for the operators and for random weights.
         max_broken: Share of the images that may be broken; broken ones are left out.
 
@@ -144,7 +146,7 @@ def adapt(
         raise UserError(f"images must be {FEWEST} or more, got {images}")
     encoder = DEFAULT if encoder is None else encoder
     compute = Compute(find_device(device))
-    loaded = load(encoder, "encoder", size, seed, weights, download)
+    loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
     if isinstance(encoder, nn.Module):  # which stays as and where it is
         loaded = loaded._replace(module=copy.deepcopy(loaded.module))
     depths = Depths(loaded.module, loaded.size, layers).eval()
@@ -154,7 +156,7 @@ def adapt(
         folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
         _check_ours(folder, depths)
         check_writable(folder)
-    config = DataConfig(str(data), max_broken=max_broken)
+    config = DataConfig(set_name(data), max_broken=max_broken)
     canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
     adapted = _moved(depths, _at_depths(loaded, depths, encoder, compute), canvases, named, seed)
     if folder is not None:

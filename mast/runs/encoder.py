@@ -74,6 +74,11 @@ class Encoder:
         self._loaded = load(self._source, "encoder", size, 0, weights, download, None, untrained)
         self.size = self._loaded.size
 
+    @property
+    def module(self) -> nn.Module:
+        """The encoder, with what `measure` found if it was called."""
+        return self.adapted or self._loaded.module
+
     @entry(draws=True)
     def measure(self, photos: Any) -> Encoder:
         """Measure how operators change the features of some photos, for `ignore` and `match`.
