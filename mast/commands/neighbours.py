@@ -198,8 +198,9 @@ def _position(
     query: str, data: str | Path, places: Mapping[str, int], broken: Mapping[str, str]
 ) -> int | None:
     """Where in the set a query is; None: it is a file elsewhere."""
-    if query in places:
-        return places[query]
+    for name in (query, os.path.abspath(named(query))):  # the second of a list of files
+        if name in places:
+            return places[name]
     if os.path.exists(named(query)):
         root = named(split_cut(str(data))[0])
         root = root.parent if root.is_file() else root

@@ -149,6 +149,7 @@ def adapt(
     loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
     if isinstance(encoder, nn.Module):  # which stays as and where it is
         loaded = loaded._replace(module=copy.deepcopy(loaded.module))
+    layers = _own_layers(loaded.module) if layers is None else layers
     depths = Depths(loaded.module, loaded.size, layers).eval()
     named = _named(operators, depths.channels)
     folder = None
@@ -186,8 +187,7 @@ def measured(
             f"{FEWEST}: comparing the encoder's own features"
         )
         return None
-    names = getattr(loaded.module, "layers", None)  # of a user's own module
-    depths = Depths(loaded.module, loaded.size, names if isinstance(names, list | tuple) else None)
+    depths = Depths(loaded.module, loaded.size, _own_layers(loaded.module)).eval()
     some = _some(canvases, IMAGES, 0)
     key = {"sums": torch.from_numpy(some.pixels.checksum_N.astype(np.int64))}
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
@@ -196,7 +196,8 @@ def measured(
         with suppress(UserError):  # damaged, or of a module with the same weights and other code
             return load_adapted(folder, loaded.module)
     begun = time.monotonic()
-    of_depths = _at_depths(loaded, depths.eval(), source, replace(compute, dtype=torch.float32))
+    exact = replace(compute, dtype=torch.float32)
+    of_depths = _at_depths(loaded, depths, source, exact, cache=False)
     adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
     say(
         f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
@@ -224,12 +225,23 @@ def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str
     return acting_on(named_operators(operators, known) or known, channels)
 
 
+def _own_layers(module: nn.Module) -> Sequence[str] | None:
+    """The layers to read that a user's module names; None where it names none."""
+    names = getattr(module, "layers", None)
+    named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return names if named else None
+
+
 def _at_depths(
-    loaded: Loaded, depths: Depths, source: str | Path | nn.Module, compute: Compute
+    loaded: Loaded,
+    depths: Depths,
+    source: str | Path | nn.Module,
+    compute: Compute,
+    cache: bool = True,
 ) -> FrozenEncoder:
     """An encoder whose features are those of all its depths."""
     described = {**loaded.description, "layers": list(depths.layers)}
-    return frozen(loaded._replace(module=depths, description=described), source, compute)
+    return frozen(loaded._replace(module=depths, description=described), source, compute, cache)
 
 
 def _moved(

@@ -70,7 +70,7 @@ class Encoder:
         self._compute = Compute(find_device(device))
         self.adapted: Adapted | None = adapted_encoder(source, size, weights)
         self._source = source if self.adapted is None else self.adapted.encoder
-        size = size or getattr(self.adapted or source, "size", None)
+        size = size if self.adapted is None else self.adapted.size
         self._loaded = load(self._source, "encoder", size, 0, weights, download, None, untrained)
         self.size = self._loaded.size
 

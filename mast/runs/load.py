@@ -280,7 +280,9 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
     kind = type(module).__name__
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
-        described, size = module.describe(), module.size if size is None else size
+        described = module.describe()
+    if size is None and isinstance(own := getattr(module, "size", None), int):
+        size = own
     if size is None:
         raise UserError(f"{kind} does not say at which size it takes images: give size in pixels")
     folder = Path("runs") / f"{kind}-{fingerprint(module, described)[:8]}"

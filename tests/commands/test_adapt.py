@@ -50,14 +50,14 @@ def colors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapted(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
     """A network with random weights, adapted on these images."""
     out = tmp_path_factory.mktemp("adapted") / "run"
-    return mast.adapt(colors, NAME, size=32, out=out, operators=FEW, device="cpu")
+    return mast.adapt(colors, NAME, untrained=True, size=32, out=out, operators=FEW, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
     """The smallest network, adapted."""
     out = tmp_path_factory.mktemp("small") / "run"
-    return mast.adapt(colors, SMALL, size=32, out=out, operators=FEW, device="cpu")
+    return mast.adapt(colors, SMALL, untrained=True, size=32, out=out, operators=FEW, device="cpu")
 
 
 def agreement(adapted: Adaptation, data: Path, **chosen: str) -> tuple[float, float]:
@@ -126,7 +126,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
         gray.convert("L").save(copies / "gray.png")
     (copies / "same.png").write_bytes((copies / "03.png").read_bytes())
     out = folder / "run"
-    return mast.adapt(folder / "known", SMALL, size=32, out=out, device="cpu"), copies
+    return mast.adapt(
+        folder / "known", SMALL, untrained=True, size=32, out=out, device="cpu"
+    ), copies
 
 
 @pytest.mark.parametrize(
@@ -164,8 +166,6 @@ def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
             torch.testing.assert_close(again(images, **choice), small.adapted(images, **choice))
     with pytest.raises(UserError, match="adapted at 32 pixels"):
         mast.neighbours(colors, "00.png", small.path, k=3, size=48, ignore="color")
-    with pytest.raises(UserError, match="can neither ignore nor match yet"):
-        mast.neighbours(colors, "00.png", SMALL, k=3, ignore="color")
 
 
 @pytest.mark.slow
@@ -228,8 +228,8 @@ def test_a_killed_adaptation_goes_on_with_the_next_operator(
     monkeypatch.setattr("mast.evaluation.frozen.extract", killed)
     options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
     with pytest.raises(KeyboardInterrupt):
-        mast.adapt(colors, SMALL, **options)
-    mast.adapt(colors, SMALL, **options)
+        mast.adapt(colors, SMALL, untrained=True, **options)
+    mast.adapt(colors, SMALL, untrained=True, **options)
     assert encoded == [None, *FEW[:2], *FEW[1:]]
 
 
@@ -239,19 +239,19 @@ def test_a_folder_of_something_else_is_left_alone(
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
     with pytest.raises(UserError, match="which this command did not write"):
-        mast.adapt(colors, SMALL, out=ours.path, **options)
+        mast.adapt(colors, SMALL, untrained=True, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
     assert small.path is not None  # what it wrote itself is written again, ended or not
     begun = tmp_path / "begun"
     begun.mkdir()
     (begun / "encoder.safetensors").write_bytes((small.path / "encoder.safetensors").read_bytes())
-    mast.adapt(colors, SMALL, out=begun, **options)
+    mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
     (begun / "evaluations").mkdir()
     with pytest.raises(UserError, match="has evaluations of another adaptation"):
-        mast.adapt(colors, SMALL, out=begun, **{**options, "operators": FEW[:2]})
+        mast.adapt(colors, SMALL, untrained=True, out=begun, **{**options, "operators": FEW[:2]})
     (begun / "subspaces.safetensors").unlink()
     with pytest.raises(UserError, match="which this command did not write"):
-        mast.adapt(colors, SMALL, out=begun, **options)
+        mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
 
 
 def test_it_is_measured_at_the_size_of_its_adaptation(photos: Path, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_what_cannot_be_adapted_is_one_line(
     encoder: nn.Module | str, options: dict[str, Any], message: str, colors: Path
 ) -> None:
     with pytest.raises(UserError, match=message):
-        mast.adapt(colors, encoder, size=32, device="cpu", **options)
+        mast.adapt(colors, encoder, size=32, device="cpu", untrained=True, **options)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_an_index_is_of_one_adaptation(
     kept: list[tuple[Path, str]] = []
     monkeypatch.setattr("mast.runs.spaces.open_index", lambda *given: kept.append(given[1:]))
     fewer = {"images": 12, "operators": FEW, "device": "cpu"}
-    other = mast.adapt(colors, SMALL, size=32, out=tmp_path / "other", **fewer)
+    other = mast.adapt(colors, SMALL, untrained=True, size=32, out=tmp_path / "other", **fewer)
     for run in (small, other):
         mast.neighbours(colors, 0, run.path, 3, ignore="color", approximate=True, device="cpu")
     (features, one), (same_features, another) = kept
@@ -382,40 +382,46 @@ def test_pairs_choose_and_their_weights_are_kept(
             mast.neighbours(colors, "00.png", adapted.path, k=3, device="cpu", **options)
 
 
-def test_a_finished_run_is_adapted_on_its_own_images(
-    ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_first_ignored_is_measured_on_the_photos_themselves(
+    ours: RunFolder, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Once for the same photos, and as `adapt` does it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def search(data: Path | list[Path], **options: Any) -> list[tuple[Any, ...]]:
+        found = mast.neighbours(data, colors / "00.png", ours.path, k=3, device="cpu", **options)
+        return [*zip(*found.columns.values(), strict=True)]
+
+    first = search(colors, ignore="color")
+    assert "operators change 36 of the photos" in capsys.readouterr().err
+    assert search(colors, ignore="color") == first
+    assert "measured" not in capsys.readouterr().err
+    by_hand = mast.adapt(colors, ours.path, out=tmp_path / "adapted", device="cpu").adapted
+    (kept,) = (tmp_path / "cache" / "mast" / "measured").glob("*/subspaces.safetensors")
+    tensors = read_tensors(kept)[0]
+    for name, values in tensors_of(by_hand).items():
+        assert torch.equal(values, tensors[name])
+    kept.write_bytes(b"damaged")
+    assert search(colors, ignore="color") == first
+    few = sorted(colors.iterdir())[:9]
+    capsys.readouterr()
+    paths = [row[2] for row in search(few, ignore="color")]
+    assert "has 9 photos, and ignore and match need 10" in capsys.readouterr().err
+    assert paths == [row[2] for row in search(few)]
+
+
+def test_what_changes_nothing_is_left_out_in_one_line(
+    colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once, when something is first ignored or matched; as `adapt` does it."""
-    run = shutil.copytree(ours.path, tmp_path / "run")
-    (run / "subspaces.safetensors").unlink(missing_ok=True)
-    shutil.rmtree(run / "spaces", ignore_errors=True)
-    (result,) = mast.evaluate(run, photos, "knn", ignore="rotate", device="cpu")
-    assert result.encoder["space"] == {"ignored": ["rotate"]}
-    assert [*(run / "spaces" / "ignored-rotate" / "evaluations").glob("knn-*.json")]
-    assert " of its images; kept for later searches" in capsys.readouterr().err
-    by_hand = mast.adapt(photos / "train", run, out=tmp_path / "other", device="cpu").adapted
-    for name, values in tensors_of(mast.load_adapted(run)).items():
-        assert torch.equal(values, tensors_of(by_hand)[name])
-
-    def refused(why: str) -> None:
-        with pytest.raises(UserError, match=why):
-            mast.embed(photos / "test", run, tmp_path / "x.npz", match="color", device="cpu")
-
-    encoder, kept = run / "encoder.safetensors", tmp_path / "kept.safetensors"
-    encoder.rename(kept)
-    refused("no encoder at .*/run/encoder.safetensors: give a finished run")
-    other = mast.load_encoder(kept)
-    with torch.no_grad():
-        next(other.parameters()).add_(1)
-    save_encoder(other, encoder)
-    refused(r"of another encoder than the one that is given: remove it, and .*spaces: the run")
-    kept.rename(encoder)
-    (run / "subspaces.safetensors").unlink()
-    refused(r"spaces has results of another adaptation: remove it$")
-    shutil.rmtree(run / "spaces")
-    config = (run / "config.yaml").read_text().replace(str(photos), str(tmp_path / "gone"))
-    (run / "config.yaml").write_text(config)
-    refused(r"gone/train, which it was trained on: .* `mast adapt PHOTOS --encoder .*run` adapts")
+    for file in colors.iterdir():
+        with Image.open(file) as image:
+            image.convert("L").save(tmp_path / file.name)
+    options = {"k": 3, "untrained": True, "size": 32, "device": "cpu"}
+    chosen = mast.neighbours(tmp_path, "00.png", SMALL, ignore=["grayscale"], **options)
+    assert "left out, as they do not change the photos: grayscale" in capsys.readouterr().err
+    plain = mast.neighbours(tmp_path, "00.png", SMALL, space="depths", **options)
+    assert chosen.columns == plain.columns
 
 
 def test_a_classifier_remembers_its_space(
@@ -436,17 +442,17 @@ def test_a_classifier_remembers_its_space(
         torch.testing.assert_close(mast.load_classifier(fitted.path)(images), expected)
     with pytest.raises(UserError, match="timm cannot hold what ignore"):
         mast.export(fitted.path, "timm")
-    with pytest.raises(UserError, match="can neither ignore nor match yet: `mast adapt`"):
-        mast.fit(hues, SMALL, size=32, match="color", **options)
 
 
 def test_all_depths_are_a_space(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"space": "depths", "device": "cpu"}
     (result,) = mast.evaluate(ours.path, photos, "linear", **options)
     assert result.encoder["space"] == {"space": ["depths"]}
-    of_run, fitted = mast.load_adapted(ours.path), mast.fit(photos, ours.path, **options)
-    assert fitted.classifier.head.in_features == of_run.depths.dim
+    adapted = mast.adapt(photos / "test", ours.path, out=tmp_path / "adapted", device="cpu").adapted
+    fitted = mast.fit(photos, ours.path, **options)
+    assert fitted.classifier.head.in_features == adapted.depths.dim
     with np.load(mast.embed(photos / "test", ours.path, tmp_path / "x.npz", **options)) as arrays:
-        images = mast.open_images([photos / "test" / str(arrays["identifiers"][0])], of_run.size)
-        expected_BF = (of_run.depths(images) - of_run.subspaces.mean_F) / of_run.subspaces.scale_F
+        images = mast.open_images([photos / "test" / str(arrays["identifiers"][0])], adapted.size)
+        level_BF = adapted.depths(images) - adapted.subspaces.mean_F
+        expected_BF = level_BF / adapted.subspaces.scale_F
         assert arrays["features"][:1] == pytest.approx(expected_BF.detach().numpy(), abs=1e-4)
