@@ -223,7 +223,7 @@ def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
     gram_MM = (rows_MF @ rows_MF.T).double()
     value_M, left_MM = torch.linalg.eigh(gram_MM)
     value_M, left_MM = value_M.flip(0), left_MM.flip(1)
-    count = int((value_M > 1e-9 * value_M[:1].sum()).sum())
+    count = min(int((value_M > 1e-9 * value_M[:1].sum()).sum()), rows_MF.shape[1])
     value_M, left_MM = value_M[:count], left_MM[:, :count]
     axes_MF = (left_MM / value_M.sqrt()).T.to(rows_MF.dtype) @ rows_MF
     return value_M.to(rows_MF.dtype), axes_MF

@@ -1,0 +1,119 @@
+"""How well edited copies of photos are found, by the protocol that imagededup made public.
+
+    python benchmarks/copies.py SETS [--photos 250] [--seeds 3]
+
+SETS holds flowers17, dtd10 and coco128. Of each photo there are five copies, as in
+https://idealo.github.io/imagededup/user_guide/benchmarks: a crop of 7/8 of its sides, two flips, a
+rotation by 25 degrees, and another aspect ratio. Recall is the share of all pairs of a photo and
+its copies, or of two of its copies, that are found; precision the share of the found pairs that are
+such. imagehash's pHash is taken up to 10 bits, imagededup's default. Some minutes on two cores.
+"""
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+import imagehash
+import numpy as np
+from measure import RESULTS
+from PIL import Image
+
+import mast
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+
+SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
+BITS = 10  # of 64 that may differ
+
+Pairs = set[tuple[str, str]]
+
+
+def copies(photo: Image.Image, random: np.random.Generator) -> dict[str, Image.Image]:
+    """A photo and its five copies."""
+    width, height = photo.size
+    left, top = (int(random.integers(side // 8 + 1)) for side in photo.size)
+    crop = (left, top, left + width * 7 // 8, top + height * 7 // 8)
+    return {
+        "photo": photo,
+        "crop": photo.crop(crop),
+        "mirrored": photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        "upside-down": photo.transpose(Image.Transpose.FLIP_TOP_BOTTOM),
+        "rotated": photo.rotate(25, Image.Resampling.BICUBIC),
+        "square": photo.resize((min(photo.size), min(photo.size)), Image.Resampling.BICUBIC),
+    }
+
+
+def write(photos: Iterable[Path], folder: Path, random: np.random.Generator) -> None:
+    """Write copies as `<number of the photo>-<change>.jpg`."""
+    for at, path in enumerate(photos):
+        with Image.open(path) as photo:
+            for name, copy in copies(photo.convert("RGB"), random).items():
+                copy.save(folder / f"{at:04d}-{name}.jpg", quality=95)
+
+
+def by_hash(files: list[Path]) -> Pairs:
+    """Pairs whose perceptual hashes differ in few bits."""
+    bits_NB = np.stack([imagehash.phash(Image.open(file)).hash.ravel() for file in files])
+    sign_NB = np.where(bits_NB, 1, -1)
+    near_NN = sign_NB @ sign_NB.T >= sign_NB.shape[1] - 2 * BITS
+    ends = np.argwhere(np.triu(near_NN, 1))
+    return {(files[first].name, files[second].name) for first, second in ends}
+
+
+def by_mast(folder: Path, **options: str) -> Pairs:
+    """Pairs that share a group of `mast duplicates`."""
+    found = mast.duplicates(folder, **options).columns
+    rows = list(zip(found["group"], map(str, found["path"]), strict=True))
+    groups = itertools.groupby(rows, key=lambda row: row[0])
+    return {
+        pair
+        for _, group in groups
+        for pair in itertools.combinations(sorted(path for _, path in group), 2)
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("sets", type=Path)
+    parser.add_argument("--photos", type=int, default=250, help="of each set, if it has so many")
+    parser.add_argument("--seeds", type=int, default=3, help="of the photos and crops")
+    options = parser.parse_args()
+    rows = []
+    for name, seed in itertools.product(SETS, range(options.seeds)):
+        random = np.random.default_rng(seed)
+        paths = sorted((options.sets / name).rglob("*.jpg"))
+        chosen = random.permutation(len(paths))[: options.photos]
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            write((paths[at] for at in sorted(chosen)), folder, random)
+            files = sorted(folder.iterdir())
+            tools = {
+                "pHash": lambda files=files: by_hash(files),
+                "mast": lambda folder=folder: by_mast(folder),
+                "mast --ignore all": lambda folder=folder: by_mast(folder, ignore="all"),
+            }
+            true = len(chosen) * 15  # pairs of six
+            for tool, find in tools.items():
+                begun = time.monotonic()
+                pairs = find()
+                right = sum(first[:4] == second[:4] for first, second in pairs)
+                row = {
+                    "set": name, "seed": seed, "tool": tool, "images": len(files),
+                    "recall": 100 * right / true, "precision": 100 * right / max(1, len(pairs)),
+                    "seconds": time.monotonic() - begun,
+                }  # fmt: skip
+                rows.append(row)
+                print(row, flush=True)
+    versions = {"imagehash": version("imagehash")}
+    result = {"rows": rows, "bits": BITS, "versions": versions, "provenance": provenance()}
+    write_json(RESULTS / "copies.json", result)
+
+
+if __name__ == "__main__":
+    main()
