@@ -48,18 +48,18 @@ ENCODER = {
 SIZES = {"hidden": 32, "dim": 24}
 GAUSSIAN: dict[str, Any] = {**SIZES, "pool": "before"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mast": ("mast5_small", {"objective": {"projector": GAUSSIAN}}),
+    "mast": ("mast_c5_small", {"objective": {"projector": GAUSSIAN}}),
     "vicreg": ("vicreg5_small", {"objective": {"projector": SIZES}}),
     "staged": ("vicreg5_staged_small", {"objective": {"projector": SIZES}}),
     "uncertain": (
-        "mast5_exempt_small",
+        "mast_c5_distance_small",
         {
             "objective": {"projector": GAUSSIAN, "uncertainty": True},
             "schedule": {"staged": True},
         },
     ),
     "k15": (
-        "mast5_exempt_small",
+        "mast_c5_distance_small",
         {"objective": {"projector": GAUSSIAN}, "views": "mast15", "accumulate": 2},
     ),
 }

@@ -76,7 +76,7 @@ class Way(NamedTuple):
 VICREG = Row("VICReg", "vicreg5_small")
 VICREG_AUGSELF = predicting("VICReg + AugSelf", "vicreg5_augself_small")
 SIMSIAM_AUGSELF = predicting("SimSiam + AugSelf", "simsiam_augself_small")
-MAST = predicting("MAST", "mast5_small", predict_from="depths")  # a former default
+MAST = predicting("MAST", "mast_c5_small", predict_from="depths")  # a former default
 
 
 def continued(row: Row) -> Way:

@@ -76,19 +76,21 @@ ROWS: dict[str, Row] = {
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),
     "routed": candidate("routed", "VICReg, routed subspaces"),
     "budgeted": candidate(
-        "mast5_exempt", "MAST, exempt blocks, learned", masks="budgeted"
+        "mast_c5_distance", "MAST, exempt blocks, learned", masks="budgeted"
     )._replace(optimizer={"gate_lr": 1e-2}),
     "before": candidate(
-        "mast5_exempt",
+        "mast_c5_distance",
         "VICReg + AugSelf, GeM before the layers",
         exempt=(),
         projector={"pool": "before"},
     ),
     "mast_before": candidate(
-        "mast5_exempt", "MAST, exempt blocks, GeM before the layers", projector={"pool": "before"}
+        "mast_c5_distance",
+        "MAST, exempt blocks, GeM before the layers",
+        projector={"pool": "before"},
     ),
     "vicreg_everywhere_double": candidate(
-        "mast5_exempt",
+        "mast_c5_distance",
         "VICReg + AugSelf, heads of all depths",
         predict_from="everywhere",
         exempt=(),

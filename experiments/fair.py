@@ -83,33 +83,33 @@ ROWS: dict[str, Row] = {
     ),
     "cassle": Row("CASSLE over VICReg", "cassle_small", rates=GRID),
     "looc": Row("LooC, four views", "looc_small", {"views": "looc"}, GRID),
-    "mast": predicting("MAST, exempt blocks", "mast5_exempt_small", TOLD),
+    "mast": predicting("MAST, exempt blocks", "mast_c5_distance_small", TOLD),
     "contrast": predicting(
         "MAST, heads of shallow depths",
-        "mast5_small",
+        "mast_c5_small",
         "projector of 2, heads of 3; a fourth rate, 0.015",
         LARGEST,
         predict_from="depths",
     ),
     "contrast_last": predicting(
-        "MAST, heads of the last map", "mast5_small", rates=LARGEST, predict_from="both"
+        "MAST, heads of the last map", "mast_c5_small", rates=LARGEST, predict_from="both"
     ),
     "contrast_everywhere": predicting(
         "MAST, weight 0.5",
-        "mast5_small",
+        "mast_c5_small",
         "a fourth rate, 0.015",
         LARGEST,
         predict_from="everywhere",
     ),
     "contrast_representation": predicting(
         "MAST, heads of the representation, weight 0.5",
-        "mast5_small",
+        "mast_c5_small",
         rates=LARGER,
         predict_from="representation",
     ),
     "contrast_no_block": predicting(
         "SimCLR + AugSelf, heads of all depths, weight 0.5",
-        "mast5_small",
+        "mast_c5_small",
         rates=LARGER,
         predict_from="everywhere",
         exempt=(),

@@ -43,7 +43,7 @@ class Contender:
     gate_lr: float = 3e-4
 
 
-V, M = "vicreg5_small", "mast5_exempt_small"
+V, M = "vicreg5_small", "mast_c5_distance_small"
 # Of the dimensions that are exempt, eight of 160, and of a prediction; runs of photos need less of
 # both, and are longer.
 SHARE, WEIGHT = 0.05, 1.0
@@ -65,7 +65,7 @@ CONTENDERS: dict[str, Contender] = {
     "both_double": Contender(M, DOUBLE | {"predict_from": "both"}, "exempt"),
     "silent": Contender(M, {"predict_from": "none"}, "exempt"),
     "budgeted_double": Contender(M, DOUBLE | BLOCK | {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
-    "guarded": Contender("mast5_guarded_small"),
+    "guarded": Contender("mast5_small"),
 }
 
 

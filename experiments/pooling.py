@@ -14,7 +14,7 @@ POOLING = Small(
     rows={
         f"pool_{pool}": Row(
             title,
-            "mast5_exempt_small",
+            "mast_c5_distance_small",
             {"objective": {"projector": {"pool": pool}}},
             rates=(*RATES, 9 * LR),
             tuned=f"{TOLD}, all with the encoder's average",

@@ -241,12 +241,12 @@ ROWS: dict[str, Row] = {
     ),
     "mast_guarded": Row(
         "MAST, learned masks",
-        "mast5_guarded_small",
+        "mast5_small",
         tuned=f"{WEIGHT}; how masks start, move and are rewarded; an operator left out",
     ),
     "mast": Row(
         "MAST, exempt blocks",
-        "mast5_exempt_small",
+        "mast_c5_distance_small",
         tuned=f"{TOLD}; from the block, the representation or both; a share of .03 of .03, .1",
     ),
 }

@@ -43,11 +43,11 @@ def _changes(size: int, epochs: int, **objective: Any) -> dict[str, Any]:
     return {"size": size, "epochs": epochs, "encoder": encoder, "objective": objective}
 
 
-GUARDED = "mast5_guarded_small"
+GUARDED = "mast5_small"
 FIFTEEN = {"views": "mast15"}
 RUNS = {
     "factors_mast5": SmallRun(GUARDED, "factors@train", _changes(32, 12, uncertainty=True)),
-    "factors_exempt": SmallRun("mast5_exempt_small", "factors@train", _changes(32, 12)),
+    "factors_exempt": SmallRun("mast_c5_distance_small", "factors@train", _changes(32, 12)),
     "factors64_mast15": SmallRun(
         GUARDED, "factors@train", FIFTEEN | _changes(64, 12, uncertainty=True)
     ),
@@ -55,7 +55,7 @@ RUNS = {
     "cifar_mast5": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True)),
     "cifar_mast15": SmallRun(GUARDED, CIFAR, FIFTEEN | _changes(32, 10, uncertainty=True)),
     "cifar_mast5_paper": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True, mode="paper")),
-    "cifar_exempt": SmallRun("mast5_exempt_small", CIFAR, _changes(32, 10)),
+    "cifar_exempt": SmallRun("mast_c5_distance_small", CIFAR, _changes(32, 10)),
     "cifar_vicreg5": SmallRun("vicreg5_small", CIFAR, _changes(32, 10)),
 }
 

@@ -113,7 +113,7 @@ ONE: Fields = {"prediction": {"weight": 1.0}}  # of the prediction of each opera
 LESS: Fields = {"prediction": {"weight": 0.5}}
 PROPERTIES = ("color", "position", "orientation", "focus")  # five operators destroy them
 TEN = (10.0,)
-V, M = "vicreg5_small", "mast5_exempt_small"
+V, M = "vicreg5_small", "mast_c5_distance_small"
 WIDE = masked(width=0.2)
 
 VARIANTS: dict[str, Variant] = {

@@ -48,8 +48,8 @@ NAMES = {  # of variants
     "`_sigma`": "distances are divided by the predicted uncertainty",
     "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
     "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
-    "representation, as `mast5_exempt` does",
-    "`_half` at the end of these": "each prediction has weight 0.5 (`mast5_exempt`'s) instead of 1",
+    "representation, as `mast_c5_distance` does",
+    "`_half` at the end of these": "each prediction has weight 0.5 (`mast_c5_distance`'s) instead of 1",
     "`strong_`, `fifteen_` in front": "`mast5_strong`, `mast15` in place of `mast5`",
 }
 

@@ -92,16 +92,16 @@ TINY: dict[str, Experiment] = {
         {"mask": Segmentation(**QUICK), "c4": Detection(architecture="fpn", **QUICK)},
     ),
     "advice_check": AdviceCheck(
-        {"run": small("mast5_exempt_small", "factors@train:64", operators=TWO, **UNSURE)}
+        {"run": small("mast_c5_distance_small", "factors@train:64", operators=TWO, **UNSURE)}
     ),
     "uncertainty_check": UncertaintyCheck({
-        "run": (small("mast5_exempt_small", CIFAR, **UNSURE), "prediction"),
+        "run": (small("mast_c5_distance_small", CIFAR, **UNSURE), "prediction"),
         "other": (small("vicreg5_small", CIFAR), "neighbours"),
     }, 24, 6),
     "findings": Findings(
         {"run": Inquiry("cifar10", ("curves", "masks"), {"leave_one_out": {"epochs": 1}}, "other")},
         {name: small(recipe, CIFAR, operators=TWO)
-         for name, recipe in (("run", "mast5_small"), ("other", "vicreg5_small"))},
+         for name, recipe in (("run", "mast_c5_small"), ("other", "vicreg5_small"))},
         24, 12,
     ),
 }  # fmt: skip
