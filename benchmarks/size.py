@@ -73,7 +73,7 @@ def passed() -> list[str]:
         file = frame.f_code.co_filename
         if event == "call" and file.startswith(inside):
             between[-1].add(file.removeprefix(inside))
-        if event == "return" and frame.f_code.co_qualname == "Mast.step":
+        if event == "return" and frame.f_code.co_qualname == "MastC.step":
             between.append(set())
 
     with tempfile.TemporaryDirectory() as folder:

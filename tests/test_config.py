@@ -12,7 +12,6 @@ import yaml
 
 import mast
 from mast.cli import main
-from mast.cli.options import arguments_of
 from mast.config import ENDLESS, change, read, record
 from mast.core import fields
 from mast.core.errors import UserError

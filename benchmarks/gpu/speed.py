@@ -34,8 +34,8 @@ VIEWS = ("mast5", "mast15", "mast19", "vicreg", "dino")
 STEPS = (
     ("mast_c15_small", 256, {}),
     ("mast_c15_small", 512, {}),
-    ("mast15", 256, {}),
-    ("mast_c5_distance", 256, {"projector": {"pool": "before"}}),
+    ("mast_c15", 256, {}),
+    ("mast_c5_distance", 256, {}),
     ("vicreg5", 256, {}),
 )
 

@@ -146,7 +146,8 @@ def plan(
             default the recipe's epochs, as in `mast pretrain`; a second row has as many steps as
             the recipe takes on 50,000 images. If the recipe takes long on this CPU, the first note
             says what fits into less time.
-        recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise `mast_c5_small`.
+        recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise
+            `mast_c5_small`.
         weights: Starting weights, as in `mast pretrain --encoder.weights`.
         device: auto, cpu or cuda, on this machine.
         download: Allow downloading weights.

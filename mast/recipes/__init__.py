@@ -80,15 +80,8 @@ MEDIUM: dict[str, Recipe] = {
     "mast_c5_medium_convnext": mast.mast_c5_medium_convnext,
     "vicreg5_medium": mast.vicreg5_medium,
 }
-# No small recipe with masks has the uncertainty, so one is not named for its absence.
 RECIPES: dict[str, Recipe] = (
-    FULL
-    | MEDIUM
-    | {
-        f"{name}_small": _small_recipe(full)
-        for name, full in FULL.items()
-        if full is not mast.mast5_no_uncertainty
-    }
+    FULL | MEDIUM | {f"{name}_small": _small_recipe(full) for name, full in FULL.items()}
 )
 
 

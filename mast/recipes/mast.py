@@ -1,13 +1,13 @@
 """Recipes of MAST, MAST-C and VICReg: at ImageNet's scale, and for one GPU."""
 
 from dataclasses import replace
+
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastCConfig, MastConfig, VICRegConfig
 from mast.methods.parts import PredictionConfig
 from mast.models import EncoderConfig, MLPConfig
-
 
 # ------------------------------------------------------------- MAST, the objective of the paper
 
