@@ -76,7 +76,7 @@ class Way(NamedTuple):
 VICREG = Row("VICReg", "vicreg5_small")
 VICREG_AUGSELF = predicting("VICReg + AugSelf", "vicreg5_augself_small")
 SIMSIAM_AUGSELF = predicting("SimSiam + AugSelf", "simsiam_augself_small")
-MAST_C = predicting("MAST-C (ours)", "mast_c5_small", predict_from=("depths",))  # a former default
+MAST_C = predicting("MAST-C", "mast_c5_small", predict_from=("depths",))  # a former default
 
 
 def continued(row: Row) -> Way:

@@ -40,7 +40,9 @@ def rows(
             own = "" if weight == 1 else f"_{weight:g}"
             objective = {**row.changes["objective"], "prediction": {"weight": weight}}
             found[f"{name}_{key}{own}"] = row._replace(
-                title=row.title if weight == 1 else f"{row.title}, weight {weight:g}",
+                title=row.title
+                if weight == 1
+                else f"{row.title.removesuffix(' (ours)')}, weight {weight:g}",
                 changes={"objective": objective, "views": views},
                 rates=tuple(share * row.rates[-1] for share in shares),
             )

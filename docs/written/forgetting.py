@@ -106,9 +106,9 @@ def demonstration() -> str:
     )
     return (
         f"Mean of six linear tasks: MAST-C over VICReg's distance {level[OURS]:.1f}, VICReg + "
-        f"AugSelf {level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten nearest "
-        f"with the query's color (chance 12 %): its block ({dims} of {PROJECTOR['dim']} "
-        f"dimensions) {matching:.0f} %; the representation of VICReg + AugSelf "
+        f"AugSelf {level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten "
+        "nearest with the query's color (chance 12 %): MAST-C's block "
+        f"({dims} of {PROJECTOR['dim']} dimensions) {matching:.0f} %; the representation of VICReg + AugSelf "
         f"{found['augself_double', 'representation']:.0f} %, of VICReg "
         f"{found['vicreg', 'representation']:.0f} %; the color-jitter head "
         f"({PredictionConfig().hidden} dimensions) of VICReg + AugSelf {heads:.0f} %, of MAST-C "

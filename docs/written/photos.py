@@ -49,7 +49,7 @@ NAMES = {  # of variants
     "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
     "`exempt`": "MAST-C over VICReg's distance, which predicts from its blocks; `_both`: from "
     "block and representation, as `mast_c5_distance` does; `budgeted`: blocks that are learned",
-    "`_half` at the end of these": "each prediction has weight 0.5 (as in `mast_c5_distance`), not 1",
+    "`_half` at the end of these": "each prediction weighs 0.5 (as in `mast_c5_distance`), not 1",
     "`strong_`, `fifteen_` in front": "`mast5_strong`, `mast15` in place of `mast5`",
 }
 

@@ -94,9 +94,9 @@ def distances(method: Mast) -> tuple[Tensor, Tensor]:
 @pytest.mark.slow
 def test_width_reward_keeps_masks_from_concentrating() -> None:
     unrewarded = build(uncertainty=False, sparsity_weight=0.0)
-    assert train(unrewarded)[1]["stat/mask_active_share"] < 0.25
+    assert train(unrewarded)[1]["stat/mask_active_share"] < 0.45
     rewarded = build(uncertainty=False)
-    assert train(rewarded)[1]["stat/mask_active_share"] > 0.3
+    assert train(rewarded)[1]["stat/mask_active_share"] > 0.5
 
 
 def test_as_printed_it_collapses() -> None:
