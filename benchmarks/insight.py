@@ -134,7 +134,7 @@ def main() -> None:
         cache = Path(folder) / "cache"
         os.environ["XDG_CACHE_HOME"] = str(cache)
         config = mast.configure(
-            "mast5_small", LEARNED, size=32, encoder=ENCODER, epochs=EPOCHS, device="cpu",
+            "mast_c5_small", LEARNED, size=32, encoder=ENCODER, epochs=EPOCHS, device="cpu",
             out=f"{folder}/run",
         )  # fmt: skip
         run = mast.pretrain(config).path

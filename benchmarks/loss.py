@@ -10,6 +10,7 @@ beyond its inputs.
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from counted import Counted
@@ -19,23 +20,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from mast.augment import PRESETS
-from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
+from mast.methods import Mast, MastC, MastCConfig, MastConfig, VICReg, VICRegConfig
 from mast.models import (
     Encoder,
     EncoderConfig,
     Gaussian,
-    GaussianProjectorConfig,
     MLPConfig,
 )
 
 Loss = Callable[[], Tensor]
 OBJECTIVES = {
-    "mast, contrast": MastConfig(mode="contrast"),
-    "mast": MastConfig(),
-    "mast, blocks learned under a budget": MastConfig(masks="budgeted"),
-    "mast, guarded": MastConfig(mode="guarded"),
-    "mast, guarded with uncertainty": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
-    "mast, Eq. 7 as printed": MastConfig(mode="paper"),
+    "mast_c": MastCConfig(),
+    "mast_c, distance": MastCConfig(compare="distance", exempt_share=0.03),
+    "mast, no uncertainty": MastConfig(uncertainty=False),
+    "mast, with KL": MastConfig(kl_weight=25.0),
+    "mast, as printed": MastConfig(printed=True),
 }
 
 
@@ -53,16 +52,21 @@ def published_vicreg(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     return loss
 
 
-def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ...]) -> Loss:
+def objective(
+    config: MastConfig | MastCConfig, inputs: list[Tensor], operators: tuple[str, ...]
+) -> Loss:
     """Our objective of given embeddings, for the operators' masks."""
     first_BD, second_BD, first_covariance_BD, second_covariance_BD = inputs
     count, dim = first_BD.shape
-    config = MastConfig(**{**vars(config), "projector": GaussianProjectorConfig(hidden=8, dim=dim)})
-    method = Mast(config, Encoder(EncoderConfig("resnet18"), 64), operators).to(first_BD.device)
-    uncertain = method.mode.uncertainty
-    first = Gaussian(first_BD, first_covariance_BD if uncertain else None)
-    second = Gaussian(second_BD, second_covariance_BD if uncertain else None)
+    config = replace(config, projector=replace(config.projector, hidden=8, dim=dim))
+    encoder = Encoder(EncoderConfig("resnet18"), 64)
     active_BK = torch.rand(count, len(operators), device=first_BD.device) < 0.5
+    if isinstance(config, MastCConfig):
+        ours = MastC(config, encoder, operators).to(first_BD.device)
+        return lambda: ours.objective(first_BD, second_BD, active_BK, ours.masks())["loss"]
+    method = Mast(config, encoder, operators).to(first_BD.device)
+    first = Gaussian(first_BD, first_covariance_BD if config.uncertainty else None)
+    second = Gaussian(second_BD, second_covariance_BD if config.uncertainty else None)
     return lambda: method.objective(first, second, active_BK, method.masks())["loss"]
 
 

@@ -152,7 +152,7 @@ def main() -> None:
         root = Path(place)
         shards = shard("factors@train:96", root / "set", size=32, images=20)
         config = configure(
-            "mast5_small",
+            "mast_c5_small",
             data={"spec": f"shards:{shards.path}", "shuffle": 30},
             size=32,
             batch_size=8,

@@ -2,7 +2,7 @@
 
     python benchmarks/same.py FOLDER [--against OTHER/digests.json]
 
-Everything that a tiny MAST, VICReg, staged VICReg, MAST with uncertainty and MAST-15 compute on a
+Everything that a tiny MAST-C, VICReg, staged VICReg, MAST and MAST-C over a distance compute on a
 CPU in half a minute, as digests in FOLDER/digests.json: weights, logs, what every protocol measured
 of every image, the arrays and captions of the analyses, the page. A change that should change
 nothing gives the same file, bit for bit, on the same machine; with `--against`, what differs is
@@ -46,21 +46,17 @@ ENCODER = {
     },
 }
 SIZES = {"hidden": 32, "dim": 24}
-GAUSSIAN: dict[str, Any] = {**SIZES, "pool": "before"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mast": ("mast5_small", {"objective": {"projector": GAUSSIAN}}),
+    "mast_c": ("mast_c5_small", {"objective": {"projector": SIZES}}),
     "vicreg": ("vicreg5_small", {"objective": {"projector": SIZES}}),
     "staged": ("vicreg5_staged_small", {"objective": {"projector": SIZES}}),
-    "uncertain": (
-        "mast5_exempt_small",
-        {
-            "objective": {"projector": GAUSSIAN, "uncertainty": True},
-            "schedule": {"staged": True},
-        },
+    "mast": (
+        "mast5_small",
+        {"objective": {"projector": {**SIZES, "pool": "before"}}, "schedule": {"staged": True}},
     ),
     "k15": (
-        "mast5_exempt_small",
-        {"objective": {"projector": GAUSSIAN}, "views": "mast15", "accumulate": 2},
+        "mast_c5_distance_small",
+        {"objective": {"projector": SIZES}, "views": "mast15", "accumulate": 2},
     ),
 }
 OBJECTS = {
@@ -172,10 +168,10 @@ def measured() -> Iterator[tuple[str, Any]]:
     """What every protocol says of every image."""
     plain = [name for name in EVALUATORS if name not in ON_OBJECTS]
     calls: list[tuple[str, str, list[str], bool]] = [
-        ("uncertain", "photos", plain, False),
-        ("uncertain", "photos", ["linear"], True),
+        ("mast", "photos", plain, False),
+        ("mast", "photos", ["linear"], True),
         ("vicreg", "photos", ["knn", "linear", "embedding", "retained"], False),
-        *(("mast", "coco:squares", [name], False) for name in ON_OBJECTS),
+        *(("mast_c", "coco:squares", [name], False) for name in ON_OBJECTS),
     ]
     for name, data, protocols, untrained in calls:
         settings = {name: SETTINGS[name] for name in protocols if name in SETTINGS}
@@ -200,7 +196,7 @@ def of_result(result: Result) -> dict[str, Any]:
 
 def explained() -> Iterator[tuple[str, Any]]:
     """Captions and arrays of the analyses, the page, and what the other commands write."""
-    for name, beside in (("uncertain", "vicreg"), ("vicreg", "mast")):
+    for name, beside in (("mast", "vicreg"), ("vicreg", "mast_c")):
         insights = analyze(f"runs/{name}", "photos", beside=f"runs/{beside}", images=20)
         yield f"{name}: captions", {insight.name: insight.text for insight in insights}
         for file in sorted(RunFolder(f"runs/{name}").analysis.glob("*.npz")):
@@ -209,15 +205,15 @@ def explained() -> Iterator[tuple[str, Any]]:
                     f"{name}: {file.stem}",
                     {key: of_array(arrays[key]) for key in arrays if key not in OF_THE_CLOCK},
                 )
-    study("leave_one_out", "runs/mast", "photos", epochs=1, device="cpu")
-    for folder in sorted(Path("runs/mast/studies").glob("*-seed*")):
+    study("leave_one_out", "runs/mast_c", "photos", epochs=1, device="cpu")
+    for folder in sorted(Path("runs/mast_c/studies").glob("*-seed*")):
         weights = load_file(folder / "encoder.safetensors")
         yield f"study: {folder.name}", {key: of_array(value) for key, value in weights.items()}
-    ranked = outliers("photos/test", "runs/uncertain", known="photos/train", labels=False)
+    ranked = outliers("photos/test", "runs/mast", known="photos/train", labels=False)
     yield "ranked by uncertainty", dict(ranked.columns)
-    with np.load(embed("photos/test", "runs/mast")) as arrays:
+    with np.load(embed("photos/test", "runs/mast_c")) as arrays:
         yield "embedded", of_array(arrays["features"])
-    page = report("runs/uncertain", beside="runs/vicreg").read_text()
+    page = report("runs/mast", beside="runs/vicreg").read_text()
     told = "Trained in|Revision|Versions|Fingerprint"
     yield "page", digest(re.sub(rf"<dt>({told})</dt><dd>.*?</dd>", "", page, flags=re.S).encode())
 

@@ -73,7 +73,7 @@ def passed() -> list[str]:
         file = frame.f_code.co_filename
         if event == "call" and file.startswith(inside):
             between[-1].add(file.removeprefix(inside))
-        if event == "return" and frame.f_code.co_qualname == "Mast.step":
+        if event == "return" and frame.f_code.co_qualname == "MastC.step":
             between.append(set())
 
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def passed() -> list[str]:
         for at, pixels_HWC in enumerate(pixels):
             Image.fromarray(pixels_HWC).save(f"{folder}/images/{at}.png")
         config = mast.configure(
-            "mast5_small", f"{folder}/images", size=32, epochs=1, batch_size=8,
+            "mast_c5_small", f"{folder}/images", size=32, epochs=1, batch_size=8,
             out=f"{folder}/run", device="cpu", encoder={"name": "timm:test_resnet"},
         )  # fmt: skip
         threading.setprofile(seen)

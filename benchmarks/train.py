@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--encoder", default="resnet18")
-    parser.add_argument("--recipe", default="mast5_small")
+    parser.add_argument("--recipe", default="mast_c5_small")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")

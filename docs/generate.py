@@ -29,7 +29,7 @@ from written.scale import kept, many, nodes, scale, state
 from written.site import home, pretraining, reference, results
 from written.starts import starts
 from written.subspaces import found, pairs, wanted
-from written.tables import candidates, elsewhere, fair, pooling, small, table6, tables
+from written.tables import candidates, elsewhere, fair, small, table6, tables
 
 from mast.cli.form import KEPT, as_kept
 from mast.cli.options import form_of
@@ -55,7 +55,7 @@ PARTS = {
         "short": in_short, "photos": compared_on_photos, "searches": found_on_photos,
         "flowers": photos, "variants": variants, "small": small, "candidates": candidates,
         "elsewhere": elsewhere, "fair": fair, "beyond": beyond, "demo": demonstration,
-        "forgetting": forgetting, "tables": tables, "table6": table6, "pooling": pooling,
+        "forgetting": forgetting, "tables": tables, "table6": table6,
     },
     "docs/reliability.md": {"faults": faults},
 }  # fmt: skip

@@ -20,7 +20,6 @@ from experiments.findings import Findings
 from experiments.flowers import Flowers
 from experiments.forgetting import Forgetting
 from experiments.objectives import register
-from experiments.pooling import POOLING
 from experiments.protocols import Protocols
 from experiments.small import Small
 from experiments.starts import Starts
@@ -34,14 +33,13 @@ from mast.studies.experiment import Experiment, perform
 from mast.studies.tables import TableExperiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "does_it_help": DoesItHelp(),  # MAST beside VICReg at equal budgets
+    "does_it_help": DoesItHelp(),  # MAST-C over VICReg's distance beside VICReg at equal budgets
     "forgetting": Forgetting(),  # do exempt blocks keep what operators destroy?
     "small": Small(),  # most methods at one small budget
     "beyond": Beyond(),  # does pretraining help beyond weights that can be downloaded?
     "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
     **ELSEWHERE,  # does the lead of `fair` last under other conditions?
-    "pooling": POOLING,  # where MAST's projector pools
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
     "starts": Starts(),  # what is a start from weights worth?
     "protocols": Protocols(),  # do the probes agree?

@@ -76,7 +76,7 @@ class Way(NamedTuple):
 VICREG = Row("VICReg", "vicreg5_small")
 VICREG_AUGSELF = predicting("VICReg + AugSelf", "vicreg5_augself_small")
 SIMSIAM_AUGSELF = predicting("SimSiam + AugSelf", "simsiam_augself_small")
-MAST = predicting("MAST", "mast5_small", predict_from="depths")  # a former default
+MAST_C = predicting("MAST-C", "mast_c5_small", predict_from=("depths",))  # a former default
 
 
 def continued(row: Row) -> Way:
@@ -97,11 +97,11 @@ WAYS = {
     "vicreg": continued(VICREG),
     "vicreg_augself": continued(VICREG_AUGSELF),
     "simsiam_augself": continued(SIMSIAM_AUGSELF),
-    "mast": continued(MAST),
+    "mast": continued(MAST_C),
     "vicreg_augself_kept": kept(VICREG_AUGSELF),
-    "mast_kept": kept(MAST),
+    "mast_kept": kept(MAST_C),
     "scratch": Way(
-        f"{MAST.title}, from random weights", MAST.recipe, MAST.changes, (1.0, 3.0, 10.0),
+        f"{MAST_C.title}, from random weights", MAST_C.recipe, MAST_C.changes, (1.0, 3.0, 10.0),
         weights=False,
     ),
 }  # fmt: skip
@@ -164,7 +164,7 @@ class Beyond(Experiment):
         trial = f"{name}-{key}-{rate:g}-{seed}"
         config = workplace.configure(
             trial,
-            way.recipe or MAST.recipe,
+            way.recipe or MAST_C.recipe,
             workplace.derived(name),
             size=self.size,
             views="mast5",
@@ -173,7 +173,7 @@ class Beyond(Experiment):
             epochs=self.sets[name],
             seed=seed,
             score_every=self.sets[name],
-            **(way.changes if way.recipe else MAST.changes),
+            **(way.changes if way.recipe else MAST_C.changes),
         )
         result = trial if score == "validation" else f"{name}-{key}-{seed}"
         changes = {"set": name, "way": key, "rate": rate}

@@ -1,4 +1,4 @@
-"""Does it help? MAST against VICReg on CIFAR-10 and its transfer sets, at equal budgets."""
+"""Does it help? Exempt blocks against VICReg on CIFAR-10 and its transfer sets, one budget."""
 
 import hashlib
 import statistics

@@ -1,11 +1,11 @@
 """Does the lead in `fair` hold under other conditions? On validation images.
 
-MAST and its controls, each with the rate and the weight that `fair` tests: under strong color
+MAST-C and its controls, each with the rate and the weight that `fair` tests: under strong color
 operators (any hue, 40 % gray), with fifteen operators, and with four times the images and steps
 (10,000 of CIFAR-10's are left to validate on). Under the strong ones rule 5's choice trailed on
 seed 0; so larger weights and a lower rate were planned for it and its controls; then, as its heads
 never learned the hue, heads that read shallower depths, where the hue is from the start (rule 6).
-With fifteen operators MAST trailed SimCLR + AugSelf on seed 0; as its heads predict everything
+With fifteen operators MAST-C trailed SimCLR + AugSelf on seed 0; as its heads predict everything
 twice, half the weight was tried.
 """
 
@@ -40,7 +40,9 @@ def rows(
             own = "" if weight == 1 else f"_{weight:g}"
             objective = {**row.changes["objective"], "prediction": {"weight": weight}}
             found[f"{name}_{key}{own}"] = row._replace(
-                title=row.title if weight == 1 else f"{row.title}, weight {weight:g}",
+                title=row.title
+                if weight == 1
+                else f"{row.title.removesuffix(' (ours)')}, weight {weight:g}",
                 changes={"objective": objective, "views": views},
                 rates=tuple(share * row.rates[-1] for share in shares),
             )

@@ -27,7 +27,7 @@ class Flowers(Experiment):
 
     results: ClassVar[str] = "flowers17"
 
-    recipe: str = "mast5_exempt_small"
+    recipe: str = "mast_c5_distance_small"
     changes: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 30, "batch_size": 64})
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:

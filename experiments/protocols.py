@@ -21,7 +21,7 @@ from mast.studies.engine import StudyRun
 from mast.studies.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
 
 RANDOM = "resnet18-random"
-RECIPES = ("vicreg5_small", "mast5_exempt_small")
+RECIPES = ("vicreg5_small", "mast_c5_distance_small")
 PROTOCOLS = ("knn", "linear", "linear_sgd")
 
 

@@ -48,7 +48,7 @@ def main() -> None:
                     if any(run.items() >= key.items() for run in found):
                         continue
                     config = mast.configure(
-                        "mast5_exempt_small",
+                        "mast_c5_distance_small",
                         {"spec": str(options.sets / name / "train"), "canvas": round(width * size)},
                         encoder=ENCODER, size=size, seed=seed, epochs=options.epochs,
                         batch_size=64, device="cpu",

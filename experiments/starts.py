@@ -52,10 +52,10 @@ class Start(NamedTuple):
 
 
 STARTS = {
-    "mast-random": Start("mast5_exempt_small", None),
-    "mast-1": Start("mast5_exempt_small", 1.0),
-    "mast-0.3": Start("mast5_exempt_small", 0.3),
-    "mast-0.1": Start("mast5_exempt_small", 0.1),
+    "mast-random": Start("mast_c5_distance_small", None),
+    "mast-1": Start("mast_c5_distance_small", 1.0),
+    "mast-0.3": Start("mast_c5_distance_small", 0.3),
+    "mast-0.1": Start("mast_c5_distance_small", 0.1),
     "vicreg-random": Start("vicreg5_small", None),
     "vicreg-1": Start("vicreg5_small", 1.0),
     "vicreg-0.3": Start("vicreg5_small", 0.3),
@@ -86,7 +86,9 @@ class Starts(Experiment):
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """All start from one source, which has to be trained before."""
-        source = self._configure(workplace, SOURCE, "mast5_exempt_small", workplace.derived(CIFAR))
+        source = self._configure(
+            workplace, SOURCE, "mast_c5_distance_small", workplace.derived(CIFAR)
+        )
         runs = [StudyRun(SOURCE, {"set": "cifar10", "start": "random"}, source)]
         for seed in seeds:
             config = replace(source, seed=seed)

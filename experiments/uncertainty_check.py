@@ -11,7 +11,7 @@ import torch
 from PIL import Image, ImageFilter
 
 import mast
-from experiments.small_sets import RUNS, SmallRun, run_facts
+from experiments.small_sets import RUNS, SmallRun, called, run_facts
 from mast.analyses import Grid
 from mast.augment import center_views
 from mast.evaluation.intervals import mean_interval
@@ -140,8 +140,7 @@ class UncertaintyCheck(Experiment):
         """One row per kind of damage, one column per run."""
         results = list(measured.values())
         columns = (
-            f"{result.get('by', 'prediction')}: {result['run']['views']}, "
-            f"{result['run']['mode'] or result['run']['method']}"
+            f"{result.get('by', 'prediction')}: {result['run']['views']}, {called(result['run'])}"
             for result in results
         )
         rows = tuple(

@@ -1,6 +1,6 @@
 """Search, clean, classify images with any encoder; pretrain one on your own images.
 
-config = mast.configure("mast5_small", data="photos", epochs=50)
+config = mast.configure("mast_c5_small", data="photos", epochs=50)
 run = mast.pretrain(config)
 encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
 

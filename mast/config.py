@@ -28,22 +28,6 @@ from mast.models.encoders import IMAGENET, RETRAIN, check_size, usual_normalizat
 # Numbers that may be infinite: what they bound is not bounded then.
 ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.resident_gb")
 _OPTIONS = "encoder.options"  # the one field whose names are not those of a version
-# Fields of objectives that have another name now, and those that are constants now.
-RENAMED = {"told": "predicted", "kept": "preserved"}
-GONE = {
-    "exempt_temperature": 0.25,
-    "predictor_norm": False,
-    "label_smoothing": 0.0,
-    "first_teacher_temperature": 0.04,
-    "center_momentum": 0.9,
-    "steady_predictor": True,
-    "redundancy_weight": 0.0051,
-    "pixels_weight": 1.0,
-    "strong_weight": 1.0,
-    "queue_from": 0.15,
-    "projector_layers": 2,
-    "standardize": True,
-}
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
     "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
@@ -252,12 +236,8 @@ def build_method(config: PretrainConfig) -> Method:
 
 
 def record(config: PretrainConfig) -> dict[str, Any]:
-    """A configuration as YAML has it, whole: what the method's mode decides is filled in.
-
-    A run folder keeps it so, and stays what it was when a mode or a recipe changes.
-    """
+    """A configuration as YAML has it, whole, so that a run stays what it was."""
     values = plain(config)
-    values["objective"] |= plain(config.objective.resolved())
     at = list(values).index("objective")
     items = list(values.items())
     return dict([*items[:at], ("method", config.method), *items[at:]])
@@ -376,12 +356,9 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     Args:
         config: All other values.
         values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
-            that method's own objective, if it is another one; another `objective.mode` starts
-            from that mode's switches.
+            that method's own objective, if it is another one.
     """
     values = dict(values)
-    if values.get("cuda_graphs", False) is None:  # the default of an earlier version
-        del values["cuda_graphs"]
     if values.get("out") == "":
         raise UserError("out is empty: give a folder, or leave it out")
     method = values.pop("method", config.method)
@@ -389,29 +366,6 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())
-    nested = values.get("objective")
-    if isinstance(nested, Mapping):
-        nested = values["objective"] = _of_this_version(nested, config.objective)
-    mode = nested.get("mode") if isinstance(nested, Mapping) else values.get("objective.mode")
-    if mode is not None and mode != getattr(config.objective, "mode", None):
-        config = replace(config, objective=config.objective.without_switches())
     changed = fields.change(config, values, "field")
     changed.check()
     return changed
-
-
-def _of_this_version(objective: Mapping[str, Any], now: MethodConfig) -> dict[str, Any]:
-    """The fields of an objective as an earlier version wrote them, by their names of today."""
-    fields_now = {}
-    for name, value in objective.items():
-        if hasattr(now, name):
-            fields_now[name] = value
-        elif hasattr(now, RENAMED.get(name, name)):
-            fields_now[RENAMED[name]] = value
-        elif name not in GONE:
-            fields_now[name] = value  # which is refused
-        elif value != GONE[name]:
-            raise UserError(
-                f"objective.{name} is always {GONE[name]} now, got {value!r}: remove it"
-            )
-    return fields_now

@@ -146,14 +146,13 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
     return partial(configure, photos, tmp_path / "run")
 
 
-UNCERTAIN = {"uncertainty": True, "exempt": ["color", "orientation"], "exempt_share": 0.2}
 TWO = ["horizontal_flip", "color_jitter"]
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ours": ("mast5_exempt_small", {"objective": UNCERTAIN}),
+    "ours": ("mast5_small", {}),
     "theirs": ("vicreg5_small", {}),
-    "plain": ("mast5_small", {}),
-    "of two": ("mast5_small", {"operators": TWO}),
-    "uncertain of two": ("mast5_exempt_small", {"objective": UNCERTAIN, "operators": TWO}),
+    "plain": ("mast_c5_small", {}),
+    "of two": ("mast_c5_small", {"operators": TWO}),
+    "uncertain of two": ("mast5_small", {"operators": TWO}),
 }
 
 

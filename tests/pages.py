@@ -24,7 +24,7 @@ CLASSES = ("cat", "dog", NASTY)
 DIM = 12
 
 
-def make_run(folder: Path, recipe: str = "mast5_small", **changes: Any) -> RunFolder:
+def make_run(folder: Path, recipe: str = "mast_c5_small", **changes: Any) -> RunFolder:
     """The folder of a finished run, with a log and nothing else."""
     run = RunFolder(folder)
     config = mast.configure(recipe, data="photos", out=str(folder), size=32, **changes)

@@ -38,8 +38,8 @@ def test_what_is_no_image_is_refused(images: Any) -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(mast.PretrainConfig)])
 def test_a_field_of_the_wrong_type_is_named(name: str) -> None:
-    config = replace(mast.configure("mast5_small"), **{name: object()})
+    config = replace(mast.configure("mast_c5_small"), **{name: object()})
     with pytest.raises(UserError, match=name):
         mast.pretrain(config)
     with pytest.raises(UserError, match=name):
-        mast.configure("mast5_small", **{name: object()})
+        mast.configure("mast_c5_small", **{name: object()})

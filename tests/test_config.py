@@ -12,13 +12,11 @@ import yaml
 
 import mast
 from mast.cli import main
-from mast.cli.options import arguments_of
 from mast.config import ENDLESS, change, read, record
 from mast.core import fields
 from mast.core.errors import UserError
 from mast.core.run import plain
-from mast.methods import METHODS, MastConfig
-from mast.methods.mast_paper import MODES
+from mast.methods import METHODS
 from mast.recipes import FULL, RECIPES, configure, rival
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -28,10 +26,10 @@ def test_a_file_changes_its_recipe_and_options_change_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("recipe: mast15_small\nepochs: 7\noptimizer: {lr: 0.01}\n")
+    file.write_text("recipe: mast_c15_small\nepochs: 7\noptimizer: {lr: 0.01}\n")
     main(["show", "config", "--config", str(file), "--epochs", "9"])
     shown = yaml.safe_load(capsys.readouterr().out)
-    recipe = RECIPES["mast15_small"]()
+    recipe = RECIPES["mast_c15_small"]()
     assert (shown["epochs"], shown["optimizer"]["lr"]) == (9, 0.01)
     assert (shown["views"], shown["batch_size"]) == (recipe.views, recipe.batch_size)
 
@@ -39,7 +37,7 @@ def test_a_file_changes_its_recipe_and_options_change_the_file(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recipe: mast5_small\nepoch: 3\n", "Did you mean 'epochs'"),
+        ("recipe: mast_c5_small\nepoch: 3\n", "Did you mean 'epochs'"),
         ("method: vicrig\n", "Did you mean 'vicreg'"),
         ("lr: 3\n", "unknown field 'lr'. Did you mean 'optimizer.lr'"),
         ("epochs: many\n", "expected epochs to be a whole number, got 'many'"),
@@ -62,7 +60,7 @@ BAD = (float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-320, 10**30,
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
-    config = change(configure("mast5_small"), {"method": method})
+    config = change(configure("mast_c5_small"), {"method": method})
     for name, hint in fields.kinds(config).items():
         if not {int, float} & {hint, *get_args(hint)} or (
             method != "mast" and not name.startswith("objective.")
@@ -82,20 +80,14 @@ def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
 )
 def test_no_number_of_layers_or_rounds_is_endless(method: str, name: str) -> None:
     with pytest.raises(UserError, match=f"objective.{name} must be . to 1000, got"):
-        change(configure("mast5_small"), {"method": method, f"objective.{name}": 10**9})
+        change(configure("mast_c5_small"), {"method": method, f"objective.{name}": 10**9})
 
 
 def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a mode decides is written down; what an older version did not write has its default."""
+    """What a file does not say has its plain default, whatever the recipe says."""
     config = tiny(epochs=1)
     folder = mast.pretrain(config)
     written = read(folder.config)
-    resolved = config.objective.resolved()
-    name = next(iter(MODES))
-    changed = {key: replace(mode, masked_weight=99.0) for key, mode in MODES.items()}
-    monkeypatch.setattr("mast.methods.mast_paper.MODES", changed)
-    assert name in changed
-    assert read(folder.config).objective.resolved() == resolved
     values = yaml.safe_load(folder.config.read_text())
     del values["channels_last"], values["optimizer"]["momentum"]
     monkeypatch.setitem(
@@ -103,18 +95,6 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     )
     folder.config.write_text(yaml.safe_dump(values))
     assert read(folder.config) == written
-
-
-def test_another_mode_starts_from_its_own_switches(tmp_path: Path) -> None:
-    """What a run wrote down of its mode does not stay behind when the mode is changed."""
-    file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(record(configure("mast5_small", epochs=3))))
-    words = ["--config", str(file), "--objective.mode", "paper", "--objective.kl_weight", "5"]
-    config = arguments_of("pretrain", words)["config"]
-    assert config.objective.resolved() == replace(MODES["paper"], kl_weight=5.0)
-    assert config.epochs == 3
-    same = arguments_of("pretrain", ["--config", str(file), "--objective.mode", "contrast"])
-    assert same["config"] == read(file)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -132,9 +112,9 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
 def test_imagenet_recipes_are_the_papers() -> None:
     for name in FULL:
         config = RECIPES[name]()
-        if config.method not in ("mast", "vicreg"):
+        if config.method not in ("mast", "mast_c", "vicreg"):
             continue
-        of_simclr = getattr(config.objective, "mode", "") == "contrast"
+        of_simclr = getattr(config.objective, "compare", "") == "contrast"
         rate, hidden = (2.4, 2048) if of_simclr else (1.6, 8192)
         assert config.optimizer.lr * config.batch_size / 256 == rate
         assert (config.epochs, config.batch_size, config.size) == (1000, 2048, 224)
@@ -142,13 +122,6 @@ def test_imagenet_recipes_are_the_papers() -> None:
         assert config.optimizer.weight_decay == 1e-6
         assert config.encoder.name == "resnet50"
         assert config.objective.projector.hidden == hidden
-
-
-@pytest.mark.parametrize("name", ["mast5_exempt", "mast5_small"])
-def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
-    objective = configure(name, objective={"mode": "paper"}).objective
-    assert isinstance(objective, MastConfig)
-    assert objective.resolved() == MODES["paper"]
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
@@ -160,25 +133,9 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     assert read(file) == configure("simclr_small", optimizer={"lr": 0.1}, seed=1, epochs=1)
 
 
-def test_a_run_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    """A field that was renamed, one that is a constant now, and one that held another value."""
-    file = tmp_path / "config.yaml"
-    values = record(configure("simsiam_augself_small")) | {"cuda_graphs": None}
-    values["objective"] |= {
-        "told": values["objective"].pop("predicted"),
-        "steady_predictor": True,
-    }
-    file.write_text(yaml.safe_dump(values))
-    assert read(file) == configure("simsiam_augself_small")
-    values["objective"]["steady_predictor"] = False
-    file.write_text(yaml.safe_dump(values))
-    with pytest.raises(UserError, match=r"objective\.steady_predictor is always True now, got Fal"):
-        read(file)
-
-
 def test_a_run_is_compared_with_vicreg_of_its_scale() -> None:
     for name in ("small", "medium"):
-        other, own = cast(Any, rival(RECIPES[f"mast5_{name}"]())), RECIPES[f"vicreg5_{name}"]()
+        other, own = cast(Any, rival(RECIPES[f"mast_c5_{name}"]())), RECIPES[f"vicreg5_{name}"]()
         assert (other.objective, other.optimizer) == (own.objective, own.optimizer)
-    other = rival(change(RECIPES["mast5_exempt_small"](), {"objective.projector.dim": 64}))
+    other = rival(change(RECIPES["mast_c5_distance_small"](), {"objective.projector.dim": 64}))
     assert cast(Any, other).objective.projector.dim == 64

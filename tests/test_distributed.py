@@ -37,23 +37,19 @@ from mast.models import synchronise_batchnorm
 pytestmark = pytest.mark.slow
 
 PROCESSES, LOCAL, STEPS = 2, 4, 2
-BEFORE = {"pool": "before"}
-GUARDED = {"mode": "guarded"}
-EXEMPT = {"exempt": ("color", "position", "orientation"), "exempt_share": 0.2}
+BLOCKS = {"exempt": ("color", "position", "orientation"), "exempt_share": 0.2}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "exempt": ("mast", BEFORE, {"predict_from": "both", **EXEMPT}),
-    "contrast": ("mast", BEFORE, {"mode": "contrast", "predict_from": "everywhere", **EXEMPT}),
-    "budgeted": ("mast", BEFORE, {"masks": "budgeted", **EXEMPT}),
-    "guarded after": ("mast", {"pool": "after"}, {"uncertainty": True, **GUARDED}),
-    "paper": ("mast", {**BEFORE, "positivity": "paper"}, {"mode": "paper"}),
-    "standardize": ("mast", BEFORE, {**GUARDED, "uncertainty": True, "standardize": True}),
-    "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted", **GUARDED}),
+    "contrast": ("mast_c", {}, BLOCKS),
+    "distance": ("mast_c", {}, {"compare": "distance", **BLOCKS}),
+    "mast": ("mast", {"pool": "after"}, {}),
+    "printed": ("mast", {"pool": "before"}, {"printed": True}),
+    "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted"}),
     "vicreg": ("vicreg", {}, {}),
-    "augself": ("vicreg", {}, {"predicted": EXEMPT["exempt"]}),
+    "augself": ("vicreg", {}, {"predicted": BLOCKS["exempt"]}),
     "simclr": ("simclr", {}, {}),
     "moco v2": ("moco_v2", {}, {"queue": 20}),
     "moco v3": ("moco_v3", {}, {}),
-    "simsiam": ("simsiam", {}, {"predicted": EXEMPT["exempt"]}),
+    "simsiam": ("simsiam", {}, {"predicted": BLOCKS["exempt"]}),
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),

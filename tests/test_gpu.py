@@ -22,7 +22,7 @@ from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.protocols.detection.batches import TrainingObjects
 from mast.evaluation.protocols.detection.protocol import Detection
 from mast.evaluation.training_views import TrainingViews
-from mast.methods import METHODS, MastConfig, Method, VICRegConfig, method_of
+from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
 
 pytestmark = pytest.mark.slow
@@ -41,13 +41,10 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 CONFIGS: dict[str, Any] = {
     **{name: row.config(**SMALL.get(name, {})) for name, row in METHODS.items()},
-    "exempt": MastConfig(predict_from="both", exempt=("orientation",)),
-    "contrast": MastConfig(mode="contrast"),
-    "budgeted": MastConfig(masks="budgeted", exempt=("orientation",)),
-    "guarded": MastConfig(mode="guarded"),
-    "paper": MastConfig(mode="paper"),
-    "uncertain": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
-    "sum": MastConfig(mode="guarded", composition="sum", standardize=True),
+    "distance": MastCConfig(compare="distance", predict_from=("block", "representation")),
+    "printed": MastConfig(printed=True),
+    "uncertain": MastConfig(kl_weight=25.0),
+    "handcrafted": MastConfig(masks="handcrafted"),
     "augself": VICRegConfig(predicted=("color", "position")),
 }
 

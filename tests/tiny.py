@@ -105,7 +105,7 @@ def make_views(seed: int, count: int = 2) -> Views:
 
 
 def configure(
-    photos: Path, folder: Path, recipe: str = "mast5_small", **changes: Any
+    photos: Path, folder: Path, recipe: str = "mast_c5_small", **changes: Any
 ) -> mast.PretrainConfig:
     """A run of a recipe that trains in about a second, on photos and into a folder."""
     method = method_of(mast.configure(recipe).objective)

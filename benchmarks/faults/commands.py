@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 TINY = (
-    "photos/train --recipe mast5_small --encoder.name timm:test_resnet --size 16 "
+    "photos/train --recipe mast_c5_small --encoder.name timm:test_resnet --size 16 "
     "--data.canvas 20 --objective.projector.hidden 32 --objective.projector.dim 32 "
     "--objective.exempt_share 0.1 --batch_size 8 --epochs 3 --score_every 3 --log_every 1 "
     "--device cpu --seed 0"

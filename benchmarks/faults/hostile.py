@@ -55,8 +55,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     f"load_classifier({FITTED!r})": lambda value: mast.load_classifier(FITTED).forward(value),
     "ViewMaker('mast5', 16)": lambda value: mast.ViewMaker("mast5", 16)(value)[0],
     "open_images": lambda value: mast.open_images(value, 16),
-    "configure": lambda value: mast.configure("mast5_small", optimizer={"lr": value}),
-    "configure's encoder": lambda value: mast.configure("mast5_small", encoder=value),
+    "configure": lambda value: mast.configure("mast_c5_small", optimizer={"lr": value}),
+    "configure's encoder": lambda value: mast.configure("mast_c5_small", encoder=value),
 }
 
 

@@ -32,7 +32,7 @@ BASES = {
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
-    "plan": ("plan", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
+    "plan": ("plan", "photos/train", "--recipes", "mast_c5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "reproduce": ("reproduce", "table7", "--data", "photos", "--out", "tables", "--dry"),

@@ -48,12 +48,12 @@ SMALL = {
     "objective": {"projector": {"hidden": 64, "dim": 48}},
 }
 TOLERANCE = 1e-4  # of a view's values, but for those within rounding of a threshold
-RECIPES = ("mast5", "mast15", "mast19", "mast5_exempt", "mast5_handcrafted",
+RECIPES = ("mast_c5", "mast_c15", "mast_c5_distance", "mast5", "mast19", "mast5_handcrafted",
            "mast5_uncertainty_only", "vicreg")  # fmt: skip
 # Of a run: whether parts are compiled, and whether they are replayed as CUDA graphs.
 WAYS = (("plain", False, False), ("compiled", True, False), ("graphs", True, True))
-COMPILED = ("mast5_small", "mast19_small", "mast5_exempt_small", "vicreg5_small", "dino_small",
-            "swav_small", "moco_v2_small")  # fmt: skip
+COMPILED = ("mast_c5_small", "mast19_small", "mast_c5_distance_small", "vicreg5_small",
+            "dino_small", "swav_small", "moco_v2_small")  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "knn": {},
     "linear": {"max_iterations": 50},
@@ -180,7 +180,7 @@ class Checks:
             with tempfile.TemporaryDirectory() as folder:
                 whole, cut = (
                     configure(
-                        "mast5_small",
+                        "mast_c5_small",
                         data="factors@train:64",
                         out=Path(folder) / name,
                         device=self.device,

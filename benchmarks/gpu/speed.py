@@ -32,10 +32,10 @@ from mast.recipes import configure
 
 VIEWS = ("mast5", "mast15", "mast19", "vicreg", "dino")
 STEPS = (
-    ("mast15_small", 256, {}),
-    ("mast15_small", 512, {}),
-    ("mast15", 256, {}),
-    ("mast5_exempt", 256, {"projector": {"pool": "before"}}),
+    ("mast_c15_small", 256, {}),
+    ("mast_c15_small", 512, {}),
+    ("mast_c15", 256, {}),
+    ("mast_c5_distance", 256, {}),
     ("vicreg5", 256, {}),
 )
 
@@ -106,7 +106,7 @@ def views(clock: Clock, count: int, side: int, size: int) -> None:
 def steps(clock: Clock, tiny: bool) -> None:
     """Whole steps beside their encoder alone, and small ones, which are bound by the host."""
     shape: dict[str, Any] = {"size": 224, "encoder": {"name": "resnet50"}}
-    todo = [("mast15_small", 8, {}, {"size": 32})] if tiny else [(*s, shape) for s in STEPS]
+    todo = [("mast_c15_small", 8, {}, {"size": 32})] if tiny else [(*s, shape) for s in STEPS]
     for recipe, batch, objective, options in todo:
         config = configure(recipe, batch_size=batch, objective=objective, **options)
         training = Training(config, clock.device)
@@ -117,9 +117,9 @@ def steps(clock: Clock, tiny: bool) -> None:
     on_gpu = clock.device.type == "cuda"
     for name, compiled, graphs in WAYS if on_gpu else WAYS[:1]:
         changes = {"compile": compiled, "cuda_graphs": graphs, "batch_size": 8 if tiny else 64}
-        training = Training(configure("mast5_small", **changes), clock.device)
-        clock(f"mast5_small at 64 pixels, encoder alone, {name}", training.encoder_alone(1))
-        clock(f"mast5_small at 64 pixels, step, {name}", training.from_memory(1))
+        training = Training(configure("mast_c5_small", **changes), clock.device)
+        clock(f"mast_c5_small at 64 pixels, encoder alone, {name}", training.encoder_alone(1))
+        clock(f"mast_c5_small at 64 pixels, step, {name}", training.from_memory(1))
         del training
 
 
@@ -129,7 +129,7 @@ def profiles(clock: Clock, out: Path, tiny: bool) -> None:
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     order = "self_cuda_time_total" if cuda else "self_cpu_time_total"
     shape: dict[str, Any] = {"size": 224, "batch_size": 256, "encoder": {"name": "resnet50"}}
-    for recipe in ("mast5_small", "mast15_small", "mast19_small")[: 1 if tiny else 3]:
+    for recipe in ("mast_c5_small", "mast_c15_small", "mast19_small")[: 1 if tiny else 3]:
         training = Training(
             configure(recipe, **({"size": 32, "batch_size": 8} if tiny else shape)), clock.device
         )

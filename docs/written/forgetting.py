@@ -14,7 +14,7 @@ SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
     "vicreg": "VICReg",
     "augself_double": "VICReg + AugSelf",
-    "both": "MAST",
+    "both": "MAST-C over VICReg's distance",
 }
 COMPARED = ("untrained", "vicreg", "augself_double", "both", "both_double")
 OURS = "both"
@@ -40,7 +40,7 @@ def forgetting() -> str:
         f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
         f"{processors(measured.values())}. Percent; mean and standard deviation over seeds. "
         "`augself` is VICReg that predicts the operators from its representation; "
-        "`exempt`, MAST that predicts from its block of "
+        "`exempt`, MAST-C over VICReg's distance that predicts from its block of "
         f"{100 * SHARE:g} % of the dimensions; `both`, from both. Prediction weight {WEIGHT:g}, "
         f"or twice that (`double`). {legend(measured)}Linear accuracy of the representation:",
         top("forgetting", Forgetting().table(measured), lambda row: row[1] in COMPARED),
@@ -56,10 +56,10 @@ def legend(measured: dict[str, dict[str, Any]]) -> str:
     """What the methods are that need a word, of those that have been run."""
     methods = {result["method"] for result in measured.values()}
     meant = {
-        "silent": "MAST without prediction",
-        "representation_double": "MAST that predicts from the representation alone",
-        "budgeted_double": "MAST that learns which dimensions are exempt",
-        "guarded": "learned masks, nothing predicted",
+        "silent": "the same without prediction",
+        "representation_double": "the same that predicts from the representation alone",
+        "budgeted_double": "the same that learns which dimensions are exempt",
+        "guarded": "MAST, no uncertainty",
     }
     said = [f"`{name}` is {what}" for name, what in meant.items() if name in methods]
     return f"In the CSV, {', '.join(said)}. " if said else ""
@@ -105,14 +105,14 @@ def demonstration() -> str:
         for space in spaces_of_ours
     )
     return (
-        f"Mean of six linear tasks: MAST {level[OURS]:.1f}, VICReg + AugSelf "
-        f"{level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten nearest "
-        f"with the query's color (chance 12 %): MAST's block ({dims} of {PROJECTOR['dim']} "
-        f"dimensions) {matching:.0f} %; the representation of VICReg + AugSelf "
+        f"Mean of six linear tasks: MAST-C over VICReg's distance {level[OURS]:.1f}, VICReg + "
+        f"AugSelf {level['augself_double']:.1f}, VICReg {level['vicreg']:.1f}. Share of the ten "
+        "nearest with the query's color (chance 12 %): MAST-C's block "
+        f"({dims} of {PROJECTOR['dim']} dimensions) {matching:.0f} %; the representation of VICReg + AugSelf "
         f"{found['augself_double', 'representation']:.0f} %, of VICReg "
         f"{found['vicreg', 'representation']:.0f} %; the color-jitter head "
-        f"({PredictionConfig().hidden} dimensions) of VICReg + AugSelf {heads:.0f} %, of MAST "
-        f"{our_heads:.0f} %. MAST's embedding without its block finds {ignoring:.0f} %, the "
+        f"({PredictionConfig().hidden} dimensions) of VICReg + AugSelf {heads:.0f} %, of MAST-C "
+        f"{our_heads:.0f} %. MAST-C's embedding without its block finds {ignoring:.0f} %, the "
         "embedding of VICReg + AugSelf "
         f"{found['augself_double', 'embedding']:.0f} %. {ahead(shown)}"
     )

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from experiments.advice_check import AdviceCheck
+from experiments.small_sets import called
 from experiments.uncertainty_check import UncertaintyCheck
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, whole
@@ -79,8 +80,7 @@ def insights(question: str) -> list[dict[str, Any]]:
 
 def described(run: dict[str, Any]) -> str:
     """What a run was, in a few words."""
-    mode = f" ({run['mode']})" if run["mode"] else ""
     return (
-        f"{run['method']}{mode} on {run['data']}, views {run['views']}, {run['size']} pixels, "
+        f"{called(run)} on {run['data']}, views {run['views']}, {run['size']} pixels, "
         f"{run['epochs']} epochs"
     )

@@ -30,7 +30,7 @@ ENCODERS = {
     "akamaster:56": "ResNet-56, labels of CIFAR-10",
     "vicreg5_small": "VICReg",
     "vicreg5_augself_small": "VICReg + AugSelf",
-    "mast5_exempt_small": "MAST, exempt blocks",
+    "mast_c5_distance_small": "MAST-C over VICReg's distance",
     "untrained": "untrained ResNet-10",
     "imagehash": "imagehash",
 }

@@ -34,7 +34,7 @@ def known() -> str:
         f"linear probe learn from the {images['train']:,} training images, as the networks did. "
         f"Weights of [{repository}](https://github.com/{repository}), passed to `mast.evaluate` as "
         f"modules at {setting['size']} pixels (`benchmarks/known_accuracy.py`).\n\n"
-        f"For a run of `mast5_exempt_small` the linear probe reaches {against['ours']:.2f} %, "
+        f"For a run of `mast_c5_distance_small` the linear probe reaches {against['ours']:.2f} %, "
         "scikit-learn's `LogisticRegression` on the same features at the same penalty "
         f"{against['scikit-learn']:.2f} % (`python -m experiments protocols`)."
     )

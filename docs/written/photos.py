@@ -16,13 +16,13 @@ from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole
 
-OURS = "MAST"
+OURS = "MAST-C over VICReg's distance"
 COMPARED = {  # as the study `does_it_help` calls them
     "untrained": "untrained",
     "vicreg5": "VICReg",
     "augself_half": "VICReg + AugSelf",
-    "learned_slow": "MAST, guarded",
-    "exempt_half": "MAST, heads see the block",
+    "learned_slow": "MAST, no uncertainty",
+    "exempt_half": "MAST-C, heads see the block",
     "exempt_both_half": OURS,
 }
 KNN = "cifar10/class/knn"
@@ -47,9 +47,9 @@ NAMES = {  # of variants
     "fixed or learned (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
     "`_sigma`": "distances are divided by the predicted uncertainty",
     "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
-    "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
-    "representation, as `mast5_exempt` does",
-    "`_half` at the end of these": "each prediction has weight 0.5 (`mast5_exempt`'s) instead of 1",
+    "`exempt`": "MAST-C over VICReg's distance, which predicts from its blocks; `_both`: from "
+    "block and representation, as `mast_c5_distance` does; `budgeted`: blocks that are learned",
+    "`_half` at the end of these": "each prediction weighs 0.5 (as in `mast_c5_distance`), not 1",
     "`strong_`, `fifteen_` in front": "`mast5_strong`, `mast15` in place of `mast5`",
 }
 

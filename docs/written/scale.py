@@ -88,7 +88,7 @@ def _speed(of: dict[str, float] | None) -> str:
 
 def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
     config = configure(
-        "mast15", device="cpu", batch_size=scenario.batch * scenario.gpus,
+        "mast_c15", device="cpu", batch_size=scenario.batch * scenario.gpus,
         data=DataConfig("shards:…"),
     )  # fmt: skip
     each = SHARE * VIEWS_A_SECOND / 2

@@ -47,7 +47,7 @@ def pretraining() -> str:
     )
     return (
         f"With {setting['photos']} unlabeled flower photos and {setting['labels']} labels per "
-        f"class, pretraining (`mast5_small`) reaches {ours} % accuracy on "
+        f"class, pretraining (`mast_c5_small`) reaches {ours} % accuracy on "
         f"{setting['classes']} classes; training on the labels alone reaches {scratch} %, the "
         f"untrained encoder {untrained} %."
     )

@@ -15,7 +15,7 @@ Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the 
 
 OWN = {"flowers17": "flowers17/class/linear", "textures": "textures/class/linear"}
 BEFORE = {"cifar10/class/linear": "objects", "cifar10/colour/linear": "color"}
-METHODS = {"mast": "MAST", "vicreg": "VICReg"}
+METHODS = {"mast": "MAST-C over VICReg's distance", "vicreg": "VICReg"}
 
 
 def starts() -> str:
@@ -42,7 +42,7 @@ def starts() -> str:
         [
             *found,
             "",
-            "Linear probes on test images. The source is MAST on "
+            "Linear probes on test images. The source is MAST-C over VICReg's distance on "
             f"{experiment.images:,} images of CIFAR-10, {experiment.source_epochs} epochs at 32 "
             f"pixels; each run trains {experiment.epochs} epochs on one small set. *Rate*: the "
             "encoder's learning rate relative to the rest (`python -m experiments starts`; "

@@ -9,7 +9,6 @@ from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.does_it_help import mean_of_tasks
 from experiments.elsewhere import ELSEWHERE
 from experiments.fair import DECIDING, FAIR
-from experiments.pooling import POOLING
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
 from mast.studies.seeds import cell, difference
@@ -63,13 +62,6 @@ def small() -> str:
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
 
-def pooling() -> str:
-    """Where MAST's projector pools: the tables."""
-    experiment = POOLING
-    parts = _grids("pooling", experiment.grids(results_of(experiment.results)))
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
-
-
 def candidates() -> str:
     """Objectives on validation images, by groups of tasks."""
     return _by_groups(CANDIDATES_ON_VALIDATION)
@@ -83,7 +75,7 @@ def fair() -> str:
     (ahead,) = (grid for title, grid in FAIR.grids(measured).items() if title.startswith("ahead"))
     leads = [f"- {title}: {lead}" for title, *_, lead in ahead.rows]
     leads += [
-        f"- MAST over {FAIR.rows[key].title}: {FAIR.tasks.lead(ours, control)}"
+        f"- MAST-C over {FAIR.rows[key].title}: {FAIR.tasks.lead(ours, control)}"
         for key, control in zip(DECIDING[1:-1], controls, strict=False)
         if control
     ]
@@ -109,7 +101,7 @@ def elsewhere() -> str:
             f"over {FAIR.rows[key].title} {table.tasks.lead(ours, control)}"
             for key, control in zip(DECIDING[1:], controls, strict=True)
         )
-        leads.append(f"- {table.title}: MAST {', '.join(over)}")
+        leads.append(f"- {table.title}: MAST-C {', '.join(over)}")
     shown = as_markdown(Grid(("condition", *grouped.columns), tuple(rows)))
     return "\n\n".join([shown, "\n".join(leads)])
 

@@ -48,8 +48,8 @@ from mast.runs.cost import (
 from mast.runs.load import load
 
 Where = Literal[GpuName, "cpu"]
-ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
-ON_A_CPU = ("mast5_small",)
+ON_A_GPU = ("mast_c5_medium", "mast_c5_medium_vit", "mast_c5_medium_convnext")
+ON_A_CPU = ("mast_c5_small",)
 SCALED = (
     f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see "
     f"fewer images more often, up to {MOST_TIMES} times, and more images less often."
@@ -146,7 +146,8 @@ def plan(
             default the recipe's epochs, as in `mast pretrain`; a second row has as many steps as
             the recipe takes on 50,000 images. If the recipe takes long on this CPU, the first note
             says what fits into less time.
-        recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise `mast5_small`.
+        recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise
+            `mast_c5_small`.
         weights: Starting weights, as in `mast pretrain --encoder.weights`.
         device: auto, cpu or cuda, on this machine.
         download: Allow downloading weights.

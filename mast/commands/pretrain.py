@@ -356,7 +356,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     # --------------------------------------------------------------------------------- loop
     if chief:
         say(
-            f"{config.recipe}: {counted(len(feed), 'image')}, {counted(config.epochs, 'epoch')} "
+            f"training {METHODS[config.method].title}"
+            f"{f', recipe {config.recipe}' if config.recipe else ''}: "
+            f"{counted(len(feed), 'image')}, {counted(config.epochs, 'epoch')} "
             f"of {counted(steps_per_epoch, 'step')} on {processes} x {fabric.device}, into "
             f"{run.path}" + (f", from step {training.step}" if training.step else "")
         )

@@ -27,6 +27,8 @@ from mast.methods.base import MethodConfig as MethodConfig
 from mast.methods.collapse import collapse_checks as collapse_checks
 from mast.methods.mast import Mast as Mast
 from mast.methods.mast import MastConfig as MastConfig
+from mast.methods.mast_c import MastC as MastC
+from mast.methods.mast_c import MastCConfig as MastCConfig
 from mast.methods.parts import HostInputs as HostInputs
 from mast.methods.parts import Images as Images
 from mast.methods.parts import Teacher as Teacher
@@ -49,7 +51,8 @@ class MethodEntry(NamedTuple):
 
 
 METHODS: dict[str, MethodEntry] = {
-    "mast": MethodEntry("MAST", MastConfig, Mast),
+    "mast": MethodEntry("MAST (Huang et al., ICLR 2023)", MastConfig, Mast),
+    "mast_c": MethodEntry("MAST-C (ours)", MastCConfig, MastC),
     "vicreg": MethodEntry("VICReg", VICRegConfig, VICReg),
     "simclr": MethodEntry("SimCLR", simclr.SimCLRConfig, simclr.SimCLR),
     "moco_v2": MethodEntry("MoCo v2", moco.MoCoConfig, moco.MoCo),

@@ -95,14 +95,6 @@ class MethodConfig:
         """Why a batch cannot be computed in parts; None where it can."""
         return None
 
-    def resolved(self) -> Any:
-        """The switches in force, where some follow from others; this configuration itself."""
-        return self
-
-    def without_switches(self) -> "MethodConfig":
-        """This configuration with what a mode decides left to the mode; itself without modes."""
-        return self
-
     def check(self) -> None:
         """Refuse values that cannot be."""
         one = at_least(1)

@@ -1,104 +1,73 @@
-"""MAST: views are alike in all dimensions but a block; heads predict what the operators did.
+"""MAST: Eq. 7 of the paper in the form that trains, and as printed.
 
-These are the product's objectives; Eq. 7 of the paper, learned masks and the predicted uncertainty
-are in `mast.methods.mast_paper`.
+As printed it collapses (docs/method.md). The other form keeps learned masks, the predicted
+uncertainty and both stages, with what holds masks and uncertainty; its constants are here.
 
-Shapes: B batch (B_global over processes), D embedding dimensions, K operators, P of them predicted.
+Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import cast
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.augment import Views
-from mast.core.collectives import gather
-from mast.core.errors import UserError
-from mast.losses import intersection, masked_nt_xent, variance
-from mast.methods.base import NEGATIVES, PART, SHARE, Method, limited, output_of, spread
-from mast.methods.mast_paper import EPS, Equation7, PaperConfig, Source
-from mast.methods.parts import (
-    HostInputs,
-    Images,
-    OperatorPrediction,
-    PredictionConfig,
-    check_properties,
-    destroyers,
-    shared_covariance,
+from mast.core.collectives import gather, global_mean, global_sum, processes
+from mast.losses import (
+    intersection,
+    masked_distance,
+    masked_uncertainty,
+    subspace_mean,
+    symmetric_kl,
+    variance,
 )
-from mast.models import (
-    Encoder,
-    Encoding,
-    ExemptBlocks,
-    Gaussian,
-    GaussianProjector,
-    GeM,
-    Masks,
-    ShallowDepths,
-)
+from mast.methods.base import TWO, Method, MethodConfig, output_of
+from mast.methods.parts import HostInputs, Images, shared_covariance
+from mast.models import Encoder, Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
+from mast.models.masks import MaskKind
 
-SOURCES: dict[Source, tuple[str, ...]] = {
-    "none": (),
-    "block": ("block",),
-    "representation": ("representation",),
-    "both": ("block", "representation"),
-    "depths": ("depths",),
-    "everywhere": ("depths", "representation"),
-}
+EPS = 1e-6  # in denominators
+FLOOR, PRINTED_FLOOR = 0.1, 1e-6  # of the covariance
+# What weights are that are None.
+WEIGHTS = {"masked_weight": 10.0, "kl_weight": 0.0, "sparsity_weight": -2.0}
+PRINTED_WEIGHTS = {"masked_weight": 25.0, "kl_weight": 25.0, "sparsity_weight": 600.0}
 
 
 @dataclass
-class MastConfig(PaperConfig):
-    """MAST's objective: with exempt blocks, or Eq. 7 with its switches. None: the mode decides.
+class MastConfig(MethodConfig):
+    """The paper's objective, with the variants of its Tables 5 and 6.
 
     Attributes:
-        mode: "contrast" (the recipes'), "exempt", "guarded", or "paper" for Eq. 7 as printed.
-        exempt: Image properties ("color", "position", ...: `mast show operators`) that get their
-            own block of dimensions. Views need not agree in a block if an operator that destroys
-            its property acted.
-        exempt_share: Share of the dimensions in each block.
-        predicted: Properties whose operators the heads predict; the block predicts only exempt
-            ones. By default those of `exempt`.
-        prediction: Weight and width of the heads that predict what the operators did.
-        variance_weight: alpha; unused, like beta, with compare "contrast".
+        printed: Eq. 7 as printed: the masks collapse and the uncertainty explodes.
+        masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the whole
+            embedding: Table 6's "uncertainty only").
+        uncertainty: Divide distances by the predicted covariance.
+        projector: Sizes and pooling of the Gaussian projector.
+        masked_weight: Weight of the masked distance. None: 10, or as printed 25, which is
+            lambda = 25 d / K.
+        kl_weight: lambda_2, if there is a covariance. None: 0, or as printed 25.
+        sparsity_weight: lambda_1 d K: weight of the mean mask entry; a negative one rewards wide
+            masks. None: -2, or as printed 600.
+        variance_weight: alpha.
         covariance_weight: beta.
-        temperature: Temperature of the contrastive loss.
     """
 
-    limits = limited(mask_common=SHARE, exempt_share=PART)
-    mode: Literal["exempt", "contrast", "guarded", "paper"] = "exempt"
-    exempt: tuple[str, ...] = ("color",)
-    exempt_share: float = 0.03
-    predicted: tuple[str, ...] | None = None
-    prediction: PredictionConfig = field(default_factory=PredictionConfig)
+    takes = TWO
+    printed: bool = False
+    masks: MaskKind = "learned"
+    uncertainty: bool = True
+    projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
+    masked_weight: float | None = None
+    kl_weight: float | None = None
+    sparsity_weight: float | None = None
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
-    temperature: float = 0.1
 
-    @property
-    def needs_whole_batch(self) -> str | None:
-        return NEGATIVES if self.resolved().compare == "contrast" else None
-
-    def check(self) -> None:
-        super().check()
-        check_properties(self.exempt)
-        check_properties(self.predicted or ())
-        mode = self.resolved()
-        if "block" in SOURCES[mode.predict_from] and not mode.has_blocks:
-            raise UserError(
-                f"objective.predict_from {mode.predict_from} needs objective.masks exempt or "
-                f"budgeted, got {mode.masks}, which has no block to predict from"
-            )
-        told = self.exempt if self.predicted is None else self.predicted
-        if mode.predict_from == "block" and not {*told} & {*self.exempt}:
-            raise UserError("objective.predict_from block needs an exempt, predicted property")
-        if mode.compare == "contrast" and not mode.is_exempt:
-            raise UserError(
-                "objective.compare contrast is for exempt blocks: leave out what Eq. 7 has "
-                "(composition, count, uncertainty, plain, KL, sparsity, standardize, other masks)"
-            )
+    def weight(self, name: str) -> float:
+        """A weight of Eq. 7: this field, or what None stands for."""
+        own: float | None = getattr(self, name)
+        return (PRINTED_WEIGHTS if self.printed else WEIGHTS)[name] if own is None else own
 
 
 class Mast(Method):
@@ -106,122 +75,124 @@ class Mast(Method):
 
     config: MastConfig
     projector: GaussianProjector
-    masks: Masks | ExemptBlocks
-    column_P: Tensor  # of the masks
-    gates = ("masks.logits_DK", "masks.logits_DG", "pools.mean.power", "pools.covariance.power")
+    masks: Masks
+    gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        self.mode = mode = config.resolved()
-        self.equation_7 = None if mode.is_exempt else Equation7(mode)
-        pooled = config.projector.pool == "average"
-        features, dim = encoder.dim if pooled else encoder.map_dim, config.projector.dim
+        pooled, printed = config.projector.pool == "average", config.printed
         self.projector = GaussianProjector(
-            features, config.projector, mode.uncertainty, mode.compare == "contrast"
+            encoder.dim if pooled else encoder.map_dim,
+            config.projector,
+            config.uncertainty,
+            PRINTED_FLOOR if printed else FLOOR,
         )
-        if mode.has_blocks:
-            groups, learned = _groups(operators, config.exempt), mode.masks == "budgeted"
-            self.masks = ExemptBlocks(dim, groups, config.exempt_share, learned, seed)
-        else:
-            start, scale, common = mode.mask_start, mode.normalize_masks, config.mask_common
-            count, kind = len(operators), cast(Any, mode.masks)
-            self.masks = Masks(dim, count, kind, start, scale, common, seed)
-        properties = config.exempt if config.predicted is None else config.predicted
-        predicted = destroyers(operators, properties)
-        sources = SOURCES[mode.predict_from] if config.prediction.weight and predicted else ()
-        in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
-        column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
-        self.register_buffer("column_P", column_P, persistent=False)
-        of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, [*predicted])}
-        self.shallow = None
-        if "depths" in sources:
-            self.shallow = ShallowDepths(encoder)
-            of_source["depths"] = (self.shallow.dim, [*predicted])
-        self.predictions = nn.ModuleDict(
-            {
-                source: OperatorPrediction(config.prediction, *of_source[source], source)
-                for source in sources
-                if of_source[source][1]
-            }
-        )
-        if not pooled and "representation" not in self.predictions:
+        dim, count = config.projector.dim, len(operators)
+        self.masks = Masks(dim, count, config.masks, printed, seed)
+        if not pooled:
             encoder.freeze_behind_features()
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Which subspaces are trained, and the targets; the last source predicts the most."""
-        inputs = {"active_BK": views.active_BK}
-        for prediction in list(self.predictions.values())[-1:]:
-            inputs |= cast(OperatorPrediction, prediction).host_inputs(views, progress)
-        return inputs
+        """Which subspaces are trained."""
+        return {"active_BK": views.active_BK}
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
-        """The terms are those of `objective`, and the predictions."""
-        encodings: Sequence[Encoding]
-        if self.shallow is None:
-            encodings, depths = [self.encoder.encode(images_BCHW) for images_BCHW in images], ()
-        else:
-            encodings, depths = zip(*map(self.shallow.encode, images), strict=True)
-        first, second = (self.projector(encoding) for encoding in encodings)
-        mask_DK = self.masks()
-        output = self.objective(first, second, inputs["active_BK"], mask_DK)
-        for source, module in self.predictions.items():
-            prediction = cast(OperatorPrediction, module)
-            if source == "block":
-                part_DP, pair = 1 - mask_DK[:, self.column_P], [first.mean_BD, second.mean_BD]
-                output = prediction.add_to(output, pair, inputs, part_DP)
-            elif source == "depths":
-                output = prediction.add_to(output, depths, inputs)
-            else:
-                pair = [encoding.representation_BC for encoding in encodings]
-                output = prediction.add_to(output, pair, inputs)
-        return output
+        """The terms are those of `objective`."""
+        first, second = (self.projector(self.encoder.encode(images_BCHW)) for images_BCHW in images)
+        return self.objective(first, second, inputs["active_BK"], self.masks())
 
     def objective(
         self, first: Gaussian, second: Gaussian, active_BK: Tensor, mask_DK: Tensor
     ) -> dict[str, Tensor]:
-        """The loss of two embeddings, without the predictions.
+        """Eq. 7 of two Gaussian embeddings.
 
         Args:
             first: Mean and covariance of the first view, (B, D) each; the covariance may be None.
             second: Likewise, of the second view.
-            active_BK: Which operators were applied to either view; boolean, (B, K).
-            mask_DK: 1 where a dimension must be invariant to an operator, 0 where it is exempt.
+            active_BK: Which subspaces each pair trains, those of the operators that were applied
+                to either view; boolean, (B, K).
+            mask_DK: The masks.
 
         Returns:
             As `Method.step`.
         """
+        config = self.config
         first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
         squared_BD = (first.mean_BD - second.mean_BD).square()
-        statistics: dict[str, Tensor] = {}
-        if self.mode.compare == "contrast":
-            # SimCLR's contrast in the dimensions in which all applied operators want invariance.
-            weight_BD = gather(intersection(mask_DK, active_BK))
-            temperature = self.config.temperature
-            loss = masked_nt_xent(first_BD, second_BD, weight_BD, temperature)
-            terms = {"contrast": self.mode.masked_weight * loss}
-            return output_of(terms, spread=spread(first_BD))
-        if self.equation_7 is None:
-            # VICReg's distance there.
-            weight_BD = intersection(mask_DK, active_BK)
-            distance_B = (weight_BD * squared_BD).sum(dim=1) * active_BK.any(dim=1)
-            terms = {"masked": self.mode.masked_weight * distance_B.mean()}
-        else:
-            both_BD = (first_BD, second_BD)
-            terms, statistics = self.equation_7(first, second, both_BD, mask_DK, active_BK)
-        config = self.config
+        terms, statistics = {}, {}
+        covariance_BD = None
+        if first.covariance_BD is not None and second.covariance_BD is not None:
+            covariance_BD = (first.covariance_BD + second.covariance_BD) / 2
+            trace_B = covariance_BD.detach().mean(dim=1)
+            statistics["uncertainty"] = trace_B.mean()
+            statistics["uncertainty_spread"] = gather(trace_B).std()
+            # Relative to its mean, so that its scale has no gradient.
+            scale = 1.0 if config.printed else global_mean(covariance_BD)
+            terms["kl"] = config.weight("kl_weight") * symmetric_kl(
+                squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
+            )
+        masked = self._masked(squared_BD, covariance_BD, mask_DK, active_BK)
         terms |= {
+            "masked": config.weight("masked_weight") * masked,
+            "sparsity": config.weight("sparsity_weight") * mask_DK.mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * shared_covariance(first_BD, second_BD),
         }
-        if isinstance(self.masks, ExemptBlocks) and self.masks.count:
-            part_D = 1 - mask_DK.detach().amin(dim=1)
-            deviation_D = first_BD.detach().std(dim=0)
-            statistics["block_std"] = (part_D * deviation_D).sum() / (part_D.sum() + EPS)
         statistics["unmasked_distance"] = squared_BD.mean()
         statistics["embedding_std"] = first_BD.std(dim=0).mean()
         return output_of(terms, **statistics)
+
+    def _masked(
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
+    ) -> Tensor:
+        """The masked distance.
+
+        Unless as printed, learned masks learn from differences relative to each dimension's mean
+        over the global batch. A mask then compares operators within a dimension, and gains nothing
+        by leaving dimensions that are hard for every operator, or from the uncertainty; the network
+        still learns from the distance itself.
+        """
+        if self.config.printed or self.config.masks != "learned":
+            return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
+        loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
+        mean_D = global_sum(squared_BD.detach().mean(dim=0)) / processes()
+        relative_BD = squared_BD.detach() / (mean_D + EPS)
+        learned = self._distance(relative_BD, None, mask_DK, active_BK)
+        return loss + learned - learned.detach()
+
+    def _distance(
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
+    ) -> Tensor:
+        """The masked distance of the batch, a scalar, over the uncertainty unless that is None.
+
+        Of a pair on which several operators acted, Eq. 4 adds the distances in their subspaces, as
+        is done as printed and for disjoint masks. Otherwise it is the distance in the intersection
+        of the subspaces, relative to its size.
+        """
+        config = self.config
+        if config.masks == "none":
+            # One subspace, the whole embedding, for every pair.
+            mask_DK, active_BK = mask_DK[:, :1], active_BK.new_ones(len(active_BK), 1)
+        added = config.printed or config.masks == "handcrafted"
+        if added:
+            distance_BK = masked_distance(squared_BD, mask_DK)
+        else:
+            weight_BD = intersection(mask_DK, active_BK)
+            active_BK = active_BK.any(dim=1, keepdim=True)
+            distance_BK = (weight_BD * squared_BD).sum(dim=1, keepdim=True)
+        if covariance_BD is not None:
+            if added:
+                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK)
+            else:
+                uncertainty_BK = (weight_BD * covariance_BD).sum(dim=1, keepdim=True)
+            if not config.printed:  # relative to its mean over the global batch
+                active_share = global_mean(active_BK.to(uncertainty_BK.dtype))
+                total = global_mean(uncertainty_BK * active_BK)
+                uncertainty_BK = uncertainty_BK * (active_share + EPS) / (total + EPS)
+            distance_BK = distance_BK / (uncertainty_BK + EPS)
+        return subspace_mean(distance_BK, active_BK, "all" if config.printed else "active")
 
     def after_step(self, progress: float) -> None:
         """Keep GeM powers in [1, 10]."""
@@ -235,7 +206,7 @@ class Mast(Method):
 
     def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
         """The trace of the Gaussian's covariance."""
-        if not self.mode.uncertainty:
+        if not self.config.uncertainty:
             return None
         covariance_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).covariance_BD
         return covariance_BD.sum(dim=1)
@@ -249,28 +220,32 @@ class Mast(Method):
         }
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Blocks that hold nothing, and the traps of Eq. 7 (docs/method.md)."""
-        if self.equation_7 is not None:
-            yield from self.equation_7.warnings(metrics, len(self.operators))
-        if isinstance(self.masks, ExemptBlocks) and not self.masks.count:
+        """The traps of Eq. 7 (docs/method.md)."""
+        learned = self.config.masks == "learned"
+        if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:
             yield (
-                f"nothing is exempt: no operator of the views destroys objective.exempt "
-                f"({', '.join(self.config.exempt)}). The objective is "
-                f"{'SimCLR' if self.mode.compare == 'contrast' else 'VICReg'}'s."
+                f"masks died: their mean is {metrics['stat/mask_mean']:.4f}. The masked distance "
+                "and the sparsity term both fall as the masks shrink: leave out objective.printed."
             )
-        if self.config.predicted and not SOURCES[self.mode.predict_from]:
-            yield "nothing is predicted: objective.predict_from is none in this mode"
-        if metrics.get("stat/block_std", 1.0) < 0.3:
+        free = self.config.uncertainty and self.config.printed
+        if free and metrics.get("stat/uncertainty", 1.0) > 20.0:
             yield (
-                f"a block without variance: the exempt dimensions have a standard deviation of "
-                f"{metrics['stat/block_std']:.2f} (the variance term wants 1), so nothing can be "
-                "predicted from them. Raise objective.variance_weight."
+                "uncertainty exploded: the mean predicted variance is "
+                f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
+                "holds it down: leave out objective.printed."
+            )
+        share = metrics.get("stat/mask_active_share", 1.0)
+        if learned and share < 0.25 / len(self.operators):
+            yield (
+                f"masks concentrate: a mask uses {share:.1%} of the dimensions, so most of the "
+                "embedding need not be invariant to anything. Give the masks a smaller rate "
+                "(optimizer.gate_lr) or a larger reward (a lower objective.sparsity_weight)."
+            )
+        # Wide masks overlap by design; narrow ones that do have moved together.
+        if learned and share < 0.5 and metrics.get("stat/mask_cosine", 0.0) > 0.9:
+            yield (
+                f"masks hide: their mean pairwise cosine is {metrics['stat/mask_cosine']:.2f}, so "
+                "the operators share one subspace instead of each having its own. Give the "
+                "masks a smaller rate (optimizer.gate_lr)."
             )
         yield from super().warnings(metrics)
-
-
-def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:
-    """Of each operator, which of the exempt properties that are destroyed at all it destroys."""
-    members = [destroyers(operators, (destroyed,)) for destroyed in properties]
-    group_of = {name: group for group, names in enumerate(filter(None, members)) for name in names}
-    return [group_of.get(name) for name in operators]

@@ -16,7 +16,6 @@ from mast.models.encoders import Encoding
 
 LastNorm = Literal["none", "affine", "plain"]
 Activation = Literal["relu", "gelu"]
-FLOORS = {"relu": 0.1, "paper": 1e-6}  # of the covariance, by `positivity`
 
 
 @dataclass
@@ -43,14 +42,11 @@ class GaussianProjectorConfig:
             before the heads, as the paper's appendix A; "before" pools the encoder's map first,
             which costs H x W times less; "average" takes the encoder's average-pooled
             representation (no GeM), as VICReg.
-        positivity: How the covariance stays positive: "relu" is relu(h) + 0.1, "paper" is
-            relu(h) + 1e-6.
     """
 
     hidden: int = 8192
     dim: int = 4096
     pool: Literal["after", "before", "average"] = "after"
-    positivity: Literal["relu", "paper"] = "relu"
 
 
 class Gaussian(NamedTuple):
@@ -155,7 +151,7 @@ class GaussianProjector(nn.Module):
     Args:
         features: Dimensions of what it pools, the representation or the map of features.
         uncertain: Whether it predicts a covariance beside the mean.
-        for_contrast: Whether it is SimCLR's: one hidden layer, and BatchNorm behind the mean.
+        floor: What is added to the covariance, relu(h), to keep it positive.
 
     Reference:
         MAST, sections 3.1 and A; `pool` decides what the paper leaves open.
@@ -166,14 +162,13 @@ class GaussianProjector(nn.Module):
         features: int,
         config: GaussianProjectorConfig,
         uncertain: bool = True,
-        for_contrast: bool = False,
+        floor: float = 0.1,
     ) -> None:
         super().__init__()
         self.pool = config.pool
-        self.floor = FLOORS[config.positivity]
-        self.trunk = _trunk(features, config.hidden, layers=1 if for_contrast else 2)
+        self.floor = floor
+        self.trunk = _trunk(features, config.hidden)
         self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
-        self.norm = nn.BatchNorm1d(config.dim) if for_contrast else nn.Identity()
         self.covariance_head = nn.Linear(config.hidden, config.dim) if uncertain else None
         if self.covariance_head is not None:
             # Covariances start around 1 (1 +- 0.4 at any width), so that the first distances
@@ -186,7 +181,7 @@ class GaussianProjector(nn.Module):
     def forward(self, encoding: Encoding) -> Gaussian:
         """Map an encoding to a Gaussian of D dimensions, in float32."""
         mean_BH, *covariance_BH = self._pooled(encoding)
-        mean_BD = self.norm(self.mean_head(mean_BH)).float()
+        mean_BD = self.mean_head(mean_BH).float()
         if self.covariance_head is None:
             return Gaussian(mean_BD, None)
         raw_BD = self.covariance_head(covariance_BH[0]).float()

@@ -18,16 +18,18 @@ from mast.recipes.small import RIVAL as RIVAL
 from mast.recipes.small import rival as rival
 from mast.recipes.small import small
 
-DEFAULT = "mast5_small"
+DEFAULT = "mast_c5_small"
 
 Recipe = Callable[[], PretrainConfig]
 
 FULL: dict[str, Recipe] = {
+    "mast_c5": mast.mast_c5,
+    "mast_c15": mast.mast_c15,
+    "mast_c5_distance": mast.mast_c5_distance,
     "mast5": mast.mast5,
     "mast15": mast.mast15,
     "mast19": mast.mast19,
-    "mast5_exempt": mast.mast5_exempt,
-    "mast5_guarded": mast.mast5_guarded,
+    "mast5_printed": mast.mast5_printed,
     "mast5_handcrafted": mast.mast5_handcrafted,
     "mast5_no_uncertainty": mast.mast5_no_uncertainty,
     "mast5_uncertainty_only": mast.mast5_uncertainty_only,
@@ -73,20 +75,13 @@ def _small_recipe(full: Recipe) -> Recipe:
 
 
 MEDIUM: dict[str, Recipe] = {
-    "mast5_medium": mast.mast5_medium,
-    "mast5_medium_vit": mast.mast5_medium_vit,
-    "mast5_medium_convnext": mast.mast5_medium_convnext,
+    "mast_c5_medium": mast.mast_c5_medium,
+    "mast_c5_medium_vit": mast.mast_c5_medium_vit,
+    "mast_c5_medium_convnext": mast.mast_c5_medium_convnext,
     "vicreg5_medium": mast.vicreg5_medium,
 }
-# No small recipe with masks has the uncertainty, so one is not named for its absence.
 RECIPES: dict[str, Recipe] = (
-    FULL
-    | MEDIUM
-    | {
-        f"{name}_small": _small_recipe(full)
-        for name, full in FULL.items()
-        if full is not mast.mast5_no_uncertainty
-    }
+    FULL | MEDIUM | {f"{name}_small": _small_recipe(full) for name, full in FULL.items()}
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
-from mast.methods import MastConfig, VICRegConfig
+from mast.methods import MastCConfig, MastConfig, VICRegConfig
 from mast.methods.barlow_twins import BarlowTwinsConfig
 from mast.methods.byol import BYOLConfig
 from mast.methods.clsa import CLSAConfig
@@ -37,16 +37,17 @@ SMALL_VIEWS = {
 def small(config: PretrainConfig) -> PretrainConfig:
     """The small variant: ResNet-18 at 64 pixels, small projectors, AdamW, 100 epochs.
 
-    Schedule, weight and pooling of MAST and VICReg are what did best at small budgets for VICReg
-    and the guarded masks (docs/results.md): all operators act from the start, guarded masks have
-    one left out of half of the pairs and do without the uncertainty, the projector does without
-    GeM, and invariance weighs 10. A contrast has SimCLR's dimensions and a higher rate (log.md).
+    Schedule, weight and pooling of MAST and VICReg are what did best at small budgets
+    (docs/results.md): all operators act from the start, of which MAST has one left out of half of
+    the pairs, its projector does without GeM, and invariance weighs 10. Eq. 7 as printed keeps its
+    stages. A contrast has a higher rate (log.md).
     """
     schedule, lr = config.schedule, 5e-3
-    if isinstance(config.objective, MastConfig):
-        lr = 4.5e-2 if config.objective.mode == "contrast" else lr
-        guarded = config.objective.mode == "guarded"
-        schedule = ScheduleConfig(staged=False, leave_out=0.5 if guarded else 0.0)
+    match config.objective:
+        case MastConfig(printed=False):
+            schedule = ScheduleConfig(staged=False, leave_out=0.5)
+        case MastCConfig(compare="contrast"):
+            lr = 4.5e-2
     return replace(
         config,
         recipe=f"{config.recipe}_small",
@@ -72,11 +73,11 @@ def _objective(config: PretrainConfig) -> Any:
     """The objective with sizes, and what depends on the batch and the length of the run."""
     match config.objective:
         case MastConfig() as objective:
-            # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
-            uncertainty = True if objective.masks == "none" else None
-            dim = 128 if objective.mode == "contrast" else 512
-            gaussian = GaussianProjectorConfig(hidden=1024, dim=dim, pool="average")
-            return replace(objective, projector=gaussian, uncertainty=uncertainty)
+            gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
+            return replace(objective, projector=gaussian)
+        case MastCConfig() as objective:
+            dim = 128 if objective.compare == "contrast" else 512
+            return replace(objective, projector=MLPConfig(hidden=1024, dim=dim))
         case VICRegConfig() as objective:
             weight = objective.invariance_weight if config.schedule.staged else 10.0
             sizes = MLPConfig(hidden=1024, dim=512)
@@ -125,18 +126,17 @@ def rival(config: PretrainConfig) -> PretrainConfig:
 
     Returns:
         VICReg's own objective and schedule, and its own views where the run's are no pair; all else
-        as in the run. Beside exempt blocks it has the sizes of their projector, beside a contrast
-        its own optimizer.
+        as in the run. It has the projector's sizes of MAST and of MAST-C over a distance, and its
+        own optimizer beside MAST-C's contrast.
     """
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
     if "_medium" in config.recipe:
         own = vicreg5_medium()
     objective, optimizer = cast(Any, own.objective), config.optimizer
-    if isinstance(config.objective, MastConfig):
-        sizes = config.objective.projector
-        if config.objective.mode == "contrast":
+    match config.objective:
+        case MastCConfig(compare="contrast"):
             optimizer = own.optimizer
-        else:
+        case MastConfig(projector=sizes) | MastCConfig(projector=sizes):
             objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
     views = config.views if len(config.preset.views) == 2 else own.views
     return replace(

@@ -48,7 +48,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
     if kind == "thirteen":
         data |= {"range": (-1.0, 2.0), "no_data": -9999.0}
-    config = configure(root, root / "run", "mast5_small", data=data)
+    config = configure(root, root / "run", "mast_c5_small", data=data)
     mast.pretrain(config)
     return kind, root
 

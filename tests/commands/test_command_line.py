@@ -28,7 +28,7 @@ Configure = Callable[..., mast.PretrainConfig]
 def test_a_file_and_options_make_the_same_configuration(tiny: Configure, tmp_path: Path) -> None:
     file, config = tmp_path / "config.yaml", tiny(epochs=1)
     file.write_text(mast.show_config(config))
-    words = ["--recipe", "mast5_small", "--config", str(file), "--epochs", "3"]
+    words = ["--recipe", "mast_c5_small", "--config", str(file), "--epochs", "3"]
     made = arguments_of("pretrain", words)["config"]
     assert record(made) == record(replace(config, epochs=3))
 
@@ -54,7 +54,7 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --data.size 64", "Did you mean --size"),
         ("pretrain --lr 1", "Did you mean --optimizer.lr"),
-        ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
+        ("pretrain --recipe mast5_smal", "Did you mean 'mast_c5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
         ("pretrain --epochs 1 photos more", "unexpected 'more'"),
         ("compare", "required: runs"),
@@ -127,7 +127,7 @@ def test_help_shows_what_is_common(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
-    words = ["show", "config", "--recipe", "mast5_guarded", "--compile", "--no_channels_last"]
+    words = ["show", "config", "--recipe", "mast5", "--compile", "--no_channels_last"]
     words += ["--batch-size=8", "--objective.no_standardize", "--objective.sparsity_weight"]
     main([*words, "-1e-3", "--operators", '["grayscale", "gaussian_blur"]',
           "--optimizer.clip", "none", "--data.range", "-1e3", "1e3"])  # fmt: skip

@@ -100,7 +100,7 @@ def test_the_card_says_what_the_run_says(
     }  # fmt: skip
     provenance = RunFolder(run).read_provenance()
     assert f"| images | {provenance['data']['images']} of" in text
-    assert "| recipe | mast5_small |" in text
+    assert "| recipe | mast_c5_small |" in text
     values = result.targets["class"].values
     row = f"| {values['top1']:.1f} | {values['top1_low']:.1f} to {values['top1_high']:.1f} |"
     assert f"| 24 | class | top-1 {row}" in text

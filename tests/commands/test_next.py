@@ -44,7 +44,7 @@ def test_an_odd_name_is_read_as_it_was_meant(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     RunFolder(name).path.mkdir()
-    RunFolder(name).config.write_text(mast.show_config(mast.configure("mast5_small")))
+    RunFolder(name).config.write_text(mast.show_config(mast.configure("mast_c5_small")))
     file = Path(name, "encoder.safetensors")
     file.touch()
     here = str(Path(name))
@@ -81,7 +81,7 @@ def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
     following = VERBS["evaluate"].following
     assert following is not None
     assert following({"encoder": "weights.pth"}, None) is None
-    Path("config.yaml").write_text(mast.show_config(mast.configure("mast5_small")))
+    Path("config.yaml").write_text(mast.show_config(mast.configure("mast_c5_small")))
     assert following({"encoder": "resnet18"}, None) is None
     assert following({"encoder": "weights.pth"}, None) == ("mast", "report", ".")
     assert following({"encoder": "weights.pth", "ignore": "color"}, None) is None

@@ -32,11 +32,11 @@ FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "duplicates": (["nowhere", "--encoder", "nowhere"], TABLES),
     "outliers": (["nowhere", "--encoder", "nowhere"], TABLES),
     "fit": (["nowhere", "--encoder", "nowhere"], (".safetensors",)),
-    "show views": (["nowhere", "--recipe", "mast5_small"], (".png",)),
+    "show views": (["nowhere", "--recipe", "mast_c5_small"], (".png",)),
     "report": (["{run}"], (".html",)),
 }
 FOLDERS = {
-    "pretrain": ["{photos}", "--recipe", "mast5_small", "--device", "cpu"],
+    "pretrain": ["{photos}", "--recipe", "mast_c5_small", "--device", "cpu"],
     "shard": ["nowhere"],
     "export": ["{run}"],
     "reproduce": ["table6", "--data", "nowhere"],
@@ -93,7 +93,7 @@ def test_what_a_command_wrote_it_writes_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run, data = ours.path, photos / "test"
-    config = mast.configure("mast5_small", data=str(data), size=32)
+    config = mast.configure("mast_c5_small", data=str(data), size=32)
     classifier = mast.fit(photos, run, out="c.safetensors", settings={"penalties": [1e-3]}).path
 
     calls: list[Callable[[], object]] = [

@@ -44,7 +44,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_work_of_a_resnet50() -> None:
     """4.09 GMAC an image: two operations each, forward and twice that backward, of two views."""
-    result = computed("mast5_medium", 50_000)
+    result = computed("mast_c5_medium", 50_000)
     expected = REACHED * RTX / (2 * 3 * 2 * 4.09e9)
     assert result.images_per_second == pytest.approx(expected, rel=0.02)  # and the projector
     assert result.config.epochs == 200
@@ -77,7 +77,7 @@ def test_the_work_of_a_transformer() -> None:
 def test_the_work_of_heads_that_read_depths_can_be_counted() -> None:
     """The encoder runs on the meta device, where no depth can be compared with another."""
     by_mode = [
-        flops_an_image(change(recipe("mast5_small"), {"size": 32, "objective.mode": mode}))
+        flops_an_image(change(recipe("mast_c5_small"), {"size": 32, "objective.mode": mode}))
         for mode in ("exempt", "contrast")
     ]
     assert by_mode[0] == pytest.approx(by_mode[1], rel=0.01)
@@ -103,20 +103,22 @@ def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("images", "epochs"), [(1000, 800), (25_000, 200), (100_000, 50)])
 @pytest.mark.usefixtures("light")
 def test_epochs_of_a_recipe(images: int, epochs: int) -> None:
-    own = computed("mast5_small", images)
-    assert own.config.epochs == recipe("mast5_small").epochs == 100
+    own = computed("mast_c5_small", images)
+    assert own.config.epochs == recipe("mast_c5_small").epochs == 100
     assert scaled(own).config.epochs == epochs
 
 
 @pytest.mark.usefixtures("light")
 def test_epochs_that_fit_the_hours() -> None:
-    result = computed("mast5_small", 50_000, hours=2.0)
+    result = computed("mast_c5_small", 50_000, hours=2.0)
     assert result.seconds <= 7_200
     one_more = replace(result, config=replace(result.config, epochs=result.config.epochs + 1))
     assert one_more.seconds > 7_200
-    assert computed("mast5_small", 100, hours=2.0).config.epochs == 800
-    with pytest.raises(UserError, match=r"an epoch of 50,000 images takes .* hours by mast5_small"):
-        computed("mast5_small", 50_000, hours=1.001)
+    assert computed("mast_c5_small", 100, hours=2.0).config.epochs == 800
+    with pytest.raises(
+        UserError, match=r"an epoch of 50,000 images takes .* hours by mast_c5_small"
+    ):
+        computed("mast_c5_small", 50_000, hours=1.001)
 
 
 def test_a_plan_is_measured_here(
@@ -161,14 +163,14 @@ def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
 def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) -> None:
     """Of a run, and of a file that does not say which architecture they are of."""
     data = photos / "train"
-    plan = mast.plan(data, "A100", recipes="mast5_small", weights=str(theirs.path))
+    plan = mast.plan(data, "A100", recipes="mast_c5_small", weights=str(theirs.path))
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
     assert ADAPT_FIRST not in plan.notes
     tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
     torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
-    plan = mast.plan(data, "A100", encoder=tagged, recipes="mast5_small", weights=str(file))
+    plan = mast.plan(data, "A100", encoder=tagged, recipes="mast_c5_small", weights=str(file))
     assert plan.costs[0].config.encoder.name == "timm:test_convnext"
     assert plan.notes[-1] == ADAPT_FIRST
     assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]

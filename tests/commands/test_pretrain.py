@@ -179,7 +179,7 @@ def test_a_warning_is_logged_and_said_once_however_often_a_run_is_continued(
 def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Configure) -> None:
     run = mast.pretrain(
         tiny(
-            "mast5_exempt_small", accumulate=2, epochs=1,
+            "mast_c5_distance_small", accumulate=2, epochs=1,
             operators=["gaussian_blur", "horizontal_flip"],
         )
     )  # fmt: skip
@@ -226,7 +226,7 @@ def test_what_cannot_run_is_refused(
     tiny: Configure, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        mast.pretrain(tiny("mast5_exempt_small", **changes))
+        mast.pretrain(tiny("mast_c5_distance_small", **changes))
     assert not (tmp_path / "run").exists()
 
 
@@ -238,6 +238,6 @@ def test_what_runs_out_of_memory_names_what_shrinks_it(
 
     monkeypatch.setattr(Mast, "step", step)
     with pytest.raises(UserError) as raised:
-        mast.pretrain(tiny("mast5_exempt_small"))
+        mast.pretrain(tiny("mast_c5_distance_small"))
     (line,) = str(raised.value).splitlines()
     assert line.startswith("out of memory (CUDA out of memory). What helps: accumulate 2, a small")

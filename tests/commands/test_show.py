@@ -24,7 +24,7 @@ def test_all_views_of_a_preset_are_drawn(
     monkeypatch.setitem(PRESETS, "several", Preset(("invert", "rotate"), views))
     grid, drawn = figure.views_grid, []
     monkeypatch.setattr(figure, "views_grid", lambda *given: (drawn.append(given), grid(*given)))
-    config = mast.configure("mast5_small", data=str(photos / "train"), size=32, views="several")
+    config = mast.configure("mast_c5_small", data=str(photos / "train"), size=32, views="several")
     path = show_views(config, tmp_path / "views.png", images=3)
     ((originals, images, captions, _),) = drawn
     assert originals.shape == (3, 3, 32, 32)
@@ -39,18 +39,18 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "motion_blur" in capsys.readouterr().out
     assert main(["show", "recipes"]) == 0
     assert "vicreg5_staged" in capsys.readouterr().out
-    assert main(["show", "config", "--recipe", "mast15_small", "--seed", "7"]) == 0
+    assert main(["show", "config", "--recipe", "mast_c15_small", "--seed", "7"]) == 0
     text = capsys.readouterr().out
     assert yaml.safe_load(text)["objective"]["masked_weight"] > 0
     shown = tmp_path / "shown.yaml"
     shown.write_text(text)
-    expected = configure("mast15_small", seed=7)
+    expected = configure("mast_c15_small", seed=7)
     given, wanted = read(shown).objective, expected.objective
     assert given.resolved() == wanted.resolved()
     assert replace(read(shown), objective=wanted) == expected
     assert given.projector == wanted.projector
     out = tmp_path / "views.png"
-    words = ["show", "views", str(photos / "train"), "--recipe", "mast15_small"]
+    words = ["show", "views", str(photos / "train"), "--recipe", "mast_c15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0
     with Image.open(out) as picture:
         assert min(picture.size) > 300

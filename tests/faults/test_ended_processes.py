@@ -41,7 +41,7 @@ SECONDS = 20.0  # which take 3 on an idle machine
 
 def told(text: str) -> list[str]:
     """What processes said at their end: neither how they began nor what they logged."""
-    begun = ("Initializing", "----", "distributed_backend", "All distributed", "mast5_small:",
+    begun = ("Initializing", "----", "distributed_backend", "All distributed", "mast_c5_small:",
              "pretrain: ", "epoch ", "warning: ", "next: ", "stopping after this step")  # fmt: skip
     return [line for line in text.splitlines() if line.strip() and not line.startswith(begun)]
 
@@ -138,7 +138,7 @@ def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) 
 
 def test_a_script_that_processes_cannot_read_again_is_refused(photos: Path) -> None:
     script = (
-        f"import mast\nmast.pretrain(mast.configure('mast5_small', {str(photos / 'train')!r}, "
+        f"import mast\nmast.pretrain(mast.configure('mast_c5_small', {str(photos / 'train')!r}, "
         "size=32, batch_size=16, device='cpu', devices=2))"
     )
     ended = subprocess.run([sys.executable], input=script, text=True, capture_output=True)  # noqa: PLW1510

@@ -36,7 +36,7 @@ DAMAGES: dict[str, Damage] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with everything that a page shows."""
-    run = make_run(tmp_path_factory.mktemp("whole") / "run", "mast15_small", operators=OPERATORS)
+    run = make_run(tmp_path_factory.mktemp("whole") / "run", "mast_c15_small", operators=OPERATORS)
     measure(run, "knn", [60.0, 70.0])
     look_into(run, ["curves", "masks"])
     facts = {"data": {"images": 48, "spec": "photos"}, "processes": 1, "device": "cpu"}

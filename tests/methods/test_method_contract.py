@@ -168,7 +168,7 @@ def test_what_a_method_does_not_have() -> None:
 
 
 def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
-    method = build_method("mast", {}, {"uncertainty": True})
+    method = build_method("mast", {}, {})
     before = {name: value.clone() for name, value in method.state_dict().items()}
     PredictedUncertainty(method)
     assert method.training
@@ -178,14 +178,16 @@ def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
 def test_the_type_of_a_configuration_says_its_method() -> None:
     assert method_of(MastConfig()) == "mast"
     assert method_of(VICRegConfig()) == "vicreg"
-    with pytest.raises(UserError, match=r"MastConfig, VICRegConfig, .*\), got MethodConfig"):
+    with pytest.raises(
+        UserError, match=r"MastConfig, MastCConfig, VICRegConfig, .*\), got MethodConfig"
+    ):
         method_of(MethodConfig())
 
 
 def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
-    method = build_method("mast", {}, {"uncertainty": True}).eval()
+    method = build_method("mast", {}, {}).eval()
     assert isinstance(method, Mast)
     images_BCHW = views(0).images[0]
     covariance_BD = method.projector(method.encoder.encode(images_BCHW)).covariance_BD
     assert torch.equal(PredictedUncertainty(method)(images_BCHW).squeeze(1), covariance_BD.sum(1))
-    assert build_method("mast", {}, {}).uncertainty(images_BCHW) is None
+    assert build_method("mast", {}, {"uncertainty": False}).uncertainty(images_BCHW) is None

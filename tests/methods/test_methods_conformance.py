@@ -17,7 +17,7 @@ from mast.config import build_method as build_run
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import Embedding, EnsembleOutput, Mast, Method
+from mast.methods import Embedding, EnsembleOutput, Mast, MastC, Method
 from mast.methods.clsa import CLSA
 from mast.methods.infomin import InfoMin
 from mast.methods.looc import LooC
@@ -26,19 +26,19 @@ from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import usual_normalization
 
 PROPERTIES = ("color", "position", "orientation")
-GUARDED = {"mode": "guarded"}
+BLOCKS = {"exempt": PROPERTIES, "exempt_share": 0.2}
+DISTANCE = {"compare": "distance", "predict_from": ("block", "representation")}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
-    "contrast": ("mast", {}, {"mode": "contrast", "exempt": PROPERTIES, "exempt_share": 0.2}),
-    "contrast, depths": ("mast", {}, {"mode": "contrast", "predict_from": "depths"}),
-    "exempt, block": ("mast", {}, {"predict_from": "block"}),
-    "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
-    "budgeted": ("mast", {}, {"masks": "budgeted"}),
-    "paper": ("mast", {"positivity": "paper"}, {"mode": "paper"}),
-    "guarded, after": ("mast", {"pool": "after"}, GUARDED | {"standardize": True}),
-    "guarded, average": ("mast", {"pool": "average"}, GUARDED | {"uncertainty": True}),
-    "handcrafted": ("mast", {}, GUARDED | {"masks": "handcrafted", "composition": "sum"}),
-    "no masks": ("mast", {}, GUARDED | {"masks": "none"}),
+    "contrast": ("mast_c", {}, BLOCKS),
+    "contrast, depths": ("mast_c", {}, {"predict_from": ("depths",)}),
+    "distance": ("mast_c", {}, BLOCKS | DISTANCE),
+    "distance, block": ("mast_c", {}, DISTANCE | {"predict_from": ("block",)}),
+    "mast": ("mast", {}, {}),
+    "mast, after": ("mast", {"pool": "after"}, {"uncertainty": False}),
+    "mast, average": ("mast", {"pool": "average"}, {"kl_weight": 25.0}),
+    "printed": ("mast", {}, {"printed": True}),
+    "handcrafted": ("mast", {}, {"masks": "handcrafted"}),
+    "no masks": ("mast", {}, {"masks": "none", "uncertainty": False}),
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"predicted": PROPERTIES}),
     "simclr": ("simclr", {}, {}),
@@ -61,9 +61,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 HEADS = {  # over the representation, by variant
     **dict.fromkeys(("augself", "moco v2, augself"), "prediction"),
-    **dict.fromkeys(
-        ("exempt", "exempt, sum", "budgeted", "contrast"), "predictions.representation"
-    ),
+    **dict.fromkeys(("contrast", "distance"), "predictions.representation"),
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -135,20 +133,20 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize(
-    ("pool", "source"),
-    [("before", "none"), ("after", "block"), ("before", "both"), ("average", "none")],
+    ("of", "pool"), [("mast", "before"), ("mast", "after"), ("mast", "average"), ("mast_c", "")]
 )
 @pytest.mark.parametrize("name", ENCODERS)
-def test_what_requires_a_gradient_gets_one(name: str, pool: str, source: str) -> None:
+def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> None:
     """Data-parallel training would stop at the second step."""
-    options = {"predict_from": source, "uncertainty": True}
-    method = build_method("mast", {"pool": pool}, options, encoder=ENCODERS[name])
+    projector = {"pool": pool} if pool else {}
+    options = {} if pool else {"predict_from": ("block", "representation")}
+    method = build_method(of, projector, options, encoder=ENCODERS[name])
     method(make_views(0), 0.0)["loss"].backward()
     without = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
     assert not without
     frozen = {n for n, p in method.encoder.named_parameters() if not p.requires_grad}
     behind = {"convnext": "model.head.norm", "vit, average": "model.fc_norm"}.get(name)
-    if pool == "average" or source in ("representation", "both"):
+    if pool in ("average", ""):
         behind = None
     expected = {f"{behind}.weight", f"{behind}.bias"} if behind else set()
     assert frozen == expected
@@ -156,7 +154,7 @@ def test_what_requires_a_gradient_gets_one(name: str, pool: str, source: str) ->
 
 @pytest.mark.parametrize(
     ("variant", "optimizer_name"),
-    [*((name, "adamw") for name in VARIANTS), ("exempt", "lars"), ("byol", "lars")],
+    [*((name, "adamw") for name in VARIANTS), ("mast", "lars"), ("byol", "lars")],
 )
 def test_steps_and_resumes(variant: str, optimizer_name: str, tmp_path: Path) -> None:
     method = build(variant)
@@ -211,12 +209,11 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     }
     first = "patch_embed.proj" if name == "mae" else "conv1"
     assert {f"encoder.model.{first}.weight", LAST.get(name, "projector.head.weight")} <= moved
-    predicts = variant in ("contrast, depths", "exempt, block", *HEADS)
+    predicts = variant in ("contrast, depths", "distance, block", *HEADS)
     assert any("prediction" in name and "heads" in name for name in moved) == predicts
     if isinstance(method, Mast):
-        assert ("projector.covariance_head.bias" in moved) == method.mode.uncertainty
-        assert ("masks.logits_DK" in moved) == (method.mode.masks == "learned")
-        assert ("masks.logits_DG" in moved) == (method.mode.masks == "budgeted")
+        assert ("projector.covariance_head.bias" in moved) == method.config.uncertainty
+        assert ("masks.logits_DK" in moved) == (method.config.masks == "learned")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -241,15 +238,19 @@ def test_parameter_groups(variant: str) -> None:
 @pytest.mark.parametrize(
     ("recipe", "objective", "message"),
     [
-        ("mast5_small", {"prediction": {"weight": -1.0}}, "weight must be 0 or more and finite"),
+        ("mast_c5_small", {"prediction": {"weight": -1.0}}, "weight must be 0 or more and finite"),
         ("vicreg5_augself_small", {"prediction": {"hidden": 0}}, "hidden must be 1 or more, got 0"),
         (
             "vicreg5_small",
             {"predicted": ["colour"]},
             r"property that operators destroy 'colour'\. Did",
         ),
-        ("mast5_small", {"exempt": ["color", "color"]}, "a property is named twice: color, color"),
-        ("mast5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
+        (
+            "mast_c5_small",
+            {"exempt": ["color", "color"]},
+            "a property is named twice: color, color",
+        ),
+        ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
         ("simclr_small", {"temperature": 0.0}, "temperature must be above 0 and finite, got 0"),
         ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
         ("moco_v2_small", {"hardness": -0.1}, "hardness must be 0 or more and finite, got -0.1"),
@@ -257,10 +258,12 @@ def test_parameter_groups(variant: str) -> None:
         ("looc_small", {"preserved": ["hue"]}, "unknown property that operators destroy"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
-        ("mast5_small", {"count": "all"}, "contrast is for exempt blocks"),
-        ("mast5_exempt_small", {"masks": "none"}, "predict_from both needs objective.masks"),
-        ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
-        ("mast5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
+        (
+            "mast_c5_small",
+            {"predict_from": "dephts"},
+            r"predict_from .dephts.\. Did you mean .depths.",
+        ),
+        ("mast_c5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
     ],
 )
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
@@ -296,7 +299,11 @@ def test_prcl_needs_a_map_that_fills_the_image() -> None:
     ("recipe", "changes", "message"),
     [
         ("infomin_small", {"views": "mast5"}, "takes 3 views of an image, got 2: .* infomin"),
-        ("mast5_small", {"views": "multicrop"}, "MAST takes 2 views of an image, got 8: choose"),
+        (
+            "mast_c5_small",
+            {"views": "multicrop"},
+            r"MAST-C \(ours\) takes 2 views of an image, got 8: choose",
+        ),
         (
             "looc_small",
             {"objective": {"preserved": ["orientation", "color"]}},
@@ -329,8 +336,8 @@ def test_an_encoder_that_cannot_take_a_view_is_named(recipe: str, views: str, si
 
 
 def test_a_run_without_a_block_says_so() -> None:
-    method = build_method("mast", {}, {"exempt": ("parts",), "predicted": ("parts",)})
-    assert isinstance(method, Mast)
+    method = build_method("mast_c", {}, {"exempt": ("parts",), "predicted": ("parts",)})
+    assert isinstance(method, MastC)
     assert torch.equal(method.masks(), torch.ones(DIM, len(OPERATORS)))
     output = method(make_views(0), 0.0)
     assert not any("block" in name for name in output)
@@ -343,7 +350,7 @@ def test_a_run_without_a_block_says_so() -> None:
 
 @torch.no_grad()
 def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
-    method = build("exempt").eval()
+    method = build("distance").eval()
     images_BCHW = make_views(0).images[0]
     mean_BD = method.embed(images_BCHW)
     expected = torch.cat([mean_BD * mask_D for mask_D in method.masks().T], dim=1)
@@ -394,7 +401,7 @@ def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
 def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured and differentiated as for `torch.compile`; the code it would make is PyTorch's."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = build("budgeted"), build("budgeted")
+    eager, compiled = build("mast"), build("mast")
     compiled.compile_parts()
     losses = [method(make_views(0), 0.0)["loss"] for method in (eager, compiled)]
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
@@ -414,7 +421,9 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
-@pytest.mark.parametrize(("variant", "heads"), [("exempt", 2), ("vicreg", 0), ("contrast", 2)])
+@pytest.mark.parametrize(
+    ("variant", "heads"), [("distance", 2), ("vicreg", 0), ("contrast", 2), ("mast", 0)]
+)
 def test_encoder_projector_objective_and_heads_are_a_graph_each(
     variant: str, heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,7 +238,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
     from mast.commands.pretrain import _encoder_shares
 
     config = tiny(
-        "mast5_small",
+        "mast_c5_small",
         encoder={"weights": str(theirs.path)},
         optimizer={"name": "adamw", "lr": 1.0, "encoder_rate": 0.2, "layer_decay": 0.5},
         batch_size=256,
@@ -290,7 +290,7 @@ def test_what_is_no_start(
 
 
 def test_a_recipe_gives_way_to_the_weights(tiny: Configure, theirs: RunFolder) -> None:
-    config = mast.configure("mast5_small", encoder={"weights": str(theirs.path)}, size=32)
+    config = mast.configure("mast_c5_small", encoder={"weights": str(theirs.path)}, size=32)
     assert config.encoder.name == "resnet18"
     encoder = with_architecture(config).encoder
     assert (encoder.name, encoder.options) == ("timm:resnet18", ENCODER.options)
