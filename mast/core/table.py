@@ -32,6 +32,7 @@ Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float
 # quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
 FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
 SHOWN = 20  # rows of a section on the terminal
+WORD = 16  # characters, after which a word folds before columns follow below
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
@@ -76,7 +77,7 @@ def literal(text: str, style: str = "") -> Text:
 
 @final
 class FittedTable(Table):
-    """A table whose text folds between words, and whose numbers do not fold.
+    """A table whose text folds between words, or after many letters, and whose numbers do not fold.
 
     Columns that do not fit side by side follow below, beside the first `keys` ones once more.
     Columns to the right are numbers.
@@ -95,7 +96,7 @@ class FittedTable(Table):
             """Characters of the longest word, or of the longest number."""
             header, *cells = (Measurement.get(console, options, cell) for cell in _cells(column))
             whole = column.no_wrap or column.justify == "right"
-            widths = [cell.maximum if whole else cell.minimum for cell in cells]
+            widths = [cell.maximum if whole else min(cell.minimum, WORD) for cell in cells]
             return max([header.minimum, *widths])
 
         def most(column: Column) -> int:

@@ -58,6 +58,7 @@ READ: dict[str, Any] = {
     "near_duplicates.above": float,
     "encoder.fingerprint": str,
     "encoder.own_weights": bool,
+    "encoder.weights": dict[str, Any],
     "encoder.encoder": dict[str, Any],
     "encoder.encoder.name": str,
     "encoder.normalization": dict[str, Any],
