@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
-from mast.core.table import FittedTable, Shown, literal
+from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
 from mast.evaluation.result import ENDS, FOLDER, Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Verdict, verdict
@@ -61,7 +61,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Shown, Rows):
     """Runs side by side: their names and folders, a row a measure, the verdict on the first, and
     notes on why some could not be compared, or only with care.
     """
@@ -71,6 +71,23 @@ class Comparison(Shown):
     rows: tuple[ComparisonRow, ...]
     verdict: Verdict
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def by_column(self) -> Columns:
+        """A row for each measure and encoder that has it; gains are of the first over it."""
+        numbers = ("value", "low", "high", "chance", "gain", "gain_low", "gain_high")
+        names = ("protocol", "set", "target", "measure", "encoder", *numbers)
+        unknown = math.nan
+        rows = [
+            (*row.heading, name, value, *(ends or (unknown, unknown)),
+             unknown if row.chance is None else row.chance, *(gain or 3 * (unknown,)))
+            for row in self.rows
+            for name, value, ends, gain in zip(
+                self.runs, row.values, row.intervals, (None, *row.gains), strict=True
+            )
+            if value is not None
+        ]  # fmt: skip
+        return columns_of(names, rows)
 
     def table(self) -> FittedTable:
         """Under each measure a line for each run that has it."""

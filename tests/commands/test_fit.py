@@ -59,7 +59,9 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
     (result,) = mast.evaluate(ours.path, photos, "linear")
-    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
+    predicted = mast.predict(fitted.path, photos / "test", tmp_path / "told.csv")
+    rows = rows_of(predicted.path)
+    assert predicted.to_pandas()["class"].tolist() == [row["class"] for row in rows]
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
 

@@ -134,6 +134,10 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
         "top-1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
     }  # fmt: skip
     assert "chance" in both.table().columns[1].cells
+    frame = both.to_pandas()
+    assert len(frame) == len(both) == 5  # an encoder that lacks a measure has no row of it
+    assert frame["value"].tolist() == [60, 60, 60, 40, 6]
+    assert frame["chance"].tolist()[:3] == [25, 25, 6]
     assert "chance" in [column.name for column in main_measures(both, ["MAST"] * 2).columns]
     only_old = compare([tmp_path / "a"])
     assert "chance" not in only_old.table().columns[1].cells
