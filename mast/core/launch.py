@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from mast.core.errors import UserError, unknown
+from mast.core.display import say
+from mast.core.errors import UserError, counted, unknown
+from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -19,7 +21,7 @@ RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
 BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
 LAST_PORT = 65535
-SLOWER = 1.2  # times as long as one thread several must take before a command says so
+SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -68,32 +70,32 @@ def _convolutions() -> None:
         torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
 
 
-def contention(work: Callable[[], None] = _convolutions) -> str | None:
-    """What to do where other programs keep the cores busy; None where they do not.
+def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
+    """Compute with fewer threads where other programs keep the cores of this machine busy.
 
     All threads wait for the last one at the end of an operation: if one has to share its core,
-    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second.
+    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second,
+    on a machine without a GPU, in a program of one process.
     """
     threads = torch.get_num_threads()
-    seconds = dict.fromkeys((1, threads), 0.0)
-    try:
-        for turn in range(4):
-            for count in seconds:
-                torch.set_num_threads(count)
-                begun = time.perf_counter()
-                work()
-                seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
-            if seconds[threads] < seconds[1]:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    times = seconds[threads] / seconds[1]
-    if times < SLOWER:
-        return None
-    return (
-        f"{threads} threads take {times:.1f} times as long as one here, as other programs keep the "
-        "cores busy: --threads 1 is faster while they do"
-    )
+    if threads == 1 or torch.cuda.is_available() or is_launched() or not is_first_here():
+        return
+    seconds = dict.fromkeys((threads, max(1, threads // 2), 1), 0.0)
+    for turn in range(4):
+        for count in seconds:
+            torch.set_num_threads(count)
+            begun = time.perf_counter()
+            work()
+            seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
+    fastest = min(seconds, key=lambda count: seconds[count])
+    times = seconds[threads] / seconds[fastest]
+    torch.set_num_threads(fastest if times >= SLOWER else threads)
+    if times >= SLOWER:
+        say(
+            f"{counted(fastest, 'thread')}: {threads} take {times:.1f} times as long, as other "
+            f"programs keep the cores busy (--threads {threads} uses them all the same)",
+            style="yellow",
+        )
 
 
 def cores() -> int:
