@@ -3,9 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import torch
 from torch import nn
 
 from mast.commands.common import command
@@ -13,7 +12,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
-from mast.core.launch import Device, find_device, make_fabric, precision_of
+from mast.core.launch import Device, Precision, find_device, make_fabric, type_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
@@ -38,7 +37,6 @@ from mast.runs.spaces import Invariances, compared
 from mast.runs.start import load_untrained
 from mast.search.adapted import SPACES, Adapted, tensors_of
 
-EncoderPrecision = Literal["float32", "bfloat16"]
 DEFAULT = ("knn", "linear")  # protocols
 
 
@@ -51,7 +49,7 @@ def evaluate(
     size: int | None = None,
     device: Device = "auto",
     devices: int = 1,
-    precision: EncoderPrecision = "float32",
+    precision: Precision = "float32",
     seed: int = 0,
     cache: bool = True,
     weights: str | Path | None = None,
@@ -82,7 +80,7 @@ def evaluate(
         protocols: Names of protocols, in the order they run.
         settings: Settings by protocol, overriding the defaults.
         devices: Processes on this node (torchrun overrides it); they split training and encoding.
-        precision: Precision of the forward pass and of training; bfloat16 is mixed precision.
+        precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without parts.
         cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
             content of encoder and images, and for a module also by its output on noise, so that a
@@ -97,7 +95,7 @@ def evaluate(
     Returns:
         One result per protocol; in the first process, none in the others.
     """
-    dtype = getattr(torch, precision)
+    dtype = type_of(precision, find_device(device))
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if (classifier := _classifier(encoder)) is not None:
         options = {
@@ -122,7 +120,7 @@ def evaluate(
             "match and space out"
         )
     with doing("setting up devices"):
-        fabric = make_fabric(device, devices, precision=precision_of(dtype))
+        fabric = make_fabric(device, devices, precision=precision)
     with together(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         loaded = (

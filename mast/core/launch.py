@@ -25,7 +25,11 @@ SLOWER = 1.2  # times as long as fewer all threads must take before a command us
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "32-true", "bf16-mixed"]
+Precision = Literal["auto", "float32", "bfloat16"]
+FABRIC: dict[str, Any] = {
+    "float32": "32-true",
+    "bfloat16": "bf16-mixed",
+}  # mixed: weights stay in float32
 
 
 def find_device(name: Device) -> torch.device:
@@ -37,21 +41,21 @@ def find_device(name: Device) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "bf16-mixed"]:
-    """What "auto" stands for: bf16-mixed on CUDA, 32-true elsewhere."""
+def resolve(precision: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
+    """What "auto" stands for: bfloat16 on CUDA, float32 elsewhere."""
     if precision != "auto":
         return precision
-    return "bf16-mixed" if device.type == "cuda" else "32-true"
+    return "bfloat16" if device.type == "cuda" else "float32"
 
 
 def type_of(precision: Precision, device: torch.device) -> torch.dtype:
     """The type in which a network takes images."""
-    return torch.float32 if resolve(precision, device) == "32-true" else torch.bfloat16
+    return torch.float32 if resolve(precision, device) == "float32" else torch.bfloat16
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
-    """The precision of a type: mixed for bfloat16, which keeps weights in float32."""
-    return "32-true" if dtype is torch.float32 else "bf16-mixed"
+    """The precision of a type."""
+    return "float32" if dtype is torch.float32 else "bfloat16"
 
 
 def check_threads(threads: int | None) -> None:
@@ -197,7 +201,7 @@ def make_fabric(
             devices=devices,
             num_nodes=nodes,
             strategy=several if world > 1 else "auto",
-            precision=resolve(precision, kind),
+            precision=FABRIC[resolve(precision, kind)],
             loggers=list(loggers),
             plugins=[LightningEnvironment()] if alone and "SLURM_NTASKS" in os.environ else [],
         )
