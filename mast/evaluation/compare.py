@@ -227,20 +227,20 @@ def _located(run: str | Path) -> Path:
     path = Path(run)
     if path.is_dir():
         return path
-    sha256 = ""
-    if path.is_file():
-        if RunFolder(path.parent).config.is_file():
-            return path.parent
+    if path.is_file() and RunFolder(path.parent).config.is_file():
+        return path.parent
+    known = [*_evaluated(Path("runs"))]
+    found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
+    if not found and path.is_file():
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    found = {
-        folder
-        for folder, of in _evaluated(Path("runs"))
-        if str(run) == of.encoder.get("source")
-        or (sha256 and sha256 in (of.encoder | of.encoder.get("weights", {})).values())
-    }
+        found = {
+            folder
+            for folder, of in known
+            if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
+        }
     if len(found) > 1:
         folders = " and ".join(sorted(map(str, found)))
-        raise UserError(f"{run} was evaluated with several weights: name one of {folders}")
+        raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
     return found.pop() if found else path
 
 

@@ -205,7 +205,7 @@ def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
     assert max(map(len, captured.get().splitlines())) <= 80
     assert captured.get().count(" interval ") == 1  # one table
     measured(Path("runs/other"), hits, encoder={**encoder, "weights": {"sha256": "0"}})
-    with pytest.raises(UserError, match="evaluated with several weights: name one of runs/other"):
+    with pytest.raises(UserError, match="evaluated in several ways: name one of runs/other"):
         compare(["runs/run", "timm:resnet18"])
 
 
