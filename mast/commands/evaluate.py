@@ -31,7 +31,7 @@ from mast.evaluation.result import FOLDER, Result, Results
 from mast.evaluation.tested_classifier import test_classifier
 from mast.models import Classifier, load_classifier, read_about
 from mast.models.classifier import NAME
-from mast.runs.load import Representation, frozen, load
+from mast.runs.load import Representation, frozen, load, short_folder
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.spaces import Invariances, compared
 from mast.runs.start import load_untrained
@@ -63,8 +63,8 @@ def evaluate(
 
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
-    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for another
-    project's checkpoint, to `runs/<file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
+    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for weights of others,
+    to `runs/<name or file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
@@ -194,7 +194,7 @@ def _tested(
 ) -> Result:
     """The result of a classifier, written beside its file; that of a module by its weights."""
     if isinstance(source, nn.Module):
-        folder, name = Path("runs") / f"Classifier-{fingerprint(classifier, {})[:8]}", NAME
+        folder, name = short_folder("Classifier", fingerprint(classifier, {})), NAME
     else:
         file = Path(source)
         folder = file.parent
