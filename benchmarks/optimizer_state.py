@@ -60,7 +60,7 @@ def work(out: Path, encoder: str, sharded: bool) -> None:
         log_every=1,
         checkpoint_minutes=0.0,
         device="cpu",
-        precision="32-true",
+        precision="float32",
         devices=PROCESSES,
         shard_optimizer=sharded,
         encoder={"name": encoder, "options": {"dynamic_img_size": True}},

@@ -106,7 +106,7 @@ CANDIDATES_ON_VALIDATION = Small(
         },
     ),
     results="candidates",
-    precision="32-true",
+    precision="float32",
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(

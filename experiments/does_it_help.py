@@ -80,7 +80,7 @@ class DoesItHelp(Experiment):
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
     settings: EvaluationSettings = SETTINGS
-    precision: Precision = "32-true"  # bf16 is slow on a CPU without instructions for it
+    precision: Precision = "float32"  # bf16 is slow on a CPU without instructions for it
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         runs = [

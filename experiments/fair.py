@@ -175,7 +175,7 @@ FAIR = Small(
     ),
     tasks=TASKS,
     results="fair",
-    precision="32-true",
+    precision="float32",
     title="Methods that predict the same properties",
     baseline=DECIDING[-1],
     about=(

@@ -311,7 +311,7 @@ class Small(TableExperiment):
     title: str = "The methods at one small budget"
     baseline: str = "vicreg"
     about: tuple[str, ...] = ABOUT
-    precision: Precision = "bf16-mixed"
+    precision: Precision = "bfloat16"
     tested: bool = True
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:

@@ -64,7 +64,8 @@ class PretrainConfig:
         shard_optimizer: Shard the optimizer state across processes (ZeRO-1): less memory for large
             encoders, same weights.
         threads: CPU threads per process; PyTorch's choice by default.
-        precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
+        precision: auto (bfloat16 on CUDA, float32 elsewhere), float32, or bfloat16 (mixed: weights
+            stay in float32).
         compile: Compile encoder, projector and objective with torch.compile; by default if
             Triton can build kernels for the GPU.
         cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:

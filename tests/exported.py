@@ -27,18 +27,13 @@ INSTALLED = [name for name in FORMATS if find_spec(NEEDS.get(name, "torch")) is 
 # The first block of each README.md in its folder, and then the printed line before the second.
 FRESH = r"""
 import sys
-sys.modules["mast"] = None  # not even where it is installed
 import json, os, re
+places, missing = json.loads(sys.argv[1])
+sys.modules |= dict.fromkeys(missing)  # not even where they are installed
 from pathlib import Path
 import numpy
 from PIL import Image
-try:
-    import mast
-except ImportError:
-    pass
-else:
-    raise SystemExit("mast can be imported")
-for folder, line, pictures, output in json.loads(sys.argv[1]):
+for folder, line, pictures, output in places:
     os.chdir(folder)
     images = [
         numpy.load(picture) if picture.endswith(".npy") else Image.open(picture).convert("RGB")
@@ -50,6 +45,7 @@ for folder, line, pictures, output in json.loads(sys.argv[1]):
         names = {"images": images[:count]}
         exec(line, names)
         exec(use, names)
+        assert not {*missing} & {name for name, of in sys.modules.items() if of}
         numpy.save(f"{folder}-{count}.npy", numpy.asarray(names[output]))
         Path(f"{folder}-{count}.json").write_text(json.dumps(names.get("names")))
 """
@@ -84,12 +80,14 @@ def outputs(module: nn.Module, pictures: Sequence[str]) -> Tensor:
     return outputs_BC
 
 
-def load_in_a_fresh_process(cases: Sequence[Case], output: str, folder: Path) -> None:
-    """By what is printed and what `README.md` says, for `Case.theirs`."""
+def load_in_a_fresh_process(
+    cases: Sequence[Case], output: str, folder: Path, *missing: str
+) -> None:
+    """By what is printed and what `README.md` says, without `mast` and modules that are missing."""
     places = [
         (str(case.exported.folder), case.exported.line, case.pictures, output) for case in cases
     ]
-    words = [sys.executable, "-P", "-c", FRESH, json.dumps(places)]
+    words = [sys.executable, "-P", "-c", FRESH, json.dumps([places, ["mast", *missing]])]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -55,7 +55,7 @@ def test_they_are_those_of_pretraining(
         return views
 
     monkeypatch.setattr("mast.commands.pretrain.draw_views", watched)
-    config = tiny(seed=3, views="mast5", schedule={"staged": False}, precision="32-true")
+    config = tiny(seed=3, views="mast5", schedule={"staged": False}, precision="float32")
     mast.pretrain(config)
     canvases = open_canvas(config.data, SIZE)
     order = Loader(canvases, config.batch_size, seed=3)

@@ -111,9 +111,9 @@ class Checks:
         for recipe in RECIPES[:1] if self.tiny else RECIPES:
             config = configure(recipe, batch_size=16, **SMALL)
             losses = {
-                "cpu": self._losses(config, "cpu", "32-true"),
-                "float32": self._losses(config, self.device, "32-true"),
-                "mixed": self._losses(config, self.device, "bf16-mixed"),
+                "cpu": self._losses(config, "cpu", "float32"),
+                "float32": self._losses(config, self.device, "float32"),
+                "mixed": self._losses(config, self.device, "bfloat16"),
             }
             found[recipe] = losses
             for name, tolerance in (("float32", 0.01), ("mixed", 0.1)):

@@ -151,22 +151,13 @@ def _check_surroundings() -> None:
         ) from error
 
 
-def _say_if_busy(words: Sequence[str], arguments: Mapping[str, Any]) -> None:
-    """Say that one thread is faster, where the cores of a machine without a GPU are shared.
-
-    Nothing is said where the words, or the file of a configuration, give a number of threads.
-    """
+def _use_faster_threads(words: Sequence[str], arguments: Mapping[str, Any]) -> None:
+    """As `use_faster_threads`, unless the words or a file's configuration give a number."""
     in_file = getattr(arguments.get("config"), "threads", None)
-    if in_file is not None or any(word.startswith("--threads") for word in words):
-        return
-    import torch
+    if in_file is None and not any(word.startswith("--threads") for word in words):
+        from mast.core.launch import use_faster_threads
 
-    from mast.core.display import say
-    from mast.core.launch import contention
-
-    several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
-    if several and is_first_here() and not is_launched() and (advice := contention()):
-        say(advice, style="yellow")
+        use_faster_threads()
 
 
 def _call(name: str, words: list[str]) -> None:
@@ -192,7 +183,7 @@ def _call(name: str, words: list[str]) -> None:
     with interruptible():
         with doing(name):
             if verb.computes:
-                _say_if_busy(words, arguments)
+                _use_faster_threads(words, arguments)
             result = verb.load()(**arguments)
         with _printing():
             verb.show(result)

@@ -15,7 +15,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.evaluator import check_operators
 from mast.models.encoders import channels_of
@@ -27,7 +27,7 @@ VIEWS = "mast5"  # whose operators are measured where nobody says which
 
 
 @dataclass(frozen=True, repr=False)
-class AdviceResult(Shown):
+class AdviceResult(Shown, Rows):
     """Which augmentations the tasks of a set can afford, in words and as rows.
 
     A row is a task and an operator: task, operator, change of the accuracy where the operator acts
@@ -39,6 +39,10 @@ class AdviceResult(Shown):
     text: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float, ...], ...]
+
+    @property
+    def by_column(self) -> Columns:
+        return columns_of(self.columns, self.rows)
 
     def shown(self) -> tuple[FittedTable, str]:
         """The table and the text."""

@@ -22,7 +22,7 @@ from mast.core.table import Listing, images_of, safe_cell
 from mast.data import CanvasSet, split_cut
 from mast.data.pieces import file_of
 from mast.evaluation.overlap import NEAR
-from mast.page import GalleryRow, Item
+from mast.page import GalleryRow, Item, Thumbnails
 from mast.runs.spaces import Compared, Invariances
 from mast.search.duplicates import MARGIN, SAME, Copy, copies_within
 
@@ -140,7 +140,7 @@ def duplicates(
         if broken := [name for name in names if "\n" in name]:
             raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
         write_text(listed, "".join(f"{name}\n" for name in names))
-    return Listing(columns, {summary: range(len(found))}, file)
+    return Listing(columns, {summary: range(len(found))}, file, picture=Thumbnails(canvases))
 
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:

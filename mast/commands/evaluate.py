@@ -3,9 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import torch
 from torch import nn
 
 from mast.commands.common import command
@@ -13,7 +12,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
-from mast.core.launch import Device, find_device, make_fabric, precision_of
+from mast.core.launch import Device, Precision, find_device, make_fabric, type_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
@@ -32,13 +31,12 @@ from mast.evaluation.result import FOLDER, Result, Results
 from mast.evaluation.tested_classifier import test_classifier
 from mast.models import Classifier, load_classifier, read_about
 from mast.models.classifier import NAME
-from mast.runs.load import Representation, frozen, load
+from mast.runs.load import Representation, frozen, load, short_folder
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.spaces import Invariances, compared
 from mast.runs.start import load_untrained
 from mast.search.adapted import SPACES, Adapted, tensors_of
 
-EncoderPrecision = Literal["float32", "bfloat16"]
 DEFAULT = ("knn", "linear")  # protocols
 
 
@@ -51,7 +49,7 @@ def evaluate(
     size: int | None = None,
     device: Device = "auto",
     devices: int = 1,
-    precision: EncoderPrecision = "float32",
+    precision: Precision = "float32",
     seed: int = 0,
     cache: bool = True,
     weights: str | Path | None = None,
@@ -65,8 +63,8 @@ def evaluate(
 
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
-    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for another
-    project's checkpoint, to `runs/<file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
+    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for weights of others,
+    to `runs/<name or file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
@@ -82,7 +80,7 @@ def evaluate(
         protocols: Names of protocols, in the order they run.
         settings: Settings by protocol, overriding the defaults.
         devices: Processes on this node (torchrun overrides it); they split training and encoding.
-        precision: Precision of the forward pass and of training; bfloat16 is mixed precision.
+        precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without parts.
         cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
             content of encoder and images, and for a module also by its output on noise, so that a
@@ -98,7 +96,7 @@ def evaluate(
     Returns:
         One result per protocol; in the first process, none in the others.
     """
-    dtype = getattr(torch, precision)
+    dtype = type_of(precision, find_device(device))
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if (classifier := _classifier(encoder)) is not None:
         options = {
@@ -123,7 +121,7 @@ def evaluate(
     if untrained and is_run and invariances.names:
         raise UserError("untrained is for a run's first weights: leave ignore, match and space out")
     with doing("setting up devices"):
-        fabric = make_fabric(device, devices, precision=precision_of(dtype))
+        fabric = make_fabric(device, devices, precision=precision)
     with together(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         loaded = (
@@ -195,7 +193,7 @@ def _tested(
 ) -> Result:
     """The result of a classifier, written beside its file; that of a module by its weights."""
     if isinstance(source, nn.Module):
-        folder, name = Path("runs") / f"Classifier-{fingerprint(classifier, {})[:8]}", NAME
+        folder, name = short_folder("Classifier", fingerprint(classifier, {})), NAME
     else:
         file = Path(source)
         folder = file.parent

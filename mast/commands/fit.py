@@ -208,9 +208,9 @@ def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int)
     """How often a classifier on published weights is right, or the command that says so."""
     kind, images, target = (about[name] for name in ("kind", "images", "target"))
     name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
-    for file in sorted(Path("runs").glob(f"{BASELINE.replace(':', '-')}-*/{name}")):
+    for file in sorted(Path("runs").glob(f"*/{name}")):
         other = read_about(file) or {}
-        if published_name(other.get("encoder", {})) and _asked(other) == _asked(about):
+        if published_name(other.get("encoder", {})) == BASELINE and _asked(other) == _asked(about):
             return f"{how_often_right(other)}, by {BASELINE}"
     words = ["mast", "fit", as_word(images["set"]), "--encoder", BASELINE]
     words += ["--kind", kind] if kind != "linear" else []

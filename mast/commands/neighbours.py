@@ -16,7 +16,7 @@ from mast.core.launch import Device
 from mast.core.table import Listing, images_of
 from mast.data import CanvasSet, open_files, split_cut
 from mast.evaluation.neighbours import nearest
-from mast.page import GalleryRow, Item
+from mast.page import GalleryRow, Item, Thumbnails
 from mast.runs.load import Representation
 from mast.runs.spaces import Compared, Invariances
 from mast.search.approximate import check_depth, check_installed
@@ -152,7 +152,9 @@ def neighbours(
         f"Nearest to {name}": [at for at, row in enumerate(rows) if row[0] == name]
         for name in queries
     }
-    return Listing(columns, sections, file, recall, grouped_by="query")
+    return Listing(
+        columns, sections, file, recall, grouped_by="query", picture=Thumbnails(canvases)
+    )
 
 
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:

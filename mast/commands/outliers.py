@@ -21,7 +21,7 @@ from mast.evaluation.features import extract
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.neighbours import directions
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import GalleryRow, Item
+from mast.page import GalleryRow, Item, Thumbnails
 from mast.runs.load import frozen, load, load_method, source_name
 from mast.runs.spaces import Invariances, compared
 from mast.search.outliers import (
@@ -294,4 +294,4 @@ def _listed(
     lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
     lead += "least." + f" Then {heading}." * bool(heading)
     write_listing(file, columns, "Outliers", lead, rows)
-    return Listing(columns, sections, file)
+    return Listing(columns, sections, file, picture=Thumbnails(canvases))

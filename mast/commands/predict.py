@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.table import ShownText, begins, with_broken, write_table
+from mast.core.table import Columns, Rows, ShownText, begins, with_broken, write_table
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import FeatureFile
 from mast.evaluation.features import extract
@@ -23,13 +23,18 @@ NAMED = 5  # of the classes, the most frequent, that the text counts one by one
 
 
 @dataclass(frozen=True, repr=False)
-class Predicted(ShownText):
+class Predicted(ShownText, Rows):
     """A table of classes."""
 
     path: Path
     counts: Mapping[str, int]  # images of each class, the most frequent first
     uncertain: int  # how many of them have a probability below `UNCERTAIN`
     broken: int = 0  # images that cannot be decoded
+    columns: Columns = field(default_factory=dict)  # those of the table
+
+    @property
+    def by_column(self) -> Columns:
+        return self.columns
 
     @property
     def text(self) -> str:
@@ -106,10 +111,11 @@ def predict(
     if every_class:
         for name, probability_N in zip(model.classes, predicted.probability_BC.T, strict=True):
             columns[f"probability of {name}"] = probability_N.tolist()
-    write_table(file, with_broken(columns, canvases.skipped))
+    table_columns = with_broken(columns, canvases.skipped)
+    write_table(file, table_columns)
     uncertain = int((predicted.probability_B < UNCERTAIN).sum())
     counts = dict(Counter(predicted.classes).most_common())
-    return Predicted(file, counts, uncertain, len(canvases.skipped))
+    return Predicted(file, counts, uncertain, len(canvases.skipped), table_columns)
 
 
 def _encodes(classifier: str | Path | Classifier) -> bool:

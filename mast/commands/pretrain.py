@@ -293,7 +293,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         frozen=plain_method.frozen,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
-        advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",
+        advice="Start a new run (another out) at a lower optimizer.lr or in precision float32.",
         extra={
             "best": float("-inf"),
             "images": feed.fingerprint,

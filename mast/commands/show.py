@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from rich.console import Group
 from rich.text import Text
 
 from mast.augment import (
@@ -24,7 +25,7 @@ from mast.core.seeds import stream
 from mast.core.table import FittedTable
 from mast.data import cached_sets, default_cache, open_canvas
 from mast.methods import METHODS
-from mast.recipes import RECIPES
+from mast.recipes import DEFAULT, RECIPES
 
 
 @command
@@ -47,9 +48,37 @@ def show_operators(size: int = 224) -> FittedTable:
     return table
 
 
+# From `docs/results.md`; 50,000 images are those to which `mast plan` scales epochs.
+BY_PHOTOS = (
+    (
+        "below 3,000",
+        "none",
+        "Use published weights, by `mast adapt`. On five sets of 806 to 2,587 photos, pretraining "
+        "from random weights ended 8 to 28 points below them.",
+    ),
+    (
+        "3,000 to 50,000, or no GPU",
+        DEFAULT,
+        "Its method is the first of 13 in `docs/results.md`, from 10,000 images of 32 pixels; not "
+        "compared with published weights there.",
+    ),
+    (
+        "more, with a GPU",
+        "mast5_medium",
+        "The same for photos of 224 pixels; no such run was trained to its end, so its learning "
+        "rate is not tuned. `mast plan` estimates the hours.",
+    ),
+)
+
+
 @command
-def show_recipes() -> FittedTable:
-    """All recipes with what they train."""
+def show_recipes() -> Group:
+    """Which recipe suits how many photos, then all recipes with what they train."""
+    first = FittedTable(1, title="which recipe", show_lines=True)
+    for column in ("photos", "recipe", "why"):
+        first.add_column(column)
+    for row in BY_PHOTOS:
+        first.add_row(*row)
     table = FittedTable(1, title="recipes", show_lines=True)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it trains")
@@ -66,7 +95,7 @@ def show_recipes() -> FittedTable:
             "two stages" if config.schedule.staged else "all operators from the start",
         )
         table.add_row(name, Text.assemble(title, "\n", (", ".join(facts), "dim")))
-    return table
+    return Group(first, table)
 
 
 @command

@@ -1,9 +1,10 @@
-"""What the user sees during long work, on stderr: bars on a terminal, plain lines elsewhere.
+"""What the user sees during long work: bars on a terminal and in notebooks, elsewhere plain lines.
 
 Work is nested: a study trains runs, a run reads its images. One thread shows all that is under way,
 so that a single step of minutes gives a sign too. Work of a few seconds shows nothing.
 """
 
+import io
 import logging
 import os
 import sys
@@ -47,6 +48,8 @@ APART_S = 5.0  # at least, in the first minute, where other work has begun
 MINUTE_S = 60.0
 SPEED_S = 60.0  # of which the speed is taken
 REFRESH_S = 0.25
+NOTEBOOK_S = 1.0  # likewise, where each sign is a message to a browser
+HTML = '<pre style="line-height: normal">{code}</pre>'
 
 
 class Work:
@@ -195,6 +198,8 @@ class Board:
         try:
             if sys.stderr.isatty() and not console.is_dumb_terminal:
                 self._show_bars(over)
+            elif hasattr(_shell(), "kernel"):
+                self._show_in_notebook(over)
             else:
                 while not over.wait(REFRESH_S):
                     if (line := self.line()) is not None:
@@ -209,6 +214,28 @@ class Board:
             with Live(console=console, auto_refresh=False, transient=True) as live:
                 while not over.wait(REFRESH_S) and (bars := self.bars()) is not None:
                     live.update(bars, refresh=True)
+
+    def _show_in_notebook(self, over: threading.Event) -> None:
+        """Bars in one output of a cell, which is emptied at the end."""
+        place = None
+        while not over.wait(NOTEBOOK_S):
+            if (bars := self.bars()) is None:
+                continue
+            page = Console(file=io.StringIO(), record=True, width=100, force_jupyter=False)
+            page.print(bars)
+            html = page.export_html(inline_styles=True, code_format=HTML, clear=False)
+            shown = {"text/html": html, "text/plain": page.export_text()}
+            if place is None:
+                place = sys.modules["IPython.display"].display(shown, raw=True, display_id=True)
+            else:
+                place.update(shown, raw=True)
+        if place is not None:
+            place.update({"text/plain": ""}, raw=True)
+
+
+def _shell() -> Any:
+    """IPython, where this process runs in it."""
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
 _board = Board()

@@ -15,8 +15,11 @@ class UserError(ValueError):
     """The user asked for something that cannot be done; the message says what to do instead.
 
     The command line prints it as one line and exits with code 2; in Python it is a
-    `ValueError` like any other.
+    `ValueError` like any other, of which IPython and notebooks show the message alone.
     """
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"error: {one_line(str(self))}"]
 
 
 class DivergedError(UserError):

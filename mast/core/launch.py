@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from mast.core.errors import UserError, unknown
+from mast.core.display import say
+from mast.core.errors import UserError, counted, unknown
+from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -19,11 +21,15 @@ RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
 BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
 LAST_PORT = 65535
-SLOWER = 1.2  # times as long as one thread several must take before a command says so
+SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "32-true", "bf16-mixed"]
+Precision = Literal["auto", "float32", "bfloat16"]
+FABRIC: dict[str, Any] = {
+    "float32": "32-true",
+    "bfloat16": "bf16-mixed",
+}  # mixed: weights stay in float32
 
 
 def find_device(name: Device) -> torch.device:
@@ -35,21 +41,21 @@ def find_device(name: Device) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "bf16-mixed"]:
-    """What "auto" stands for: bf16-mixed on CUDA, 32-true elsewhere."""
+def resolve(precision: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
+    """What "auto" stands for: bfloat16 on CUDA, float32 elsewhere."""
     if precision != "auto":
         return precision
-    return "bf16-mixed" if device.type == "cuda" else "32-true"
+    return "bfloat16" if device.type == "cuda" else "float32"
 
 
 def type_of(precision: Precision, device: torch.device) -> torch.dtype:
     """The type in which a network takes images."""
-    return torch.float32 if resolve(precision, device) == "32-true" else torch.bfloat16
+    return torch.float32 if resolve(precision, device) == "float32" else torch.bfloat16
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
-    """The precision of a type: mixed for bfloat16, which keeps weights in float32."""
-    return "32-true" if dtype is torch.float32 else "bf16-mixed"
+    """The precision of a type."""
+    return "float32" if dtype is torch.float32 else "bfloat16"
 
 
 def check_threads(threads: int | None) -> None:
@@ -68,32 +74,32 @@ def _convolutions() -> None:
         torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
 
 
-def contention(work: Callable[[], None] = _convolutions) -> str | None:
-    """What to do where other programs keep the cores busy; None where they do not.
+def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
+    """Compute with fewer threads where other programs keep the cores of this machine busy.
 
     All threads wait for the last one at the end of an operation: if one has to share its core,
-    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second.
+    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second,
+    on a machine without a GPU, in a program of one process.
     """
     threads = torch.get_num_threads()
-    seconds = dict.fromkeys((1, threads), 0.0)
-    try:
-        for turn in range(4):
-            for count in seconds:
-                torch.set_num_threads(count)
-                begun = time.perf_counter()
-                work()
-                seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
-            if seconds[threads] < seconds[1]:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    times = seconds[threads] / seconds[1]
-    if times < SLOWER:
-        return None
-    return (
-        f"{threads} threads take {times:.1f} times as long as one here, as other programs keep the "
-        "cores busy: --threads 1 is faster while they do"
-    )
+    if threads == 1 or torch.cuda.is_available() or is_launched() or not is_first_here():
+        return
+    seconds = dict.fromkeys((threads, max(1, threads // 2), 1), 0.0)
+    for turn in range(4):
+        for count in seconds:
+            torch.set_num_threads(count)
+            begun = time.perf_counter()
+            work()
+            seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
+    fastest = min(seconds, key=lambda count: seconds[count])
+    times = seconds[threads] / seconds[fastest]
+    torch.set_num_threads(fastest if times >= SLOWER else threads)
+    if times >= SLOWER:
+        say(
+            f"{counted(fastest, 'thread')}: {threads} take {times:.1f} times as long, as other "
+            f"programs keep the cores busy (--threads {threads} uses them all the same)",
+            style="yellow",
+        )
 
 
 def cores() -> int:
@@ -195,7 +201,7 @@ def make_fabric(
             devices=devices,
             num_nodes=nodes,
             strategy=several if world > 1 else "auto",
-            precision=resolve(precision, kind),
+            precision=FABRIC[resolve(precision, kind)],
             loggers=list(loggers),
             plugins=[LightningEnvironment()] if alone and "SLURM_NTASKS" in os.environ else [],
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, final, overload
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.measure import Measurement
@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
-from mast.core.errors import visible
+from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode
 
 WIDTH = 120  # characters of what is shown outside of a terminal
@@ -32,6 +32,8 @@ Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float
 # quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
 FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
 SHOWN = 20  # rows of a section on the terminal
+SECTIONS = 10  # in a notebook
+WORD = 16  # characters, after which a word folds before columns follow below
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
@@ -69,6 +71,45 @@ class ShownText(Shown):
         return (self.text,)
 
 
+class Rows(Sequence[dict[str, Any]]):
+    """A result of rows: it has a length, is indexed and sliced, and becomes a `DataFrame`."""
+
+    @property
+    @abstractmethod
+    def by_column(self) -> Columns:
+        """The values of every row, by the name of the column."""
+
+    def __len__(self) -> int:
+        return len(next(iter(self.by_column.values()), ()))
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(at, slice):
+            return [self[row] for row in range(*at.indices(len(self)))]
+        return {name: values[at] for name, values in self.by_column.items()}
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`."""
+        return as_frame(self.by_column)
+
+
+def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
+    """Columns of rows."""
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+
+
+def as_frame(columns: Columns) -> Any:
+    """Columns as a `pandas.DataFrame`."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise UserError("to_pandas needs pandas: `pip install pandas`") from error
+    return pandas.DataFrame({name: list(values) for name, values in columns.items()})
+
+
 def literal(text: str, style: str = "") -> Text:
     """A text for a table, whatever is in it."""
     return Text(visible(text), style)
@@ -76,7 +117,7 @@ def literal(text: str, style: str = "") -> Text:
 
 @final
 class FittedTable(Table):
-    """A table whose text folds between words, and whose numbers do not fold.
+    """A table whose text folds between words, or after many letters, and whose numbers do not fold.
 
     Columns that do not fit side by side follow below, beside the first `keys` ones once more.
     Columns to the right are numbers.
@@ -95,7 +136,7 @@ class FittedTable(Table):
             """Characters of the longest word, or of the longest number."""
             header, *cells = (Measurement.get(console, options, cell) for cell in _cells(column))
             whole = column.no_wrap or column.justify == "right"
-            widths = [cell.maximum if whole else cell.minimum for cell in cells]
+            widths = [cell.maximum if whole else min(cell.minimum, WORD) for cell in cells]
             return max([header.minimum, *widths])
 
         def most(column: Column) -> int:
@@ -148,7 +189,7 @@ def _shared(room: int, bounds: Sequence[tuple[int, int]]) -> list[int]:
 
 
 @dataclass(frozen=True, repr=False)
-class Listing(Shown):
+class Listing(Shown, Rows):
     """Rows that a command found.
 
     Attributes:
@@ -157,6 +198,7 @@ class Listing(Shown):
         file: Where the rows were written; None: nowhere.
         recall: Share of the true rows that an approximate search finds, as measured; None: of all.
         grouped_by: A column of which each section has one value, which its heading says.
+        picture: From a name in the column `path` to the data URI of a small image, or "".
     """
 
     columns: Columns
@@ -164,6 +206,31 @@ class Listing(Shown):
     file: Path | None = None
     recall: float | None = None
     grouped_by: str = ""
+    picture: Callable[[str], str] | None = None
+
+    @property
+    def by_column(self) -> Columns:
+        return self.columns
+
+    def _repr_html_(self) -> str:
+        """The first rows of the first sections, with their images."""
+        if self.picture is None:
+            return super()._repr_html_()
+        parts = []
+        for heading, rows in islice(self.sections.items(), SECTIONS):
+            shown = [self[row] for row in islice(rows, SHOWN)]
+            about = self._image(shown[0][self.grouped_by]) if shown and self.grouped_by else ""
+            lines = ["<th></th>" + "".join(f"<th>{escape(name)}</th>" for name in self.columns)]
+            for row in shown:
+                texts = (escape(visible(_as_text(value))) for value in row.values())
+                lines += [f"<td>{self._image(row['path'])}" + "".join(f"<td>{of}" for of in texts)]
+            table = "".join(f"<tr>{line}</tr>" for line in lines)
+            parts.append(f"<p>{about} {escape(visible(heading))}</p><table>{table}</table>")
+        return "".join(parts)
+
+    def _image(self, name: str) -> str:
+        source = self.picture(name) if self.picture else ""
+        return f'<img src="{source}">' if source else ""
 
     def shown(self) -> Iterator[Text | Table]:
         """The first rows of each section, for a rich console."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -13,11 +15,10 @@ from rich.text import Text
 
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
 from mast.evaluation.result import ENDS, FOLDER, Result, in_words, readable, results_in
-from mast.evaluation.verdict import QUOTED, Verdict, started_from_weights, verdict
-from mast.models import BASELINE
+from mast.evaluation.verdict import QUOTED, Verdict, verdict
 
 START = "before pretraining"  # what the first run started as
 # They change no value beyond rounding.
@@ -60,7 +61,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Shown, Rows):
     """Runs side by side: their names and folders, a row a measure, the verdict on the first, and
     notes on why some could not be compared, or only with care.
     """
@@ -71,10 +72,27 @@ class Comparison(Shown):
     verdict: Verdict
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def by_column(self) -> Columns:
+        """A row for each measure and encoder that has it; gains are of the first over it."""
+        numbers = ("value", "low", "high", "chance", "gain", "gain_low", "gain_high")
+        names = ("protocol", "set", "target", "measure", "encoder", *numbers)
+        unknown = math.nan
+        rows = [
+            (*row.heading, name, value, *(ends or (unknown, unknown)),
+             unknown if row.chance is None else row.chance, *(gain or 3 * (unknown,)))
+            for row in self.rows
+            for name, value, ends, gain in zip(
+                self.runs, row.values, row.intervals, (None, *row.gains), strict=True
+            )
+            if value is not None
+        ]  # fmt: skip
+        return columns_of(names, rows)
+
     def table(self) -> FittedTable:
         """Under each measure a line for each run that has it."""
-        title = f"Test sets, percent; gain: {self.runs[0]} minus the other, paired; 95 % intervals"
-        table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        title = f"Percent of the test sets, 95 % intervals; gain: {self.runs[0]} minus the other"
+        table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=0)
         for column in ("measure", "encoder"):
             table.add_column(column)
         for column in ("%", "interval", "gain"):
@@ -94,10 +112,12 @@ class Comparison(Shown):
                     table.add_row("" if at else row.heading[3], *line)
         return table
 
-    def shown(self) -> Iterator[str | FittedTable]:
+    def shown(self) -> Iterator[str | Text | FittedTable]:
         yield self.table()
-        yield from self.notes
-        yield f"\n{self.verdict}"
+        yield from map(literal, self.notes)
+        yield ""
+        for line in str(self.verdict).splitlines():  # commands are copied whole
+            yield line if line.startswith("To measure ") else literal(line)
 
 
 def compare(
@@ -106,16 +126,16 @@ def compare(
     """Put what was measured of several runs side by side, with the gains of the first.
 
     Args:
-        runs: Run folders with evaluations, or one. What the first started as comes last, and
-            published weights, where these were measured.
+        runs: What was evaluated: folders, or names and files as `evaluate` takes them. What the
+            first started as comes last, and weights of others, where these were measured.
         seed: Seed of the bootstrap.
         resamples: Test sets that the bootstrap draws.
     """
-    folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
+    folders = [_located(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
         raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
     start = _with_start(folders)
-    _with_published(folders)
+    _with_weights_of_others(folders)
     results = [_results(folder) for folder in folders]
     names = short_names(folders)
     if start is not None:
@@ -179,29 +199,56 @@ def _with_start(folders: list[Path]) -> int | None:
     return len(folders) - 1
 
 
-def _with_published(folders: list[Path]) -> None:
-    """Add the folder of published weights that were measured on images of the first run.
-
-    None is added to what is no run, which started from weights, or stands beside published ones.
+def _with_weights_of_others(folders: list[Path]) -> None:
+    """Add encoders with weights of others that were measured on images of the first, unless one is
+    there already.
     """
-    run = RunFolder(folders[0])
     known = [result for folder in folders for result in results_in(folder)]
-    if not run.config.is_file() or started_from_weights(run) or any(r.published for r in known):
+    if any(result.encoder.get("weights") for result in known):
         return
-    tested = {(of.protocol, of.images) for of in results_in(run.path) if of.protocol in QUOTED}
-    name = BASELINE.replace(":", "-")
-    for place in dict.fromkeys((Path("runs"), run.path.parent)):
-        for folder in sorted(place.glob(f"{name}-*")):
-            if any((of.protocol, of.images) in tested for of in results_in(folder) if of.published):
+    same = {result.encoder.get("fingerprint") for result in known} - {None}
+    tested = {(of.protocol, of.images) for of in results_in(folders[0]) if of.protocol in QUOTED}
+    for place in dict.fromkeys((Path("runs"), folders[0].parent)):
+        for folder, of in _evaluated(place):
+            others = of.encoder.get("weights") and of.encoder.get("fingerprint") not in same
+            if others and (of.protocol, of.images) in tested and folder not in folders:
                 folders.append(folder)
-                return
+
+
+def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
+    """What was measured of encoders in a folder that holds a folder of each."""
+    for file in sorted(place.glob(f"*/{FOLDER}/*.json")):
+        with suppress(UserError):  # others' damage
+            yield file.parents[1], Result.read(file)
+
+
+def _located(run: str | Path) -> Path:
+    """The folder of what was evaluated, by the name or file that `evaluate` took, too."""
+    path = Path(run)
+    if path.is_dir():
+        return path
+    if path.is_file() and RunFolder(path.parent).config.is_file():
+        return path.parent
+    known = [*_evaluated(Path("runs"))]
+    found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
+    if not found and path.is_file():
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        found = {
+            folder
+            for folder, of in known
+            if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
+        }
+    if len(found) > 1:
+        folders = " and ".join(sorted(map(str, found)))
+        raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
+    return found.pop() if found else path
 
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:
     """The results of a run by protocol and tested images."""
     results = results_in(run)
     if not results:
-        raise UserError(f"{run} has no evaluations; measure it first, by `mast evaluate`")
+        raise UserError(f"{run} has no evaluations: measure it first, by `mast evaluate`")
     return {(result.protocol, result.images): result for result in results}
 
 

@@ -25,7 +25,7 @@ from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json
-from mast.core.table import FittedTable, Shown
+from mast.core.table import FittedTable, Shown, as_frame, columns_of
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.evaluation.feature_store import weights_are_in
 from mast.evaluation.intervals import Measured, end_names
@@ -58,6 +58,7 @@ READ: dict[str, Any] = {
     "near_duplicates.above": float,
     "encoder.fingerprint": str,
     "encoder.own_weights": bool,
+    "encoder.weights": dict[str, Any],
     "encoder.encoder": dict[str, Any],
     "encoder.encoder.name": str,
     "encoder.normalization": dict[str, Any],
@@ -468,6 +469,19 @@ class Results(Shown, list[Result]):
 
     def shown(self) -> list[FittedTable]:
         return tables(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row for each measure, in percent, with its interval."""
+        rows = [
+            (result.protocol, result.set_name, target, name, value,
+             *(of.interval(name) or (math.nan, math.nan)))
+            for result in self
+            for target, of in result.targets.items()
+            for name, value in of.values.items()
+            if not name.endswith(ENDS)
+        ]  # fmt: skip
+        names = ("protocol", "set", "target", "measure", "value", "low", "high")
+        return as_frame(columns_of(names, rows))
 
 
 def tables(results: Sequence[Result]) -> list[FittedTable]:

@@ -1,11 +1,11 @@
 """Whether pretraining helped: a run beside the encoder that it started as, and beside others.
 
-A rule says what is quoted, so that no outcome can choose it: the accuracy that the field
-reports on a set, by linear probe or, where two encoders do not both have one, by kNN; on all sets
-whose test images both were measured on, after learning from as many images. Of several targets of
-a set it is the mean, and of several sets the mean in which all count alike. Of results whose test
-images overlap, such as those of a folder that was split by several seeds, one is quoted: of the
-whole set before one of a part, then the lowest seed.
+A rule says what is quoted, so that no outcome can choose it: every accuracy of `QUOTED` that two
+encoders both have, on all sets whose test images both were measured on, after learning from as many
+images. Those that differ come first, the largest before the others. Of several targets of a set it
+is the mean, and of several sets the mean in which all count alike. Of results whose test images
+overlap, such as those of a folder that was split by several seeds, one is quoted: of the whole set
+before one of a part, then the lowest seed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import os
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -25,12 +25,18 @@ from mast.core.run import RunFolder
 from mast.data import Factors, Toys, describe
 from mast.data.generated import SPLITS
 from mast.evaluation.paired import Difference, difference, of_changed_images
-from mast.evaluation.result import ACCURACIES, Result, in_words, readable
+from mast.evaluation.result import ACCURACIES, Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
 
-QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
+QUOTED = {
+    "linear": "linear accuracy",
+    "knn": "kNN accuracy",
+    "linear_sgd": "linear accuracy by SGD",
+    "semi": "accuracy by few labels",
+    "finetune": "fine-tuned accuracy",
+}
 STARTED_FROM = "the encoder that it started from"
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
@@ -45,38 +51,34 @@ ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
 class OnSet(NamedTuple):
     """By how much a run is ahead on one set."""
 
-    name: str  # of the set, and what is not usual about its accuracy
-    images: int  # how many were tested; 0 if not known
+    result: Result  # of the run
     gain: Difference  # in points
-    row: str = ""  # protocol and measure that head its row in a table
-    left_out: tuple[str, ...] = ()  # results that share images with it
-    tested: str = ""  # hash of its test images and labels
-
-
-@dataclass(frozen=True)
-class EncoderComparison:
-    """A run beside another encoder."""
-
-    other: str  # what a sentence calls it
-    measure: str = ""  # what is quoted, such as "linear accuracy"; empty where nothing can be
-    sets: tuple[OnSet, ...] = ()  # that with the most test images first
-    is_start: bool = False  # whether the other is what the run started as
-    is_published: bool = False  # whether it has weights that somebody else has published
-    # Why nothing can be quoted, after the name of the other.
-    why_not: str = "which has neither linear nor kNN accuracy on the same images"
+    targets: int  # of which it is the mean
+    left_out: Sequence[Result] = ()  # that share images with it
 
     @property
-    def gain(self) -> Difference | None:
-        """By how much the run is ahead: the mean over sets; None without any.
+    def name(self) -> str:
+        """What a sentence calls the set, with what is not usual about its accuracy."""
+        unusual = ["mean per class"] if self.result.metric == "mean_per_class" else []
+        unusual += [f"mean of {self.targets} targets"] if self.targets > 1 else []
+        unusual += [_drawn(self.result)] if self.left_out else []
+        return _called(self.result) + (f" ({', '.join(unusual)})" if unusual else "")
 
-        The interval of a mean is that of independent differences, recovered from each one's.
+
+class Gain(NamedTuple):
+    """By how much a run is ahead by one measure."""
+
+    measure: str  # such as "linear accuracy"
+    sets: tuple[OnSet, ...]  # that with the most test images first
+
+    @property
+    def mean(self) -> Difference:
+        """The mean over sets, with the interval of independent differences, recovered from each's.
 
         Reference:
             Zou and Donner, Construction of confidence limits about effect measures: a general
             approach, Statistics in Medicine 2008.
         """
-        if not self.sets:
-            return None
         gains = [on_set.gain for on_set in self.sets]
         value = statistics.fmean(gain.value for gain in gains)
         below = math.hypot(*(gain.value - gain.low for gain in gains)) / len(gains)
@@ -87,44 +89,54 @@ class EncoderComparison:
     def place(self) -> str:
         """The sets, as a sentence names them."""
         names = [on_set.name for on_set in self.sets]
-        if len(names) < 2:
-            return "".join(names)
+        if len(names) == 1:
+            return names[0]
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
-    def clause(self, before: EncoderComparison | None = None) -> str:
-        """How the run compares, as part of a sentence, without what `before` says already."""
-        gain = self.gain
-        if gain is None:
-            return f"not compared with {self.other}, {self.why_not}"
-        of = on = ""
-        if before is None or before.measure != self.measure:
-            of = f" of {self.measure}"
-        if before is None or {each.tested for each in before.sets} != {
-            each.tested for each in self.sets
-        }:
-            on = f" on {self.place}"
-        if gain.is_better is None:
-            points = f"{gain.value:+.1f} points [{gain.low:+.1f}, {gain.high:+.1f}]"
-            return f"not distinguishable from {self.other}{on} ({points}{of})"
-        low, high = sorted((abs(gain.low), abs(gain.high)))
-        points = f"{abs(gain.value):.1f} points [{low:.1f}, {high:.1f}]"
-        if gain.is_better and self.is_start:
-            return f"pretraining added {points}{of}{on} over {self.other}"
-        return f"{'better' if gain.is_better else 'worse'} than {self.other}{on} by {points}{of}"
+
+@dataclass(frozen=True)
+class EncoderComparison:
+    """A run beside another encoder."""
+
+    other: str  # what a sentence calls it
+    gains: tuple[Gain, ...] = ()  # that differ first, the largest before the others
+    is_start: bool = False  # whether the other is what the run started as
+    is_published: bool = False  # whether it has weights that somebody else has published
+    # Why nothing can be quoted, after the name of the other.
+    why_not: str = "no accuracy of both is known on the same images"
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the run is better: by some measure, and worse by none; None: not known."""
+        (better, *mixed) = {gain.mean.is_better for gain in self.gains} - {None} or {None}
+        return None if mixed else better
+
+    @property
+    def sentence(self) -> str:
+        """How the run compares, by each measure."""
+        if not self.gains:
+            return f"Not compared with {self.other}: {self.why_not}."
+        differ = [gain for gain in self.gains if gain.mean.is_better is not None]
+        words = {True: "Better than", False: "Worse than", None: "Better and worse than"}
+        text = f"{words[self.is_better] if differ else 'Not distinguishable from'} {self.other}"
+        place = ""
+        for at, gain in enumerate(self.gains):
+            if gain.place != place:
+                text += f"{',' if at else ''} on {(place := gain.place)}:"
+            else:
+                text += ","
+            text += f" {gain.measure} {_signed(gain.mean, '' if at else ' points')}"
+            text += " (may be chance)" if differ and gain not in differ else ""
+        return f"{text}."
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether pretraining helped, in one sentence, and what the sentence rests on."""
+    """Whether pretraining helped, in a sentence for each other encoder, and what they rest on."""
 
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
     commands: Mapping[str, str] = field(default_factory=dict)  # they measure what is missing
-
-    @property
-    def start(self) -> EncoderComparison | None:
-        """The run beside what it started as, where that was measured."""
-        return next((beside for beside in self.comparisons if beside.is_start), None)
 
     @property
     def is_better(self) -> bool | None:
@@ -132,11 +144,9 @@ class Verdict:
 
         It is not where published weights are.
         """
-        published = (beside.gain for beside in self.comparisons if beside.is_published)
-        if any(gain is not None and gain.is_better is False for gain in published):
+        if any(each.is_published and each.is_better is False for each in self.comparisons):
             return False
-        gain = None if self.start is None else self.start.gain
-        return None if gain is None else gain.is_better
+        return next((each.is_better for each in self.comparisons if each.is_start), None)
 
     @property
     def sentence(self) -> str:
@@ -145,38 +155,28 @@ class Verdict:
             if STARTED_FROM not in self.commands:
                 return f"Nothing but {self.name} was measured."
             return "What pretraining added is unknown: no other encoder was measured on this set."
-        first, *others = sorted(self.comparisons, key=lambda beside: beside.gain is None)
-        clauses = [first.clause(), *(each.clause(first) for each in others)]
-        text = "; ".join(clauses)
-        return f"{text[:1].upper()}{text[1:]}."
+        return " ".join(of.sentence for of in sorted(self.comparisons, key=lambda of: not of.gains))
 
     @property
     def basis(self) -> str:
         """What the intervals cover, and every set where there are several; empty without any."""
-        known = [beside for beside in self.comparisons if beside.sets]
+        known = [(each.other, gain) for each in self.comparisons for gain in each.gains]
         if not known:
             return ""
-        images = {on_set.tested: on_set.images for beside in known for on_set in beside.sets}
+        sets = [on_set for _, gain in known for on_set in gain.sets]
+        images = {of.result.images: of.result.sizes.get("test", 0) for of in sets}
         count = f"{sum(images.values()):,} " if all(images.values()) else ""
         parts = [
             f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
             "pretraining."
         ]
-        if rows := _listed([on_set.row for beside in known for on_set in beside.sets]):
-            parts.append(
-                f"The sentence quotes {rows}; other rows weigh images differently, so they may "
-                "disagree."
-            )
-        for beside in known:
-            if len(beside.sets) > 1:
-                listed = ", ".join(
-                    f"{name} {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-                    for name, _, gain, *_ in beside.sets
-                )
-                parts.append(f"Beside {beside.other}: {listed}.")
-        left_out = [name for beside in known for on_set in beside.sets for name in on_set.left_out]
-        if left_out:
-            parts.append(f"Left out, as its images overlap with those: {_listed(left_out)}.")
+        for other, gain in known:
+            if len(gain.sets) > 1:
+                listed = ", ".join(f"{of.name} {_signed(of.gain)}" for of in gain.sets)
+                parts.append(f"{gain.measure}, minus {other}: {listed}.")
+        names = [f"{_called(of)} ({_drawn(of)})" for on_set in sets for of in on_set.left_out]
+        if names:
+            parts.append(f"Left out, as its images overlap with those: {_listed(names)}.")
         return " ".join(parts)
 
     def __str__(self) -> str:
@@ -215,17 +215,17 @@ def verdict(
         words = "weights it started from" if started_from_weights(run) else "untrained encoder"
         started = _compared(f"the {words}", of_run, of_start, seed, resamples)
         beside.insert(0, replace(started, is_start=True))
-    known = any(each.is_start and each.sets for each in beside)
+    known = any(each.is_start and each.gains for each in beside)
     trained = run.config.is_file()
     commands = {}
     if trained and not known:
         commands[STARTED_FROM] = _command(as_word(run.path), of_run, "--untrained")
     rgb = all(len(result.encoder.get("normalization", {}).get("mean", "rgb")) == 3
               for result in of_run.values())  # fmt: skip
-    has_published = any(each.is_published and each.sets for each in beside)
+    has_published = any(each.is_published and each.gains for each in beside)
     if trained and rgb and not has_published and not started_from_weights(run):
         by = sorted({protocol for protocol, _ in of_run} & QUOTED.keys())
-        protocols = ["--protocols", *by] if len(by) == 1 else []  # both are usual
+        protocols = [] if by == ["knn", "linear"] else ["--protocols", *by]  # which are usual
         size = ["--size", str(BASELINE_SIZE), "--download"]
         commands["published weights"] = _command(BASELINE, of_run, *protocols, *size)
     return Verdict(name, tuple(beside), commands)
@@ -263,48 +263,37 @@ def measured_set(results: Iterable[Result]) -> str:
 def _compared(
     other: str, of_run: Results, of_other: Results, seed: int, resamples: int
 ) -> EncoderComparison:
+    gains = []
     for protocol, measure in QUOTED.items():
-        sets = sorted(
-            _on_sets(protocol, of_run, of_other, seed, resamples),
-            key=lambda on_set: (-on_set.images, on_set.name),
-        )
-        if sets:
-            return EncoderComparison(other, measure, tuple(sets))
+        if sets := tuple(_on_sets(protocol, of_run, of_other, seed, resamples)):
+            gains.append(Gain(measure, sets))
+    if gains:
+        gains.sort(key=lambda gain: (gain.mean.is_better is None, -abs(gain.mean.value)))
+        return EncoderComparison(other, tuple(gains))
     for (protocol, _), ours in of_run.items():
         for (other_protocol, _), theirs in of_other.items():
             if not protocol == other_protocol in QUOTED:
                 continue
-            if _only_seeds_differ(ours, theirs):
+            seeds = [result.split.get("seed") for result in (ours, theirs)]
+            if None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs):
                 return EncoderComparison(other, why_not=(
-                    f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
-                    f"of the run {_drawn(ours)}"
+                    f"other images of {ours.drawn_from} were tested, {_drawn(theirs)}; those of "
+                    f"the run are {_drawn(ours)}"
                 ))  # fmt: skip
             if ours.images == theirs.images and of_changed_images(ours, theirs):
                 return EncoderComparison(other, why_not=(
-                    "as the test images were changed between the two: evaluate both again"
+                    "the test images were changed between the two: evaluate both again"
                 ))  # fmt: skip
     return EncoderComparison(other)
 
 
-def _only_seeds_differ(ours: Result, theirs: Result) -> bool:
-    """Whether two seeds drew different test images from one folder."""
-    seeds = [result.split.get("seed") for result in (ours, theirs)]
-    return None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs)
-
-
-class _Measured(NamedTuple):
-    """A result of the run, how far it is ahead of the other's, and on how many targets."""
-
-    result: Result
-    gain: Difference
-    targets: int
-
-
 def _on_sets(
     protocol: str, of_run: Results, of_other: Results, seed: int, resamples: int
-) -> Iterator[OnSet]:
-    """The sets that both were measured on, by a protocol, with an interval; no two overlap."""
-    found: list[_Measured] = []
+) -> list[OnSet]:
+    """The sets that both were measured on, by a protocol, with an interval, that with the most test
+    images first; no two overlap.
+    """
+    found: list[OnSet] = []
     for key, ours in of_run.items():
         theirs = of_other.get(key)
         if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
@@ -314,27 +303,21 @@ def _on_sets(
             continue
         gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
         if gain is not None and math.isfinite(gain.low):
-            found.append(_Measured(ours, gain, len(targets)))
+            found.append(OnSet(ours, gain, len(targets)))
     # The first of several results that overlap is quoted: the least, whatever was measured.
     found.sort(key=lambda of: (of.result.split.get("seed", -1), -of.result.sizes.get("test", 0),
                                of.result.set_name))  # fmt: skip
+    quoted: list[OnSet] = []
     while found:
         first, *rest = found
-        overlapping = [each for each in rest if each.result.may_share_images(first.result)]
-        yield _on_set(first, [measured.result for measured in overlapping])
-        found = [each for each in rest if each not in overlapping]
+        shared = [each for each in rest if each.result.may_share_images(first.result)]
+        quoted.append(first._replace(left_out=[each.result for each in shared]))
+        found = [each for each in rest if each not in shared]
+    return sorted(quoted, key=lambda of: (-of.result.sizes.get("test", 0), of.name))
 
 
-def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:
-    result = measured.result
-    unusual = ["mean per class"] if result.metric == "mean_per_class" else []
-    unusual += [f"mean of {measured.targets} targets"] if measured.targets > 1 else []
-    unusual += [_drawn(result)] if left_out else []
-    name = _called(result) + (f" ({', '.join(unusual)})" if unusual else "")
-    row = f"{result.protocol}, {in_words(result.metric)}"
-    others = tuple(f"{_called(other)} ({_drawn(other)})" for other in left_out)
-    tested = result.sizes.get("test", 0)
-    return OnSet(name, tested, measured.gain, row, others, result.images)
+def _signed(gain: Difference, unit: str = "") -> str:
+    return f"{gain.value:+.1f}{unit} [{gain.low:+.1f}, {gain.high:+.1f}]"
 
 
 def _called(result: Result) -> str:

@@ -59,7 +59,7 @@ class Exported(ShownText):
         """The same in a few lines, of which the last is Python."""
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
         if self.prepared is not None:
-            output += f", {self.prepared:.1g} for images of odd shapes, prepared as in {CARD}"
+            output += f", {self.prepared:.1g} by the example in its {CARD}, which prepares images"
         pages = [] if self.page is None else [self.page]
         return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
 

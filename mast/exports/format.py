@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mast.core.checkpoint import write_json
-from mast.core.reading import Reading
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
@@ -100,35 +99,43 @@ def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) ->
     return torch.allclose(theirs_BC, ours_BC, rtol=own, atol=of_largest * scale)
 
 
-def transforms(original: Original, normalise: bool) -> str:
-    """Python that makes `prepare`, from one of `images` to what a model takes, by torchvision."""
-    steps = [f"v2.Resize({resized(original.size)})", f"v2.CenterCrop({original.size})"]
+def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
+    """Python that makes `prepare`, from one of `images` to the tensor or array that a model takes.
+
+    NumPy and Pillow give the pixels that `mast` gives.
+    """
+    size, reading = original.size, original.reading
+    lines = ["import numpy", "from PIL import Image", *([] if not tensors else ["import torch"])]
+    lines += [
+        "\n\ndef cut(image):  # its short side resized, then its centre",
+        f"    wide, high = ({resized(size)} * side // min(image.size) for side in image.size)",
+        f"    left, top = (round((side - {size}) / 2) for side in (wide, high))",
+        "    image = image.resize((wide, high), Image.Resampling.BILINEAR)",
+        f"    image = image.crop((left, top, left + {size}, top + {size}))",
+        "    return numpy.asarray(image, numpy.float32)",
+    ]
     if original.of_photos:
-        steps += ["v2.ToImage()", "v2.ToDtype(torch.float32, scale=True)"]
+        lines += ["\n\ndef prepare(image):", "    view = cut(image) / 255"]
+    else:
+        ends = ", ".join(f"numpy.array({list(end)})" for end in (reading.low, reading.high))
+        if reading.layout.deep:  # files of 8 bits in such a set have their own range
+            ends = f"(0, 255) if values.dtype == numpy.uint8 else ({ends})"
+        known = "numpy.abs(values) < 1e37"  # which is not so of what is not finite
+        if reading.no_data is not None:
+            known = f"({known}) & (values != {reading.no_data!r})"
+        lines += [
+            "\n\ndef prepare(values):  # (H, W, channels), as files have them",
+            f"    low, high = {ends}",
+            f"    known = {known}",
+            "    shares = numpy.where(known, (values - low) / (high - low), 0).clip(0, 1)",
+            "    bands = numpy.float32(shares).transpose(2, 0, 1)",
+            "    view = numpy.stack([cut(Image.fromarray(band)) for band in bands], axis=2)",
+        ]
     if normalise:
-        mean, std = original.encoder.config.normalization
-        steps.append(f"v2.Normalize({list(mean)}, {list(std)})")
-    inside = "".join(f"    {step},\n" for step in steps)
-    name = "prepare" if original.of_photos else "crop"
-    crop = f"from torchvision.transforms import v2\n\n{name} = v2.Compose([\n{inside}])"
-    return crop if original.of_photos else f"import numpy\n{crop}\n{_scaled(original.reading)}"
-
-
-def _scaled(reading: Reading) -> str:
-    """Python that makes `prepare` of `crop`, as `mast` reads the values of files."""
-    ends = ", ".join(f"numpy.array({list(end)})" for end in (reading.low, reading.high))
-    if reading.layout.deep:  # files of 8 bits in such a set have their own range
-        ends = f"(0, 255) if values.dtype == numpy.uint8 else ({ends})"
-    known = "numpy.abs(values) < 1e37"  # which is not so of what is not finite
-    if reading.no_data is not None:
-        known = f"({known}) & (values != {reading.no_data!r})"
-    return (
-        "\n\ndef prepare(values):  # (H, W, channels), as files have them\n"
-        f"    low, high = {ends}\n"
-        f"    known = {known}\n"
-        "    shares = numpy.where(known, (values - low) / (high - low), 0).clip(0, 1)\n"
-        "    return crop(torch.from_numpy(shares.transpose(2, 0, 1)).float())\n\n"
-    )
+        mean, std = map(list, original.encoder.config.normalization)
+        lines += [f"    view = (view - numpy.float32({mean})) / numpy.float32({std})"]
+    view = "view.transpose(2, 0, 1)"
+    return "\n".join([*lines, f"    return {f'torch.tensor({view})' if tensors else view}", "\n"])
 
 
 def write_classes(original: Original, folder: Path, normalised: bool) -> None:

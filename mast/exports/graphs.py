@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.exports.format import Format, Place, read_classes, transforms, write_classes
+from mast.exports.format import Format, Place, preparing, read_classes, write_classes
 from mast.exports.original import Original
 
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
@@ -57,7 +57,7 @@ class ExportedGraph(Format):
     def example(self, place: Place) -> str:
         return self._around(
             place,
-            transforms(self.original, normalise=False),
+            preparing(self.original, tensors=True),
             "with torch.inference_mode():\n"
             f"    {self.original.output} = "
             "model(torch.stack([prepare(image) for image in images]))",
@@ -92,7 +92,7 @@ class Program(ExportedGraph):
 
 
 class Onnx(ExportedGraph):
-    """`onnxruntime.InferenceSession`, for what runs without PyTorch."""
+    """`onnxruntime.InferenceSession`, which needs no PyTorch, and no more than NumPy and Pillow."""
 
     tags = ("onnx",)
     modules = ("onnxruntime",)
@@ -137,7 +137,7 @@ class Onnx(ExportedGraph):
     def example(self, place: Place) -> str:
         return self._around(
             place,
-            f"import torch\n{transforms(self.original, normalise=False)}",
-            "batch = torch.stack([prepare(image) for image in images]).numpy()\n"
+            preparing(self.original),
+            "batch = numpy.stack([prepare(image) for image in images])\n"
             f'({self.original.output},) = model.run(None, {{"images": batch}})',
         )

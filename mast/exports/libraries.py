@@ -22,8 +22,8 @@ from mast.exports.format import (
     Format,
     Place,
     alike,
+    preparing,
     read_classes,
-    transforms,
     write_classes,
 )
 from mast.exports.original import Original
@@ -110,7 +110,7 @@ class _Folder(Format):
     def prepared(self, prepare: str) -> str:
         """Python that makes `prepare`, up to where the model is run."""
         if not self.original.of_photos:  # which alone a library's own transforms take
-            prepare = transforms(self.original, normalise=True)
+            prepare = preparing(self.original, normalise=True, tensors=True)
         return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
 
 
@@ -215,7 +215,7 @@ class Torchvision(Format):
         )
 
     def example(self, place: Place) -> str:
-        prepare = transforms(self.original, normalise=True)
+        prepare = preparing(self.original, normalise=True, tensors=True)
         if self.original.classifier is None:
             return f"{prepare}\nwith torch.inference_mode():\n    features = {RUN}"
         return (

@@ -1,6 +1,8 @@
 """A page of images to look at, row by row: what a search, or a look for copies or errors, found."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from mast.page.pictures import Picture, jpeg
 
 ROWS = 200  # on a page
 ITEMS = 100  # in a row
+SIDE = 96  # pixels of an image in a notebook
 
 
 class Item(NamedTuple):
@@ -30,6 +33,21 @@ class GalleryRow(NamedTuple):
 
     heading: str
     items: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """From the name of an image of a set to the data URI of a small copy, "" for other names."""
+
+    canvases: CanvasSet
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.canvases.identifiers)}
+
+    def __call__(self, name: str) -> str:
+        at = self._places.get(name)
+        return "" if at is None else jpeg(thumbnail(Item(self.canvases, at, ""), SIDE))
 
 
 def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) -> None:

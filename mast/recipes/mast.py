@@ -99,7 +99,7 @@ def mast_c5() -> PretrainConfig:
     learning rate, projector and temperature; heads on all depths of the encoder predict what the
     operators did (docs/method.md). Cost: as mast5, without its projector.
 
-        mast pretrain --data imagenet/train --recipe mast_c5
+        mast pretrain imagenet/train --recipe mast_c5
     """
     return replace(
         vicreg5(),

@@ -45,7 +45,7 @@ def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Ite
         if config.objective.needs_whole_batch is None:
             helps.insert(0, f"accumulate {2 * config.accumulate}")
         if type_of(config.precision, device) is torch.float32:
-            helps += ["precision bf16-mixed"]
+            helps += ["precision bfloat16"]
         if device.type == "cuda" and config.data.resident_gb != 0:
             helps += ["data.resident_gb 0"]
         alone = config.shard_optimizer or config.optimizer.name in OF_ALL_GRADIENTS

@@ -50,6 +50,7 @@ from mast.search.adapted import Adapted, load_adapted
 _log = logging.getLogger("mast")
 
 Representation = Literal["encoder", "ensemble", "embedding"]
+LONGEST = 24  # letters of a name in that of a folder
 FAR = 2 / 3  # of the size of its weights; at smaller ones an encoder is warned of
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
@@ -170,8 +171,8 @@ def load(
 
     Returns:
         The module, and the folder of its evaluations: the run's, or in `runs/`
-        `<name>-random-<seed>`, `[<name>-]<file>-<digits>` for a checkpoint of another project,
-        `<class>-<digits>` for a module; digits are of a SHA-256.
+        `<name>-random-<seed>`, or a `short_folder`: of the name without its tag, of the file where
+        there is no name, or of the class of a module.
 
     Raises:
         UserError: No such encoder or representation, weights that are missing or do not fit, or an
@@ -217,13 +218,22 @@ def load(
             "encoder.safetensors"
         )
     if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
-        folder = Path("runs") / f"{path.stem}-{_sha256(path)[:8]}"
+        folder = short_folder(path.stem, _sha256(path))
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
     kind = EnsembleOutput if representation == "ensemble" else Embedding
     description = encoder.describe() | {representation: plain(method.config)}
     return Loaded(kind(method).eval(), size, description, folder)
+
+
+def short_folder(name: str, sha256: str) -> Path:
+    """Where what is measured of an encoder belongs that is no run: `runs/resnet50-3f9a1c`.
+
+    VICReg and Barlow Twins both write `resnet50.pth`, so digits of a SHA-256 tell such apart.
+    """
+    short = name.rpartition(":")[2].partition(".")[0][:LONGEST]
+    return Path("runs") / f"{short or 'encoder'}-{sha256[:6]}"
 
 
 def source_name(run: str | Path | nn.Module) -> str:
@@ -249,14 +259,9 @@ def _foreign(
         )  # fmt: skip
     file, _ = checkpoint_of(weights)
     sha256 = _sha256(file)
-    described = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
-    stem = file.name
-    while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
-        stem = Path(stem).stem
-    # VICReg and Barlow Twins both write `resnet50.pth`: the file's name alone is not enough.
-    parts = [name.replace(":", "-")] if name else []
-    folder = Path("runs") / "-".join([*parts, stem, sha256[:8]])
-    return Loaded(encoder, encoder.size, encoder.describe() | {"weights": described}, folder)
+    content = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
+    described = encoder.describe() | {"weights": content}
+    return Loaded(encoder, encoder.size, described, short_folder(name or file.name, sha256))
 
 
 def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> Loaded:
@@ -265,9 +270,9 @@ def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> L
         raise UserError(f"{file} holds features: leave weights out")
     module = FeatureFile(file)
     sha256 = _sha256(file)
-    folder = Path("runs") / f"{file.stem}-{sha256[:8]}"
     described = {"features": file.name, "sha256": sha256}
-    return Loaded(module.eval(), size or module.size or 224, described, folder)
+    size = size or module.size or 224
+    return Loaded(module.eval(), size, described, short_folder(file.stem, sha256))
 
 
 def _sha256(file: Path) -> str:
@@ -285,8 +290,7 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
         size = own
     if size is None:
         raise UserError(f"{kind} does not say at which size it takes images: give size in pixels")
-    folder = Path("runs") / f"{kind}-{fingerprint(module, described)[:8]}"
-    return Loaded(module, size, described, folder)
+    return Loaded(module, size, described, short_folder(kind, fingerprint(module, described)))
 
 
 def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:

@@ -69,7 +69,7 @@ def test_the_command_of_the_document(here: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "random resized crop" in " ".join(printed.split())
     (folder,) = (here / "runs").iterdir()
-    assert folder.name.startswith("timm-test_resnet.r160_in1k-model-")
+    assert re.fullmatch(r"test_resnet-[0-9a-f]{6}", folder.name)
     assert sorted(path.stem for path in (folder / "analysis").glob("*.npz")) == ["advice"]
     assert {path.name for path in here.iterdir()} == {"flowers17", "hub", "runs"}
 

@@ -58,7 +58,7 @@ def test_a_classifier_is_exported_by_its_file(
     assert main(["export", str(fitted.path)]) == 0
     said, line = capsys.readouterr().out.splitlines()
     folder = run.resolve() / "exports" / f"{fitted.path.stem}-pt2"
-    odd = r"\S+ for images of odd shapes, prepared as in README\.md"
+    odd = r"\S+ by the example in its README\.md, which prepares images"
     assert re.fullmatch(rf"{folder}: probabilities within \S+ of the classifier's, {odd}", said)
     names: dict[str, Any] = {}
     exec(line, names)

@@ -12,6 +12,7 @@ import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.core.table import SHOWN
 
 
 def test_the_nearest_are_those_of_the_features(
@@ -61,8 +62,9 @@ def test_a_query_may_be_named_in_many_ways(
     (tmp_path / "drop.txt").write_text("class1/001.jpg\n")
     (tmp_path / "link").symlink_to(photos / "test")
     for data, others in ((f"test#exclude={tmp_path / 'drop.txt'}", 22), (tmp_path / "link", 23)):
-        found = mast.neighbours(data, f"test/{name}", ours.path, k=99).columns["path"]
-        assert (len(found), name in found) == (others, False)
+        found = mast.neighbours(data, f"test/{name}", ours.path, k=99)
+        assert (len(found), name in found.columns["path"]) == (others, False)
+        assert found._repr_html_().count("data:image/jpeg") == SHOWN  # the query is a file
     monkeypatch.chdir(tmp_path)
     Path("000001").write_bytes((photos / "test" / name).read_bytes())
     found = mast.neighbours("toys@test:12", "./000001", ours.path, k=99).columns["path"]

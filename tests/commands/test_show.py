@@ -12,9 +12,9 @@ import mast
 from mast.analyses import figure
 from mast.augment import PRESETS, Preset, View
 from mast.cli import main
-from mast.commands.show import show_views
+from mast.commands.show import BY_PHOTOS, show_views
 from mast.config import read
-from mast.recipes import configure
+from mast.recipes import RECIPES, configure
 
 
 def test_all_views_of_a_preset_are_drawn(
@@ -38,7 +38,10 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["show", "operators"]) == 0
     assert "motion_blur" in capsys.readouterr().out
     assert main(["show", "recipes"]) == 0
-    assert "vicreg5_staged" in capsys.readouterr().out
+    first, _, others = capsys.readouterr().out.partition(" recipes ")
+    assert "published weights" in first
+    assert "vicreg5_staged" in others
+    assert {name for _, name, _ in BY_PHOTOS} < {"none", *RECIPES}
     assert main(["show", "config", "--recipe", "mast_c15_small", "--seed", "7"]) == 0
     text = capsys.readouterr().out
     assert yaml.safe_load(text)["objective"]["masked_weight"] > 0

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import ExitStack
 
 import pytest
@@ -145,6 +146,20 @@ def test_a_pipe_receives_plain_lines() -> None:
     assert begun == "begun"
     assert re.fullmatch(r"evaluate: features: \d+ of 10 images, \d+ images/s, \d s left", said[0])
     assert sum("evaluate: a single step: " in line for line in said) >= 2
+
+
+def test_a_notebook_has_one_bar_and_errors_of_one_line() -> None:
+    client, formats = pytest.importorskip("nbclient"), pytest.importorskip("nbformat.v4")
+    error = "from mast.core.errors import UserError\nraise UserError('size must be 1, got 0')"
+    program = PROGRAM.replace("BAR_S = 0.1", "BAR_S = display.NOTEBOOK_S = 0.1")
+    notebook = formats.new_notebook(cells=[*map(formats.new_code_cell, (program, error))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # libraries warn of what they deprecate
+        client.NotebookClient(notebook, timeout=120, allow_errors=True).execute()
+    shown, failed = (cell.outputs for cell in notebook.cells)
+    line, bar, result = (of.get("data", {}).get("text/plain", of.get("text")) for of in shown)
+    assert (line, bar, result) == ("begun\n", "", "result\n")  # the bar is emptied at the end
+    assert failed[0]["traceback"] == ["error: size must be 1, got 0"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")

@@ -9,7 +9,7 @@ import torch
 
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.launch import contention, make_fabric
+from mast.core.launch import make_fabric, use_faster_threads
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
 SRUN = {
@@ -91,27 +91,28 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (1, False)])
 def test_several_threads_that_wait_for_a_busy_core_are_noticed(
-    by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     clock = [0.0]
 
     def work() -> None:
         clock[0] += by_several if torch.get_num_threads() > 1 else 2
 
     monkeypatch.setattr("mast.core.launch.time.perf_counter", lambda: clock[0])
-    said = contention(work)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    use_faster_threads(work)
     monkeypatch.undo()
-    assert (said is not None and "5.0 times" in said and "--threads 1" in said) is noticed
-    assert torch.get_num_threads() == 2
+    assert ("1 thread: 2 take 5.0 times as long" in capsys.readouterr().err) is noticed
+    assert torch.get_num_threads() == (1 if noticed else 2)
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_a_command_says_so_where_nobody_named_the_threads(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_command_uses_them_where_nobody_named_the_threads(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mast.core.launch.contention", lambda: "2 threads are slow")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    command = ["embed", "nothing", "--encoder", "no-run.pth"]
-    for more, expected in (([], True), (["--threads", "2"], False)):
-        assert main([*command, *more]) == 2
-        assert ("2 threads are slow" in capsys.readouterr().err) is expected
+    asked = list[int]()
+    monkeypatch.setattr("mast.core.launch.use_faster_threads", lambda: asked.append(1))
+    for more in ([], ["--threads", "2"]):
+        assert main(["embed", "nothing", "--encoder", "no-run.pth", *more]) == 2
+        assert asked == [1]

@@ -3,9 +3,11 @@
 import csv
 import math
 import os
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -77,7 +79,7 @@ def test_a_result_is_shown_in_an_interpreter_as_on_the_command_line() -> None:
     assert html.endswith(" &lt;i&gt;</pre>")
 
 
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],
     "rank": [1, 2, 30],
     "cosine": [-0.123456789, math.nan, 1.0],
@@ -164,6 +166,32 @@ def test_a_table_is_known_by_its_first_columns(tmp_path: Path) -> None:
         assert not begins("rank")(tmp_path / f"t{ending}")
         (tmp_path / f"none{ending}").write_bytes(b"\xff\0\n")
         assert not begins("path")(tmp_path / f"none{ending}")
+
+
+def test_rows_are_a_sequence_and_become_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = Listing(COLUMNS, {"all": range(3)})
+    assert len(listing) == 3
+    assert listing[-1] == {"path": "two\nlines", "rank": 30, "cosine": 1.0}
+    assert [row["rank"] for row in listing[:2]] == [1, 2]
+    assert [row["path"] for row in listing] == COLUMNS["path"]
+    frame = listing.to_pandas()
+    assert frame["rank"].tolist() == COLUMNS["rank"]
+    assert [*frame.columns] == [*COLUMNS]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match="to_pandas needs pandas: `pip install pandas`"):
+        listing.to_pandas()
+
+
+def test_a_notebook_shows_images_and_escapes_names() -> None:
+    names = ["<b>.jpg", "gone.jpg"]
+    columns = {"query": ["<b>.jpg"] * 2, "path": names}
+    images = {"<b>.jpg": "data:image/jpeg;base64,AA"}
+    listing = Listing(columns, {"Nearest to <b>.jpg": [0, 1]}, None, None, "query",
+                      lambda name: images.get(name, ""))  # fmt: skip
+    html = listing._repr_html_()
+    assert html.count('<img src="data:image/jpeg;base64,AA">') == 2  # the query, and its neighbour
+    assert "<td>gone.jpg" in html
+    assert "<b>" not in html
 
 
 def test_a_terminal_shows_the_first_rows_of_each_section() -> None:

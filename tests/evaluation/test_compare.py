@@ -1,10 +1,12 @@
 """Runs side by side: paired intervals, and notes on what cannot be compared."""
 
+import hashlib
 import math
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from scipy.stats import ttest_rel
 from tiny_evaluation import measured
 from torch import Tensor
@@ -132,6 +134,10 @@ def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> N
         "top-1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
     }  # fmt: skip
     assert "chance" in both.table().columns[1].cells
+    frame = both.to_pandas()
+    assert len(frame) == len(both) == 5  # an encoder that lacks a measure has no row of it
+    assert frame["value"].tolist() == [60, 60, 60, 40, 6]
+    assert frame["chance"].tolist()[:3] == [25, 25, 6]
     assert "chance" in [column.name for column in main_measures(both, ["MAST"] * 2).columns]
     only_old = compare([tmp_path / "a"])
     assert "chance" not in only_old.table().columns[1].cells
@@ -169,7 +175,7 @@ def test_test_images_that_were_changed_are_not_paired(tmp_path: Path, hits: Tens
         "linear on flowers17-test, a and b: no interval of the difference, as the test images were "
         "changed: evaluate both again",
     )
-    assert "as the test images were changed between the two" in comparison.verdict.sentence
+    assert "the test images were changed between the two" in comparison.verdict.sentence
 
 
 def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) -> None:
@@ -179,11 +185,35 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
     assert compare(runs).runs == ("x/run", "y/run")
 
 
+def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
+    tmp_path: Path, hits: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("own.pth")
+    file.write_bytes(b"weights")
+    sha256 = hashlib.sha256(b"weights").hexdigest()
+    set_name = "flowers-of-many-countries-and-gardens"
+    encoder = {"source": "timm:resnet18", "weights": {"sha256": sha256}}
+    for name, of in (("run", {}), ("resnet18-a-name-of-more-letters-than-fit", encoder)):
+        measured(Path("runs") / name, hits, images=set_name, encoder=of)
+    comparison = compare(["runs/run", file])
+    assert comparison.folders == compare("runs/run").folders  # which finds it by itself
+    console = Console(width=80)
+    with console.capture() as captured:
+        for part in comparison.shown():
+            console.print(part)
+    assert max(map(len, captured.get().splitlines())) <= 80
+    assert captured.get().count(" interval ") == 1  # one table
+    measured(Path("runs/other"), hits, encoder={**encoder, "weights": {"sha256": "0"}})
+    with pytest.raises(UserError, match="evaluated in several ways: name one of runs/other"):
+        compare(["runs/run", "timm:resnet18"])
+
+
 def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
     measured(tmp_path / "a", hits)
     with pytest.raises(UserError, match="name the runs to compare"):
         compare([])
-    with pytest.raises(UserError, match="has no evaluations; measure it first"):
+    with pytest.raises(UserError, match="has no evaluations: measure it first"):
         compare([tmp_path / "a", tmp_path / "b"])
     with pytest.raises(UserError, match="given twice"):
         compare([tmp_path / "a", tmp_path / "a"])

@@ -50,15 +50,14 @@ def test_better_than_untrained(run: Path) -> None:
     assert gain is not None
     assert (gain.value, gain.low, gain.high) == pytest.approx((10, low, high))
     assert verdict.sentence == (
-        f"Pretraining added 10.0 points [{low:.1f}, {high:.1f}] of linear accuracy on flowers17 "
-        "over the untrained encoder."
+        "Better than the untrained encoder on flowers17: linear accuracy +10.0 points "
+        f"[{low:+.1f}, {high:+.1f}]."
     )
     assert verdict.is_better is True
     assert STARTED_FROM not in verdict.commands
     assert verdict.basis == (
         "95 % intervals, paired, over 400 test images: they do not cover other seeds of "
-        "pretraining. The sentence quotes linear, top-1; other rows weigh images differently, so "
-        "they may disagree."
+        "pretraining."
     )
 
 
@@ -68,8 +67,8 @@ def test_not_distinguishable_from_its_start(run: Path) -> None:
     verdict, (low, high) = judged(run), ends(10, 6)
     assert low < 0 < high
     assert verdict.sentence == (
-        "Not distinguishable from the weights it started from on flowers17 "
-        f"(+1.0 points [{low:+.1f}, {high:+.1f}] of linear accuracy)."
+        "Not distinguishable from the weights it started from on flowers17: linear accuracy "
+        f"+1.0 points [{low:+.1f}, {high:+.1f}]."
     )
     assert verdict.is_better is None
 
@@ -83,7 +82,7 @@ def test_what_it_started_as_is_found_beside_the_run(run: Path) -> None:
         assert comparison.verdict == judged(run)
     # The untrained encoder itself has no verdict of its own beside the run.
     turned = judged(run / "untrained", run)
-    assert turned.sentence.startswith("Worse than flowers on flowers17 by 10.0 points")
+    assert turned.sentence.startswith("Worse than flowers on flowers17: linear accuracy -10.0")
     assert turned.is_better is None
     assert STARTED_FROM not in turned.commands
 
@@ -93,31 +92,40 @@ def test_others_follow_what_it_started_as(run: Path, tmp_path: Path) -> None:
     measured(tmp_path / "vicreg", right(260))
     measured(tmp_path / "resnet", right(240, first=2))
     sentence = judged(run, tmp_path / "vicreg", tmp_path / "resnet").sentence
-    start, worse, even = sentence.removesuffix(".").split("; ")
-    assert start.endswith("of linear accuracy on flowers17 over the untrained encoder")
-    assert worse == "worse than vicreg by 5.0 points [{:.1f}, {:.1f}]".format(*ends(20, 0))
-    assert even == "not distinguishable from resnet (+0.0 points [{:+.1f}, {:+.1f}])".format(
-        *ends(2, 2)
-    )
+    measure = "on flowers17: linear accuracy"
+    assert sentence.split(". ")[1:] == [
+        f"Worse than vicreg {measure} -5.0 points [{{:+.1f}}, {{:+.1f}}]".format(*ends(0, 20)),
+        f"Not distinguishable from resnet {measure} +0.0 points [{{:+.1f}}, {{:+.1f}}].".format(
+            *ends(2, 2)
+        ),
+    ]
 
 
-def test_linear_before_knn_where_both_have_it(run: Path, tmp_path: Path) -> None:
+def test_each_measure_that_differs_is_named_the_largest_first(run: Path) -> None:
+    """None is chosen by what it says, and one that may be chance does not hide the others."""
     measured(run, right(300), "knn")
-    measured(run / "untrained", right(200))
-    measured(run / "untrained", right(300), "knn")
-    measured(tmp_path / "other", right(200), "knn")
-    start, other = judged(run, tmp_path / "other").comparisons
-    assert (start.measure, other.measure) == ("linear accuracy", "kNN accuracy")
-    assert other.gain is not None
-    assert other.gain.value == pytest.approx(25)
-    assert other.clause(start).endswith("of kNN accuracy")
+    measured(run, right(330), "finetune")
+    measured(run / "untrained", right(236, first=10))
+    measured(run / "untrained", right(260), "knn")
+    measured(run / "untrained", right(200), "finetune")
+    verdict = judged(run)
+    named = [part.partition(" [")[0] for part in verdict.sentence.split(", ") if "accuracy" in part]
+    assert named == [
+        "Better than the untrained encoder on flowers17: fine-tuned accuracy +32.5 points",
+        "kNN accuracy +10.0", "linear accuracy +1.0",
+    ]  # fmt: skip
+    assert verdict.sentence.endswith("] (may be chance).")
+    assert verdict.is_better is True
+    measured(run, right(200), "knn")
+    assert judged(run).sentence.startswith("Better and worse than the untrained encoder")
+    assert judged(run).is_better is None
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"images": "others"},
-        {"protocol": "finetune"},
+        {"protocol": "retrieval"},
         {"sizes": {"train": 80, "test": COUNT}},  # learned from other images
         {"targets": {"class": TargetResult({"top1": 50.0})}},  # what each image gave was not kept
     ],
@@ -126,7 +134,7 @@ def test_nothing_in_common(run: Path, tmp_path: Path, changes: dict[str, Any]) -
     measured(tmp_path / "other", right(200), **changes)
     verdict = judged(run, tmp_path / "other")
     assert verdict.sentence == (
-        "Not compared with other, which has neither linear nor kNN accuracy on the same images."
+        "Not compared with other: no accuracy of both is known on the same images."
     )
     assert verdict.basis == ""
     assert verdict.is_better is None
@@ -154,13 +162,15 @@ def test_published_weights_are_found_and_counted(
 ) -> None:
     monkeypatch.chdir(run.parent)
     measured(run / "untrained", right(200))
-    folder = Path("runs") / "timm-resnet18.a1_in1k-model-01234567"
-    measured(folder, right(hits), encoder={"encoder": {"name": BASELINE}})
+    folder = Path("runs") / "whatever"
+    encoder = {"encoder": {"name": BASELINE}, "source": BASELINE, "weights": {"sha256": "01"}}
+    measured(folder, right(hits), encoder=encoder)
+    assert compare([BASELINE, run]).folders == (folder, run)
     comparison = compare([run])
     assert comparison.folders == (run, run / "untrained", folder)
-    start, published = comparison.verdict.sentence.split("; ")
-    assert start.startswith("Pretraining added 10.0 points")
-    assert published.startswith(f"{'better' if better else 'worse'} than the published {BASELINE}")
+    assert f"{'Better' if better else 'Worse'} than the published {BASELINE}" in (
+        comparison.verdict.sentence
+    )
     assert comparison.verdict.is_better is better
     assert comparison.verdict.commands == {}
 
@@ -171,10 +181,9 @@ def test_several_sets_count_alike(run: Path) -> None:
     measured(run / "untrained", right(200))
     measured(run / "untrained", right(120), images="textures", sizes={"train": 9, "test": 1000})
     verdict = judged(run)
-    assert verdict.start is not None
-    assert verdict.start.gain is not None
-    assert verdict.start.place == "the mean of textures and flowers17"  # most test images first
-    value, low, high = verdict.start.gain
+    (gain,) = verdict.comparisons[0].gains
+    assert gain.place == "the mean of textures and flowers17"  # most test images first
+    value, low, high = gain.mean
     (up, up_high), (down, down_high) = ends(40, 0), ends(0, 20)
     assert value == pytest.approx((10 - 5) / 2)
     assert low == pytest.approx(2.5 - ((10 - up) ** 2 + (-5 - down) ** 2) ** 0.5 / 2)
@@ -197,10 +206,9 @@ def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(tmp_path: P
     for folder, hits in ((run, 240), (run / "untrained", 230)):
         drawn(folder, right(hits), 3)
         drawn(folder, right(hits + 99 * (folder == run)), 7, name=other_name)
-    (start,), (low, high) = judged(run).comparisons, ends(10, 0)
-    assert start.gain == pytest.approx((2.5, low, high))
-    assert f"points [{low:.1f}, {high:.1f}] of linear accuracy on mine (drawn by seed 3) over" in (
-        judged(run).sentence
+    (low, high) = ends(10, 0)
+    assert judged(run).sentence.endswith(
+        f"on mine (drawn by seed 3): linear accuracy +2.5 points [{low:+.1f}, {high:+.1f}]."
     )
     assert "Left out, as its images overlap with those: " in judged(run).basis
     assert judged(run).basis.endswith(f"-{Path(other_name).name} (drawn by seed 7).")
@@ -210,9 +218,8 @@ def test_a_whole_set_is_quoted_before_a_part_of_it(run: Path) -> None:
     for folder, count in ((run, 240), (run / "untrained", 200)):
         measured(folder, right(count))
         drawn(folder, right(count + 20 * (folder == run)), 0, of="flowers17")
-    (start,) = judged(run).comparisons
-    assert start.place == "flowers17 (all of its test images)"
-    assert start.sets[0].left_out == ("mine (drawn by seed 0)",)
+    assert "on flowers17 (all of its test images):" in judged(run).sentence
+    assert judged(run).basis.endswith("overlap with those: mine (drawn by seed 0).")
 
 
 def test_images_drawn_by_another_seed_are_not_compared(run: Path) -> None:
@@ -222,8 +229,8 @@ def test_images_drawn_by_another_seed_are_not_compared(run: Path) -> None:
     drawn(run / "untrained", right(200), 0, name="my photos")
     verdict = judged(run)
     assert verdict.sentence == (
-        "Not compared with the untrained encoder, as other images of my photos were tested: drawn "
-        "by seed 0, those of the run drawn by seed 5."
+        "Not compared with the untrained encoder: other images of my photos were tested, drawn by "
+        "seed 0; those of the run are drawn by seed 5."
     )
     command = f"mast evaluate {run} --data 'my photos' --untrained --seed 5"
     assert verdict.commands[STARTED_FROM] == command
@@ -240,8 +247,7 @@ def test_several_targets_of_a_set_are_one_difference(run: Path) -> None:
 
     measured(run, right(0), targets=targets(right(300), right(100)))
     measured(run / "untrained", right(0), targets=targets(right(200), right(200)))
-    (start,) = judged(run).comparisons
-    assert start.gain is not None
-    assert start.gain.value == pytest.approx(0)
-    assert start.gain.low < 0 < start.gain.high  # gained by some images and lost by others
-    assert start.place == "flowers17 (mean of 2 targets)"
+    (gain,) = judged(run).comparisons[0].gains
+    assert gain.mean.value == pytest.approx(0)
+    assert gain.mean.low < 0 < gain.mean.high  # gained by some images and lost by others
+    assert gain.place == "flowers17 (mean of 2 targets)"

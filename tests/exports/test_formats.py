@@ -22,6 +22,7 @@ from exported import (
     outputs,
     pictures_of,
 )
+from PIL import Image
 from tiny import scrambled
 from torch import nn
 
@@ -110,6 +111,25 @@ def test_a_process_without_mast_gets_the_same(
             assert case.named(2) == [CLASSES[at] for at in expected_BC.argmax(dim=1)]
         assert case.exported.difference < 1e-4
         assert "\n" not in case.exported.line
+
+
+@pytest.mark.skipif("onnx" not in INSTALLED, reason="needs the extra onnx")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_onnx_needs_onnxruntime_numpy_and_pillow_alone(
+    exported: Callable[[str, str], Case], kind: str, tmp_path: Path
+) -> None:
+    """From images of odd shapes, which it resizes and crops itself."""
+    case = exported(kind, "onnx")
+    files = []
+    for at, sides in enumerate([(150, 113), (97, 301)]):
+        files.append(str(tmp_path / f"{at}.png"))
+        Image.open(case.pictures[at]).resize(sides).save(files[-1])
+    output = "features" if kind == "encoder" else "probabilities"
+    torches = ("torch", "torchvision", "timm", "scipy", "huggingface_hub")
+    load_in_a_fresh_process([case._replace(pictures=files)], output, tmp_path, *torches)
+    with torch.inference_mode():
+        expected_BC = case.module(mast.open_images(files, 96))
+    torch.testing.assert_close(case.theirs(2), expected_BC, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

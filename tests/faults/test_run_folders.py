@@ -40,7 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     measure(run, "knn", [60.0, 70.0])
     look_into(run, ["curves", "masks"])
     facts = {"data": {"images": 48, "spec": "photos"}, "processes": 1, "device": "cpu"}
-    run.provenance.write_text(json.dumps(provenance() | facts | {"precision": "32-true"}))
+    run.provenance.write_text(json.dumps(provenance() | facts | {"precision": "float32"}))
     assert all((run.path / name).is_file() for name in (*OPTIONAL, *NEEDED))
     return run
 

@@ -146,7 +146,7 @@ def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
     canvas_BHWC = torch.zeros(BATCH, 40, 40, 3, dtype=torch.uint8)
     drawn = pipeline.draw(BATCH, torch.Generator().manual_seed(0))
     given = pipeline.views(Canvases.of(canvas_BHWC, aspect_B), drawn)
-    asked = make_fabric("cpu", precision="bf16-mixed").setup_module(Asked())(given)
+    asked = make_fabric("cpu", precision="bfloat16").setup_module(Asked())(given)
     for name, answer_BT in asked.items():
         expected_BT = difference(given, name)
         assert answer_BT.dtype == torch.float32

@@ -139,9 +139,14 @@ def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
     measure(RunFolder(run.untrained), "linear", (30.0,))
     look_into(run, ("curves", "neighbours"))
     page = written(run)
-    assert page.text.count("Pretraining added 40.0 points [") == 1
+    assert (
+        page.text.count(
+            "Better than the untrained encoder on photos: linear accuracy +40.0 points ["
+        )
+        == 1
+    )
     opening = [
-        "Pretraining added 40.0 points [",
+        "Better than the untrained encoder on photos: linear accuracy +40.0 points [",
         "What lies nearest",
         "Each row: an image, and the 6 nearest of 24",
         "The loss went from",
@@ -161,9 +166,9 @@ def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("before", "looks", "verdict"),
     [
-        (30.0, "good", "Pretraining added 40.0 points"),
-        (70.0, "unknown", "Not distinguishable from the untrained encoder on photos (+0.0 points"),
-        (100.0, "bad", "Worse than the untrained encoder on photos by 30.0 points"),
+        (30.0, "good", "Better than the untrained encoder on photos: linear accuracy +40.0"),
+        (70.0, "unknown", "Not distinguishable from the untrained encoder on photos: linear"),
+        (100.0, "bad", "Worse than the untrained encoder on photos: linear accuracy -30.0"),
         (None, "unknown", "What pretraining added is unknown: no other encoder was measured"),
     ],
 )
@@ -188,7 +193,7 @@ def test_what_a_run_started_from_is_called_so(run: RunFolder) -> None:
     measure(RunFolder(run.untrained), "linear", (30.0,))
     run.provenance.write_text(json.dumps({"started_from": {"size": 32}}))
     text = written(run).text
-    assert "over the weights it started from. 95 % intervals" in text
+    assert "Better than the weights it started from on photos: linear accuracy" in text
     assert "before pretraining the weights it started from" in text
     assert "untrained" not in text
 

@@ -86,7 +86,7 @@ SMALL_SET = f"{CIFAR}-labelled"  # is made of CIFAR-10
 _NONE = ""
 SCALES: dict[ScaleName, Scale] = {
     "paper": Scale(
-        changes={"precision": "bf16-mixed"},  # on a CPU, too
+        changes={"precision": "bfloat16"},  # on a CPU, too
         tuned="One trial per row, with the values of its recipe or those named here; nothing was "
         "tuned on these sets.",
     ),
