@@ -106,7 +106,7 @@ def as_frame(columns: Columns) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise UserError("to_pandas needs pandas: `pip install pandas`") from error
+        raise UserError("to_pandas needs `pip install 'mast-ssl[pandas]'`") from error
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 

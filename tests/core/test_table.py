@@ -178,7 +178,7 @@ def test_rows_are_a_sequence_and_become_a_frame(monkeypatch: pytest.MonkeyPatch)
     assert frame["rank"].tolist() == COLUMNS["rank"]
     assert [*frame.columns] == [*COLUMNS]
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UserError, match="to_pandas needs pandas: `pip install pandas`"):
+    with pytest.raises(UserError, match=r"to_pandas needs `pip install 'mast-ssl\[pandas\]'`"):
         listing.to_pandas()
 
 
