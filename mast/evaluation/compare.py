@@ -17,7 +17,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
-from mast.evaluation.result import ENDS, FOLDER, Result, in_words, readable, results_in
+from mast.evaluation.result import ENDS, FOLDER, SPACES, Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Verdict, verdict
 
 START = "before pretraining"  # what the first run started as
@@ -225,19 +225,21 @@ def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
 def _located(run: str | Path) -> Path:
     """The folder of what was evaluated, by the name or file that `evaluate` took, too."""
     path = Path(run)
-    if path.is_dir():
-        return path
     if path.is_file() and RunFolder(path.parent).config.is_file():
-        return path.parent
-    known = [*_evaluated(Path("runs"))]
-    found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
-    if not found and path.is_file():
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        found = {
-            folder
-            for folder, of in known
-            if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
-        }
+        path = path.parent
+    found = set[Path]()
+    if path.is_dir() and not any((path / FOLDER).glob("*.json")):
+        found = {folder for folder, _ in _evaluated(path / SPACES)}
+    elif not path.is_dir():
+        known = [*_evaluated(Path("runs"))]
+        found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
+        if not found and path.is_file():
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            found = {
+                folder
+                for folder, of in known
+                if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
+            }
     if len(found) > 1:
         folders = " and ".join(sorted(map(str, found)))
         raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
@@ -275,9 +277,13 @@ def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
 
 
 def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
-    """The last part of each path, or as many as tell them apart."""
-    for depth in range(1, max(len(run.parts) for run in runs) + 1):
-        names = ["/".join(run.parts[-depth:]) for run in runs]
+    """The last part of each path, or as many as tell them apart; of a space its encoder, too."""
+    parts = [[part for part in run.parts if part != SPACES] for run in runs]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = [
+            "/".join(of[-depth - (SPACES in run.parts) :])
+            for of, run in zip(parts, runs, strict=True)
+        ]
         if len(set(names)) == len(names):
             return tuple(names)
     raise UserError(f"the same run is given twice: {', '.join(map(str, runs))}")

@@ -33,7 +33,8 @@ from mast.evaluation.intervals import Measured, end_names
 _log = logging.getLogger("mast")
 
 FOLDER = "evaluations"  # inside a run folder
-EACH = "each"  # inside that: what every image contributed
+SPACES = "spaces"  # likewise, with a folder of results in a space each
+EACH = "each"  # inside evaluations: what every image contributed
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 NUMBERS = ("chosen", "counts", "by_chance")  # likewise
 METHOD = "interval"  # of a target: by what method each of its intervals was found

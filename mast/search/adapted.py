@@ -17,6 +17,7 @@ from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
+from mast.evaluation import result
 from mast.evaluation.feature_store import fingerprint
 from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import check_size
@@ -24,7 +25,7 @@ from mast.search.naming import NONE, Energies, Naming
 from mast.search.subspaces import Space, Subspaces
 
 FILE = "subspaces.safetensors"  # beside the encoder
-SPACES = "spaces"  # a folder of results in a space each, beside it
+SPACES = result.SPACES  # beside it
 VERSION = 2
 NOISE = "noise"  # what its file calls the features of `Depths.noise`
 SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened

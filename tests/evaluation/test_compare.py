@@ -183,6 +183,11 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
     for run in runs:
         measured(run, hits)
     assert compare(runs).runs == ("x/run", "y/run")
+    measured(tmp_path / "z" / "spaces" / "all", hits)
+    assert compare([tmp_path / "z", runs[0]]).runs == ("z/all", "run")  # nothing else was measured
+    measured(tmp_path / "z" / "spaces" / "color", hits)
+    with pytest.raises(UserError, match=r"in several ways: name one of .*/all and .*/color"):
+        compare([tmp_path / "z", runs[0]])
 
 
 def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
