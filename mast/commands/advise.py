@@ -69,6 +69,7 @@ def advise(
     views: str | None = None,
     size: int | None = None,
     weights: str | Path | None = None,
+    untrained: bool = False,
 ) -> AdviceResult:
     """Estimate which augmentations a labeled task can afford, with any encoder, before training.
 
@@ -109,7 +110,7 @@ def advise(
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if sets.data is None and sets.train is None and sets.test is None:
         raise UserError("give data, the labelled set of the tasks")
-    loaded = load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
+    loaded = load(encoder, "encoder", size, seed, weights, sets.download, None, untrained)
     folder = RunFolder(loaded.folder)
     of_run = folder.config.is_file()
     if views is not None or not (of_run or operators):
@@ -123,7 +124,9 @@ def advise(
         subject = Subject(folder.path.name)
     has_masks = subject.mask_DK is not None
     protocols = ["retained", *(["embedding"] if has_masks else [])]
-    measure_missing(folder, target_set, device, seed, protocols, operators, encoder, weights)
+    measure_missing(
+        folder, target_set, device, seed, protocols, operators, encoder, weights, untrained
+    )
     everything = replace(subject, scores=tuple(scores_of(folder)))
     insights_of(everything, ("advice", *(["predictions"] if of_run else [])), folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))

@@ -214,6 +214,7 @@ def measure_missing(
     operators: Sequence[str] = (),
     encoder: str | Path | nn.Module | None = None,
     weights: str | Path | None = None,
+    untrained: bool = False,
 ) -> None:
     """Probe a labelled set by the protocols that were not run on it before.
 
@@ -227,6 +228,7 @@ def measure_missing(
         encoder: The run of the folder if not given. A module is measured again each time, as its
             code may have changed where its weights have not.
         weights: As `evaluate`.
+        untrained: Likewise.
     """
     if isinstance(encoder, nn.Module):
         missing, changes = list(protocols), list(dict.fromkeys(operators))
@@ -238,5 +240,5 @@ def measure_missing(
         evaluate(
             measured, target_set.sets, missing,
             {"retained": {"operators": changes}} if "retained" in missing else None,
-            target_set.size, device, seed=seed, weights=weights,
+            target_set.size, device, seed=seed, weights=weights, untrained=untrained,
         )  # fmt: skip

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -16,43 +16,37 @@ from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.data.decode import Opened, open_image
-from mast.data.source import WHOLE, SetDescription, Source, label_column, numbered
+from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered
 
-PATHS = (
-    "path",
-    "paths",
-    "file",
-    "filename",
-    "filepath",
-    "image",
-)  # what columns of files are called
+# What columns of paths are called, and that of parts.
+PATHS = ("path", "paths", "file", "filename", "filepath", "image")
+SPLIT = "split"
 
 
 @final
 class Listed(Source):
-    """The images of a .csv with a column of paths, and perhaps one of labels; or of a .txt with a
-    path per line. Paths are relative to the file.
+    """The images of a .csv with a column of paths, and perhaps of labels and parts; or of a .txt
+    with a path per line. Paths are relative to the file.
+
+    Args:
+        name: What the user called it.
+        file: The table.
+        part: "train", "val" or "test", of a column `split`; all rows if not given.
     """
 
-    def __init__(self, name: str, file: Path) -> None:
+    def __init__(self, name: str, file: Path, part: str | None = None) -> None:
         self.name = name
-        text = read_text(file)
-        if file.suffix == ".csv":
-            rows = list(csv.DictReader(io.StringIO(text, newline="")))
-            columns = list(rows[0]) if rows else []
-            column = next((each for each in columns if each.lower() in PATHS), None)
-            if column is None:
-                raise UserError(
-                    f"{name} must have a column {' or '.join(PATHS)}, got {', '.join(columns)}"
-                )
-            self._paths = [row[column] for row in rows]
-            label = label_column(columns)
-            labels = None if label is None else [row[label] for row in rows]
-        else:
-            self._paths, labels = [line for line in text.splitlines() if line], None
+        rows = [row for row in _rows(file) if part is None or row.get(SPLIT) == part]
+        columns = list(rows[0]) if rows else []
+        column = next((each for each in columns if each.lower() in PATHS), None)
+        if rows and column is None:
+            raise UserError(
+                f"{name} must have a column {' or '.join(PATHS)}, got {', '.join(columns)}"
+            )
+        self._paths = [row[str(column)] for row in rows]
         self.targets, self.classes = {}, {}
-        if labels is not None:
-            label_N, names = numbered(labels)
+        if (label := label_column(columns)) is not None:
+            label_N, names = numbered([row[label] for row in rows])
             self.targets, self.classes = {"class": label_N}, {"class": names}
         self._folder = file.parent
         self._states = [_state(self._folder / path) for path in self._paths]
@@ -85,17 +79,34 @@ def _state(file: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
-    """Opens `list:FILE`, a .csv or a .txt."""
-    file = named(spec.partition(":")[2])
+def _rows(file: Path) -> list[dict[str, str]]:
+    """The rows of a table."""
+    text = read_text(file)
+    if file.suffix == ".csv":
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    return [{PATHS[0]: line} for line in text.splitlines() if line]
+
+
+def _file(spec: str) -> tuple[Path, str | None]:
+    """The table of `list:FILE` or `list:FILE@part`, and the part."""
+    name, _, part = spec.partition(":")[2].rpartition("@")
+    name, named_part = (name, part) if name and part in PARTS else (spec.partition(":")[2], None)
+    file = named(name)
     if file.suffix not in (".csv", ".txt"):
         raise UserError(f"{spec}: expected a .csv or a .txt, got {file.name}")
-    return Listed(spec, file)
+    return file, named_part
+
+
+def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
+    """Opens `list:FILE`, a .csv or a .txt, or a part of it."""
+    return Listed(spec, *_file(spec))
 
 
 def describe_listed(spec: str) -> SetDescription:
-    """All of it: a list has no parts."""
-    return SetDescription({WHOLE: spec})
+    """The parts that a column `split` names; all of it where there is none."""
+    parts = {row.get(SPLIT) for row in _rows(_file(spec)[0])}
+    named_parts = {part: f"{spec}@{part}" for part in PARTS if part in parts}
+    return SetDescription(named_parts or {WHOLE: spec})
 
 
 def as_spec(photos: Any, folder: Path) -> str:
@@ -112,7 +123,7 @@ def as_spec(photos: Any, folder: Path) -> str:
             )
         absolute = [os.path.abspath(named(path)) for path in photos[column]]
         return _written(photos.assign(**{column: absolute}).to_csv(index=False), ".csv", folder)
-    photos = list(photos)
+    photos = list(photos) if isinstance(photos, Iterable) else [photos]
     if not photos:
         raise UserError("data is empty: give one or more images")
     if all(isinstance(each, str | Path) for each in photos):
@@ -121,7 +132,7 @@ def as_spec(photos: Any, folder: Path) -> str:
     if all(isinstance(each, Image.Image) for each in photos):
         return _saved(photos, folder)
     kinds = ", ".join(sorted({type(each).__name__ for each in photos}))
-    raise UserError(f"data must be a folder, files, a DataFrame or PIL images, got {kinds}")
+    raise UserError(f"expected data to be a folder, files, a DataFrame or images, got {kinds}")
 
 
 def _written(text: str, ending: str, folder: Path) -> str:

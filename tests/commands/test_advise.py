@@ -86,16 +86,16 @@ def test_the_python_of_the_document(here: Path) -> None:
 
 def test_a_name_is_measured_once_at_each_size(here: Path) -> None:
     name, images = "timm:test_resnet", "flowers17"  # half a million weights
-    advice = mast.advise(name, images, size=32, operators="rotate")
+    advice = mast.advise(name, images, size=32, operators="rotate", untrained=True)
     assert len(advice.columns) == len(advice.rows[0]) == 6
     (file,) = (here / "runs" / "timm-test_resnet-random-0" / "evaluations").glob("*.json")
     written = file.stat().st_mtime_ns
-    assert mast.advise(name, images, size=32, operators="rotate") == advice
+    assert mast.advise(name, images, size=32, operators="rotate", untrained=True) == advice
     assert file.stat().st_mtime_ns == written
-    more = mast.advise(name, images, size=32, operators="invert")
+    more = mast.advise(name, images, size=32, operators="invert", untrained=True)
     assert shown(more) == ["invert", "rotate"]  # what was measured stays
     assert {row for row in more.rows if row[1] != "invert"} == {*advice.rows}
-    only = mast.advise(name, images, size=40, operators="invert")
+    only = mast.advise(name, images, size=40, operators="invert", untrained=True)
     assert shown(only) == ["invert"]
 
 

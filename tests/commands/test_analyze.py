@@ -88,8 +88,8 @@ def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> N
     assert untrained.encoder["fingerprint"] != trained.encoder["fingerprint"]
     page = mast.report(ours.path).read_text()
     assert "<small>untrained</small>" in page
-    with pytest.raises(UserError, match="is not a run folder"):
-        mast.evaluate("resnet18", str(photos), untrained=True)
+    with pytest.raises(UserError, match="leave weights and modules out"):
+        mast.evaluate("resnet18", str(photos), untrained=True, weights="resnet18.pth")
 
 
 def test_advise(

@@ -69,12 +69,15 @@ def test_evaluate_an_encoder_by_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
-        (result,) = mast.evaluate("timm:test_resnet", str(photos), ("knn",), size=32, seed=seed)
+        (result,) = mast.evaluate(
+            "timm:test_resnet", str(photos), ("knn",), size=32, seed=seed, untrained=True
+        )
         assert result.settings["extraction"]["size"] == 32
         folder = tmp_path / "runs" / f"timm-test_resnet-random-{seed}" / "evaluations"
         assert len(list(folder.glob("knn-*.json"))) == 1
     first, again, other = (
-        next(load("timm:test_resnet", size=32, seed=seed).module.parameters()) for seed in (0, 0, 1)
+        next(load("timm:test_resnet", size=32, seed=seed, untrained=True).module.parameters())
+        for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

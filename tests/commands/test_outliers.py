@@ -122,7 +122,7 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     (folder / "rare").mkdir()
     shutil.copy(folder / "class0" / "003.jpg", folder / "rare" / "one.jpg")
     page = tmp_path / "page.html"
-    listing = mast.outliers(folder, "timm:test_resnet", page, size=32)
+    listing = mast.outliers(folder, "timm:test_resnet", page, size=32, untrained=True)
     columns = listing.columns
     suggested = {
         path: name for path, name in zip(columns["path"], columns["suggested"], strict=True) if name

@@ -57,7 +57,7 @@ def test_files_tables_and_images_of_python_are_sets(
     assert set(found.columns["path"]) == {str(files[0])}
     for wrong, message in (
         ([], "data is empty"),
-        ([files[0], 3], "PIL images, got PosixPath, int"),
+        ([files[0], 3], "or images, got PosixPath, int"),
     ):
         with pytest.raises(UserError, match=message):
             set_name(wrong)

@@ -63,9 +63,19 @@ def shards(root, write_images):
     return f"shards:{root / 'shards'}"
 
 
+def listed(root, write_images):
+    rows = ["path,label,split"]
+    for part in folder(root, write_images).iterdir():
+        rows += [f"{file.relative_to(root)},{at % 2},{part.name}"
+                 for at, file in enumerate(sorted(part.rglob("*.*")))]  # fmt: skip
+    (root / "photos.csv").write_text("\n".join(rows))
+    return f"list:{root / 'photos.csv'}"
+
+
 FACTORS = ("shape", "color", "orientation", "position", "texture", "sharpness")
 ROWS = {
     "folder": Row(folder),
+    "list": Row(listed),
     "factors": Row(lambda *_: "factors:8", FACTORS),
     "toys": Row(lambda *_: "toys:8", FACTORS),
     "torchvision": Row(lambda *_: "torchvision:Tiny"),
