@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent
 WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 46_605,
-    "lines in tests/": 28_595,
+    "lines in mast/": 46_385,
+    "lines in tests/": 28_500,
     "words in docs/ and README, written by hand": 15_000,
     "options that `mast pretrain --help` shows": 40,
     "files that an image passes in a step": 32,
