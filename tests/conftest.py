@@ -147,9 +147,12 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
 
 
 TWO = ["horizontal_flip", "color_jitter"]
+BOTH = ["color", "orientation"]
+BLOCKS = {"exempt": BOTH, "predicted": BOTH, "exempt_share": 0.2}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "ours": ("mast5_small", {}),
     "theirs": ("vicreg5_small", {}),
+    "blocks": ("mast_c5_small", {"objective": BLOCKS}),
     "plain": ("mast_c5_small", {}),
     "of two": ("mast_c5_small", {"operators": TWO}),
     "uncertain of two": ("mast5_small", {"operators": TWO}),

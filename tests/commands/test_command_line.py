@@ -54,8 +54,8 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
         ("pretrain --data.size 64", "Did you mean --size"),
         ("pretrain --lr 1", "Did you mean --optimizer.lr"),
-        ("pretrain --recipe mast5_smal", "Did you mean 'mast_c5_small'"),
-        ("pretrain --objective.mode papr", "Did you mean 'paper'"),
+        ("pretrain --recipe mast_c5_smal", "Did you mean 'mast_c5_small'"),
+        ("pretrain --objective.compare distanc", "Did you mean 'distance'"),
         ("pretrain --epochs 1 photos more", "unexpected 'more'"),
         ("compare", "required: runs"),
         ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
@@ -128,12 +128,12 @@ def test_help_shows_what_is_common(capsys: pytest.CaptureFixture[str]) -> None:
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
     words = ["show", "config", "--recipe", "mast5", "--compile", "--no_channels_last"]
-    words += ["--batch-size=8", "--objective.no_standardize", "--objective.sparsity_weight"]
+    words += ["--batch-size=8", "--objective.no_uncertainty", "--objective.sparsity_weight"]
     main([*words, "-1e-3", "--operators", '["grayscale", "gaussian_blur"]',
           "--optimizer.clip", "none", "--data.range", "-1e3", "1e3"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
-    assert shown["objective"]["standardize"] is False
+    assert shown["objective"]["uncertainty"] is False
     assert shown["operators"] == ["grayscale", "gaussian_blur"]
     assert shown["optimizer"]["clip"] is None
     assert shown["data"]["range"] == [-1000, 1000]

@@ -76,11 +76,13 @@ def test_the_work_of_a_transformer() -> None:
 
 def test_the_work_of_heads_that_read_depths_can_be_counted() -> None:
     """The encoder runs on the meta device, where no depth can be compared with another."""
-    by_mode = [
-        flops_an_image(change(recipe("mast_c5_small"), {"size": 32, "objective.mode": mode}))
-        for mode in ("exempt", "contrast")
+    of_sources = [
+        flops_an_image(
+            change(recipe("mast_c5_small"), {"size": 32, "objective.predict_from": sources})
+        )
+        for sources in (("representation",), ("depths", "representation"))
     ]
-    assert by_mode[0] == pytest.approx(by_mode[1], rel=0.01)
+    assert of_sources[0] == pytest.approx(of_sources[1], rel=0.01)
 
 
 def test_a_batch_is_parted_until_it_fits(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

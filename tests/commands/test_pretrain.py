@@ -20,7 +20,7 @@ import mast
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import Mast, Method
+from mast.methods import MastC, Method
 from mast.methods.byol import BYOL
 from mast.recipes import RECIPES
 
@@ -91,7 +91,7 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     line = next(line for line in run.read_metrics() if "loss" in line)
     terms = sum(value for name, value in line.items() if name.startswith("term/"))
     assert terms == pytest.approx(line["loss"], rel=1e-5)
-    assert {"stat/mask_mean", "stat/spread"} < line.keys()
+    assert {"term/contrast", "stat/spread"} < line.keys()
     assert run.tensorboard.is_dir()
 
 
@@ -99,14 +99,14 @@ def test_a_method_is_told_the_progress_of_the_run(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = [], []
-    forward = Mast.forward
+    forward = MastC.forward
 
-    def recorded(self: Mast, views: Any, progress: float) -> dict[str, torch.Tensor]:
+    def recorded(self: MastC, views: Any, progress: float) -> dict[str, torch.Tensor]:
         before.append(progress)
         return forward(self, views, progress)
 
-    monkeypatch.setattr(Mast, "forward", recorded)
-    monkeypatch.setattr(Mast, "after_step", lambda _, progress: after.append(progress))
+    monkeypatch.setattr(MastC, "forward", recorded)
+    monkeypatch.setattr(MastC, "after_step", lambda _, progress: after.append(progress))
     mast.pretrain(tiny(epochs=1))
     assert before == [step / 3 for step in range(3)]
     assert after == [step / 3 for step in range(1, 4)]
@@ -153,19 +153,19 @@ def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
 def test_a_warning_is_logged_and_said_once_however_often_a_run_is_continued(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def warnings(self: Mast, metrics: dict[str, float]) -> Iterator[str]:
+    def warnings(self: MastC, metrics: dict[str, float]) -> Iterator[str]:
         yield f"loss: it is {metrics['loss']}"  # other words each time
         if metrics["progress"] > 0.9:
             yield "soon over: at the end"
 
-    def after_step(self: Mast, progress: float) -> None:
+    def after_step(self: MastC, progress: float) -> None:
         if progress in stops:
             stops.remove(progress)
             raise KeyboardInterrupt
 
     stops = [3 / 6, 5 / 6]
-    monkeypatch.setattr(Mast, "warnings", warnings)
-    monkeypatch.setattr(Mast, "after_step", after_step)
+    monkeypatch.setattr(MastC, "warnings", warnings)
+    monkeypatch.setattr(MastC, "after_step", after_step)
     config = tiny(log_every=1, checkpoint_minutes=0.0)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_what_runs_out_of_memory_names_what_shrinks_it(
     def step(*inputs: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nGPU 0 has")
 
-    monkeypatch.setattr(Mast, "step", step)
+    monkeypatch.setattr(MastC, "step", step)
     with pytest.raises(UserError) as raised:
         mast.pretrain(tiny("mast_c5_distance_small"))
     (line,) = str(raised.value).splitlines()

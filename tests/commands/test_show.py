@@ -1,6 +1,5 @@
 """What `mast show views` draws."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,14 +43,10 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert {name for _, name, _ in BY_PHOTOS} < {"none", *RECIPES}
     assert main(["show", "config", "--recipe", "mast_c15_small", "--seed", "7"]) == 0
     text = capsys.readouterr().out
-    assert yaml.safe_load(text)["objective"]["masked_weight"] > 0
+    assert yaml.safe_load(text)["objective"]["temperature"] > 0
     shown = tmp_path / "shown.yaml"
     shown.write_text(text)
-    expected = configure("mast_c15_small", seed=7)
-    given, wanted = read(shown).objective, expected.objective
-    assert given.resolved() == wanted.resolved()
-    assert replace(read(shown), objective=wanted) == expected
-    assert given.projector == wanted.projector
+    assert read(shown) == configure("mast_c15_small", seed=7)
     out = tmp_path / "views.png"
     words = ["show", "views", str(photos / "train"), "--recipe", "mast_c15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0

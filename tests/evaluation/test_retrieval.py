@@ -1,5 +1,6 @@
 """What is near in a space whose dimensions hold known factors."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,10 @@ def test_queries_alone_in_their_class_are_left_out(
         found(0, 1, 2)
 
 
-def test_of_runs(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
+def test_of_runs(
+    trained: Callable[..., RunFolder], theirs: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    ours = trained("blocks", tmp_path / "ours")
     settings = {"retrieval": {"operators": None, "k": 2}}
     # Two blocks, and heads of three operators, of which those of color are also read together.
     for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):

@@ -77,7 +77,7 @@ def test_a_damaged_weight_is_noticed_and_written_again(ours: RunFolder) -> None:
 
 def test_a_changed_configuration_is_named(ours: RunFolder) -> None:
     written = ours.config.read_text()
-    for field, now in (("size", 24), ("exempt_share", 0.4)):
+    for field, now in (("size", 24), ("variance_weight", 0.4)):
         changed = re.sub(rf"^( *){field}: .*$", rf"\g<1>{field}: {now}", written, flags=re.M)
         assert changed != written
         ours.config.write_text(changed)

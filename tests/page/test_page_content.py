@@ -106,7 +106,7 @@ def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos:
     mast.analyze(ours.path, str(photos / "test"), "masks", images=6)
     page = written(ours, beside=[str(theirs.path)])
     top1 = [result.targets["class"].values["top1"] for result in results]
-    assert "MAST trained timm:resnet18 on 48 images of" in page.text
+    assert "MAST (Huang et al., ICLR 2023) trained timm:resnet18 on 48 images of" in page.text
     assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
     assert f"{top1[1] - top1[0]:+.1f}" in page.text
     assert re.search(r"effective rank at the end is \d+ of 16", page.text)
@@ -151,7 +151,7 @@ def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
         "Each row: an image, and the 6 nearest of 24",
         "The loss went from",
         "Nothing collapsed or diverged.",
-        "MAST trained ",
+        "MAST-C (ours) trained ",
         "before pretraining",
         "Which augmentations",
     ]

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -93,12 +94,12 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
 
     whole, encoder = loaded(ours.embedding.read_bytes()), ours.encoder.read_bytes()
     short = dict(whole)
-    del short["masks.logits_DG"]
+    del short["masks.logits_DK"]
     save_file(short, ours.embedding)
-    refused(r"embedding\.safetensors does not fit .*config\.yaml.*masks\.logits_DG")
-    save_file(whole | {"masks.logits_DG": whole["masks.logits_DG"].to(torch.int8)}, ours.embedding)
+    refused(r"embedding\.safetensors does not fit .*config\.yaml.*masks\.logits_DK")
+    save_file(whole | {"masks.logits_DK": whole["masks.logits_DK"].to(torch.int8)}, ours.embedding)
     refused(
-        r"embedding\.safetensors does not fit .*masks\.logits_DG torch\.int8 for torch\.float32"
+        r"embedding\.safetensors does not fit .*masks\.logits_DK torch\.int8 for torch\.float32"
     )
     shutil.copy(theirs.embedding, ours.embedding)
     refused(r"config\.yaml has .*, and embedding\.safetensors was trained with")
@@ -145,8 +146,12 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
             file.write_bytes(whole)
 
 
+@pytest.mark.parametrize("name", ["ours", "blocks"])
 @torch.no_grad()
-def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder) -> None:
+def test_the_invariance_is_chosen_at_the_call(
+    name: str, trained: Callable[..., RunFolder], theirs: RunFolder, tmp_path: Path
+) -> None:
+    ours = trained(name, tmp_path / "ours")
     embedding = mast.load_embedding(ours.path)
     whole = embedding(IMAGES)
     assert (whole.shape, embedding.size) == ((2, 24), 32)
@@ -162,8 +167,8 @@ def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder
         whole * share[first] * (1 - share[second]),
     )
     of_color = ["color_jitter", "grayscale"]
-    for name in ("color", "colour"):
-        assert torch.equal(embedding(IMAGES, match=name), embedding(IMAGES, match=of_color))
+    for color in ("color", "colour"):
+        assert torch.equal(embedding(IMAGES, match=color), embedding(IMAGES, match=of_color))
     with pytest.raises(UserError, match="none of the operators here destroys parts: random"):
         embedding(IMAGES, ignore="parts")
     plain = mast.load_embedding(theirs.path)
