@@ -64,7 +64,7 @@ BY_PHOTOS = (
     ),
     (
         "more, with a GPU",
-        "mast5_medium",
+        "mast_c5_medium",
         "The same for photos of 224 pixels; no such run was trained to its end, so its learning "
         "rate is not tuned. `mast plan` estimates the hours.",
     ),
