@@ -33,7 +33,6 @@ Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float
 FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
 SHOWN = 20  # rows of a section on the terminal
 SECTIONS = 10  # in a notebook
-WORD = 16  # characters, after which a word folds before columns follow below
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
@@ -117,10 +116,10 @@ def literal(text: str, style: str = "") -> Text:
 
 @final
 class FittedTable(Table):
-    """A table whose text folds between words, or after many letters, and whose numbers do not fold.
+    """A table whose text folds between words, and whose numbers do not fold.
 
     Columns that do not fit side by side follow below, beside the first `keys` ones once more.
-    Columns to the right are numbers.
+    Columns to the right are numbers. A word longer than its column's `max_width` folds before that.
     """
 
     def __init__(self, keys: int, **options: Any) -> None:
@@ -136,7 +135,8 @@ class FittedTable(Table):
             """Characters of the longest word, or of the longest number."""
             header, *cells = (Measurement.get(console, options, cell) for cell in _cells(column))
             whole = column.no_wrap or column.justify == "right"
-            widths = [cell.maximum if whole else min(cell.minimum, WORD) for cell in cells]
+            bound = column.max_width or math.inf
+            widths = [cell.maximum if whole else int(min(cell.minimum, bound)) for cell in cells]
             return max([header.minimum, *widths])
 
         def most(column: Column) -> int:

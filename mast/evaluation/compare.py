@@ -94,7 +94,7 @@ class Comparison(Shown, Rows):
         title = f"Percent of the test sets, 95 % intervals; gain: {self.runs[0]} minus the other"
         table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=0)
         for column in ("measure", "encoder"):
-            table.add_column(column)
+            table.add_column(column, max_width=16)  # so that all fit into 80
         for column in ("%", "interval", "gain"):
             table.add_column(column, justify="right")
         for (protocol, set_name, target), rows in groupby(self.rows, lambda row: row.heading[:3]):

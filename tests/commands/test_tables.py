@@ -72,7 +72,7 @@ def words(cell: object) -> list[str]:
         *(pytest.param(table, id=f"evaluate-{at}") for at, table in enumerate(evaluations())),
         pytest.param(comparison(), id="compare"),
         pytest.param(show_operators(224), id="operators"),
-        pytest.param(show_recipes(), id="recipes"),
+        *(pytest.param(table, id="recipes") for table in show_recipes().renderables),
     ],
 )
 def test_no_word_of_a_table_is_broken(printed: Table) -> None:
