@@ -1,6 +1,6 @@
 """How well edited copies of photos are found, by the protocol that imagededup made public.
 
-    python benchmarks/copies.py SETS [--photos 250] [--seeds 3]
+    python benchmarks/copies.py SETS [--photos 100] [--seeds 3]
 
 SETS holds flowers17, dtd10 and coco128. Of each photo there are five copies, as in
 https://idealo.github.io/imagededup/user_guide/benchmarks: a crop of 7/8 of its sides, two flips, a
@@ -81,7 +81,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("sets", type=Path)
-    parser.add_argument("--photos", type=int, default=250, help="of each set, if it has so many")
+    parser.add_argument("--photos", type=int, default=100, help="of each set")
     parser.add_argument("--seeds", type=int, default=3, help="of the photos and crops")
     options = parser.parse_args()
     rows = []
