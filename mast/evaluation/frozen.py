@@ -26,7 +26,9 @@ from mast.evaluation.changes import Change
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import FeatureFile
 from mast.evaluation.feature_store import FeatureStore, fingerprint
-from mast.evaluation.features import extract
+from mast.evaluation.features import extract, test_views
+from mast.models import Encoder
+from mast.models.folded import folded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +86,7 @@ class FrozenEncoder:
         self.device = self.compute.place(module)
         self.store = store
         self.whole = whole
+        self._fast: nn.Module | None = None  # the module as it encodes
         self.description = dict(description or {})
         self.bench = bench or Bench(self.compute)
         trained_on = torch.device(self.bench.compute.device or "cpu")
@@ -135,7 +138,11 @@ class FrozenEncoder:
             return self._seen(self.whole.extract(canvas_set, size, change))
         if isinstance(self.module, FeatureFile):
             return self.module.of(canvas_set) if change is None else self.module.refuse()
-        return extract(self.module, canvas_set, size, self.compute, change)
+        if self._fast is None:
+            self._fast, encoder = self.module, getattr(self.module, "encoder", self.module)
+            if self.device.type == "cpu" and isinstance(encoder, Encoder) and len(canvas_set):
+                self._fast = folded(self.module, test_views(canvas_set, range(1), size))
+        return extract(self._fast, canvas_set, size, self.compute, change)
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
         """Features from the store, or from the encoder and then into the store."""
