@@ -69,7 +69,7 @@ def _convolutions() -> None:
 
 
 def contention(work: Callable[[], None] = _convolutions) -> str | None:
-    """What to do where other programs keep the cores busy; None where they do not.
+    """Use one thread where other programs keep the cores busy, and say so; None where they do not.
 
     All threads wait for the last one at the end of an operation: if one has to share its core,
     several may take ten times as long as one. It measures `work` in turns, for a tenth of a second.
@@ -90,9 +90,10 @@ def contention(work: Callable[[], None] = _convolutions) -> str | None:
     times = seconds[threads] / seconds[1]
     if times < SLOWER:
         return None
+    torch.set_num_threads(1)
     return (
-        f"{threads} threads take {times:.1f} times as long as one here, as other programs keep the "
-        "cores busy: --threads 1 is faster while they do"
+        f"one thread is used: {threads} take {times:.1f} times as long here, as other programs "
+        "keep the cores busy"
     )
 
 
