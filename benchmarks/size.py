@@ -26,7 +26,7 @@ WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
     "lines in mast/": 46_385,
-    "lines in tests/": 28_500,
+    "lines in tests/": 28_507,
     "words in docs/ and README, written by hand": 15_000,
     "options that `mast pretrain --help` shows": 40,
     "files that an image passes in a step": 32,

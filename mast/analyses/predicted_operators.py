@@ -64,7 +64,7 @@ class PredictedOperators(Analysis):
             NaN for an operator that is done or not.
 
     Reference:
-        Ours; the question that the exempt blocks of `mast` are trained to answer.
+        Ours; the question that the exempt blocks of `mast_c` are trained to answer.
     """
 
     def lacking(self, subject: Subject) -> str | None:

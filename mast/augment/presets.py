@@ -213,6 +213,10 @@ POSITION: Overrides = {
     "translate_x": {"probability": 1.0},
     "translate_y": {"probability": 1.0},
 }
+LESS_COLOR: Overrides = {  # so that some of it stays
+    "color_jitter": {"probability": 0.8, "saturation": 0.4, "hue": 0.3},
+    "grayscale": {"probability": 0.1},
+}
 SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.0), "extent": 0.4}}
 
 
@@ -326,6 +330,7 @@ PRESETS = {
         ),
     ),
     "forget_color": _forgetting(),
+    "forget_some_color": _forgetting(LESS_COLOR),
     "forget_orientation": _forgetting(ORIENTATION),
     "forget_position": _forgetting(POSITION),
     "forget_sharpness": _forgetting(SHARPNESS),

@@ -1,9 +1,9 @@
 """The demonstration: one encoder, and the invariance chosen when it is used."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -11,7 +11,6 @@ from rich.box import SIMPLE
 
 from mast.augment import OPERATORS
 from mast.commands.common import command
-from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.core.errors import UserError
 from mast.core.files import out_folder, quoted
@@ -19,16 +18,13 @@ from mast.core.launch import Device, find_device
 from mast.core.table import FittedTable, Shown
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.evaluation.compute import Compute
-from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.neighbours import nearest
-from mast.evaluation.result import PRECISION
 from mast.page import GalleryRow, Item, thumbnail, write_gallery
 from mast.recipes import configure
 from mast.runs.adapt import adapt
-from mast.runs.spaces import Invariances, compared
-from mast.search.adapted import Adapted
+from mast.runs.spaces import DEPTHS, Invariances, compared
 
-SIZE = 32
+RECIPE, VIEWS, BATCH, SIZE = "mast_c5_small", "forget_some_color", 128, 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cores
     "name": "timm:resnet18",
     "options": {
@@ -37,13 +33,45 @@ ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cor
     },
     "stem_stride": 2,
 }  # fmt: skip
-PROPERTIES = ("color", "orientation", "position", "focus")
-LOOKED_AT = 1024  # generated images that adapt looks at
-COPIES, SHOWN, NEAREST = 50, 4, 7
-EXISTS = "timm:tf_efficientnet_lite0.in1k"  # small, and with weights that may be downloaded
+MEASURED = ("color_jitter", "rotate", "horizontal_flip", "translate_x", "translate_y")
+LOOKED_AT = 512  # generated images that adapt measures
+TASKS = ("color", "orientation", "position")  # of generated images, in the table
+COPIES, SHOWN, NEAREST, IN_ROW = 50, 4, 10, 7
 RECOLORED = 85  # of 256 hues
 
-Precision = dict[str, dict[str, float]]  # in percent, by task and space
+TITLE = "One encoder: you choose what counts as similar"
+LEAD = (
+    "Each row shows which of {count:,} images are nearest to the outlined one. The encoder is "
+    "always the same; only what is ignored or matched changes."
+)
+
+
+class Way(NamedTuple):
+    """What is ignored and matched, and the heading of its rows; without one it has no rows."""
+
+    name: str
+    heading: str = ""
+    ignore: str = ""
+    match: str = ""
+
+
+OF_GENERATED = (
+    Way("output", "Nothing chosen: a bit of everything"),
+    Way("ignore color", "Ignore color: same orientation and place, any color", ignore="color"),
+    Way("match color", "Match color: same color, anything else", match="color"),
+    Way("match orientation", "Match orientation: looks the same way, in any color",
+        match="orientation"),
+    Way("match position", match="position"),
+)  # fmt: skip
+OF_PHOTOS = (
+    Way("output", "Nothing chosen"),
+    Way("ignore color", "Ignore color: similar, in any color", ignore="color"),
+    Way("match color", "Match color: the same colors, whatever it shows", match="color"),
+)
+OF_COPIES = (
+    Way("output", "The same photo, rotated and recolored: nothing chosen"),
+    Way("ignore all", "The same photo, rotated and recolored: all of that ignored", ignore="all"),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,33 +80,23 @@ class DemoResult(Shown):
 
     adapted: Path  # the folder of the adapted encoder, which `--ignore` and `--match` take
     page: Path  # queries and their neighbours
-    # Of photos: percent of the rotated and recolored copies whose photo is found first, by space.
-    copies: Mapping[str, float]
-    precision: Precision  # of generated images: percent of the ten nearest with the query's label
+    # Percent by way and task: of generated images those of the ten nearest that have the query's
+    # label; of photos the rotated and recolored copies whose photo is the nearest.
+    shares: Mapping[str, Mapping[str, float]]
     following: str  # the command to go on with
 
-    def tables(self) -> list[FittedTable]:
-        """A row a space, a column per task, so that it fits into 80 characters."""
-        if not self.precision:
-            return []
-        title = "Of the ten nearest images, those that share it with the query (%)"
+    def shown(self) -> tuple[str | FittedTable, ...]:
+        """The table, and last the command to go on with."""
+        columns = [*next(iter(self.shares.values()))]
+        what = "Of the ten nearest images, those that share it with the query (%)"
+        title = what if columns == [*TASKS] else "Of rotated and recolored copies (%)"
         table = FittedTable(1, title=title, box=SIMPLE, padding=0)
         table.add_column("", min_width=21)
-        for name in self.precision:
+        for name in columns:
             table.add_column(name, justify="right", no_wrap=True)
-        for space in next(iter(self.precision.values())):
-            table.add_row(space, *(f"{row[space]:.1f}" for row in self.precision.values()))
-        return [table]
-
-    def shown(self) -> tuple[str | FittedTable, ...]:
-        """All of it, and last the command to go on with."""
-        found = ", ".join(f"{value:.0f} % {way}" for way, value in self.copies.items())
-        return (
-            *self.tables(),
-            *([f"photos found first by a rotated and recolored copy: {found}"] if found else []),
-            f"open it in a browser: {self.page}",
-            self.following,
-        )
+        for way, row in self.shares.items():
+            table.add_row(way, *(f"{value:.0f}" for value in row.values()))
+        return table, f"open it in a browser: {self.page}", self.following
 
 
 @command
@@ -86,7 +104,7 @@ def demo(
     data: str | Path | None = None,
     encoder: str | Path | None = None,
     out: str | Path = "runs/demo",
-    epochs: int = 5,
+    epochs: int = 6,
     images: int = 8192,
     size: int | None = None,
     weights: str | Path | None = None,
@@ -96,11 +114,10 @@ def demo(
 ) -> DemoResult:
     """Show searches that ignore or match what you choose, on generated images or your photos.
 
-    Without photos, VICReg pretrains a small encoder on images whose six factors are known. The
-    views rotate the hue by any angle, so the encoder's output loses color. `mast adapt` then finds
-    in the same encoder, without training, spaces that ignore color or match color, orientation,
-    position or focus. With photos nothing is pretrained: the encoder that you name is adapted on
-    them and has to find photos by rotated and recolored copies.
+    Without photos, MAST-C pretrains a small encoder on images whose properties are known. How some
+    operators move its features is measured then; nothing is trained to ignore or to match. With
+    photos nothing is pretrained: the encoder is measured on them, and has to find photos by rotated
+    and recolored copies.
 
     Args:
         data: Your photos; generated images by default.
@@ -112,154 +129,128 @@ def demo(
         size: With photos: side of the views in pixels; that of pretraining if not given.
         weights: With photos: a checkpoint with weights for the name; `order:FILE` matches weights
             of other names by their order and shapes.
+        download: With photos: allow downloading the tag's weights.
         seed: Seed of the run and of the sample of images.
 
     Returns:
-        Precisions, planted copies that were found, the page and the adapted encoder's folder.
+        What was shared, the page and the adapted encoder's folder.
     """
     if data is None and encoder is not None:
         raise UserError("encoder is for photos of yours: give data, or leave encoder out")
     folder = out_folder(out)
-    precision: Precision = {}
+    to, page = folder / "adapted", folder / "neighbours.html"
     if data is None:
-        run = _pretrained(folder / "vicreg", epochs, images, seed, device)
-        looked_at = f"toys@train:{images}"
-        found = adapt(looked_at, run, LOOKED_AT, folder / "adapted", device=device, seed=seed)
-        data = f"toys@test:{images // 4}"
-        following = (
-            "on your photos, with an encoder that exists: "
-            f"mast demo FOLDER --encoder {EXISTS} --download"
-        )
-        assert found.path is not None
-        precision = _precisions(run, found.path, images, device)
+        run = _pretrained(folder / "run", epochs, images, seed, device)
+        adapt(data=f"toys@train:{images}", encoder=run, images=LOOKED_AT, out=to,
+              operators=MEASURED, device=device, seed=seed)  # fmt: skip
+        search = _Search(to, f"toys@test:{images // 4}", device)
+        own = range(len(search.canvases))
+        searched = [(search.canvases, search.near(OF_GENERATED, search.canvases, own))]
+        shares = _shares(search.canvases, searched[0][1])
+        shown = np.flatnonzero(search.canvases.targets["sharpness"] == 0)[:SHOWN].tolist()
+        following = "on your photos: mast demo FOLDER"
     else:
-        found = adapt(
-            data, encoder, out=folder / "adapted", size=size, device=device, weights=weights,
-            download=download, seed=seed,
-        )  # fmt: skip
-        assert found.path is not None
+        adapt(data=data, encoder=encoder, out=to, size=size, device=device,
+              weights=weights, download=download, seed=seed)  # fmt: skip
+        search = _Search(to, str(data), device)
+        own = range(0, len(search.canvases), -(-len(search.canvases) // COPIES))
+        photos = search.canvases.part(own)
+        copies = _planted(photos, folder / "copies", search.adapted.size)
+        searched = [(photos, search.near(OF_PHOTOS, photos, own)),
+                    (copies, search.near(OF_COPIES, copies))]  # fmt: skip
+        shares = {way.name: {"photo found first": 100 * float((near_QK[:, 0] == own).mean())}
+                  for way, near_QK in searched[1][1].items()}  # fmt: skip
+        shown = [*range(0, len(own), -(-len(own) // SHOWN))]
         following = (
-            f"go on: mast neighbours {quoted(data)} --encoder {quoted(found.path)} "
-            "--query PHOTO --match color --out near.html"
+            f"go on: mast neighbours {quoted(data)} --encoder {quoted(to)} --query PHOTO "
+            "--match color --out near.html"
         )
-    canvases = open_canvas(DataConfig(str(data)), found.adapted.size, model=found.adapted.depths)
-    page = folder / "neighbours.html"
-    planted = None if precision else folder / "copies"
-    copies = _searched(found.path, found.adapted, canvases, planted, page, device)
-    return DemoResult(found.path, page, copies, precision, following)
+    rows = list[GalleryRow]()
+    for at in shown:
+        part = _described(searched[0][0], at)
+        for queries, near in searched:
+            for way in filter(lambda way: way.heading, near):
+                found = [Item(search.canvases, of, "") for of in near[way][at, :IN_ROW].tolist()]
+                rows.append(GalleryRow(way.heading, [Item(queries, at, "", True), *found], part))
+                part = ""
+    write_gallery(page, TITLE, LEAD.format(count=len(search.canvases)), rows)
+    return DemoResult(to, page, shares, following)
 
 
 def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) -> Path:
-    """A run of VICReg whose views destroy the color."""
+    """A run of MAST-C on generated images; a second thread gains little on so small an encoder."""
     return pretrain(
         configure(
-            "vicreg5_small",
-            out=str(out),
-            data=f"toys@train:{images}",
-            views="forget_color",
-            size=SIZE,
-            encoder=ENCODER,
-            objective={"projector": {"hidden": 512, "dim": 160}},
-            epochs=epochs,
-            seed=seed,
-            device=device,
-            score_every=epochs,
-            threads=1,  # a second one gains little on so small an encoder
+            RECIPE, out=str(out), data=f"toys@train:{images}", views=VIEWS, size=SIZE,
+            encoder=ENCODER, epochs=epochs, batch_size=BATCH, seed=seed, device=device,
+            score_every=epochs, threads=1,
         )
-    ).path
+    ).path  # fmt: skip
 
 
-def _precisions(run: Path, adapted: Path, images: int, device: Device) -> Precision:
-    """By task: of the encoder's output, and of the spaces of the adapted encoder."""
-    precision: Precision = {}
-    few = images // 4
-    sets = NamedSets(train=f"toys@train:{2 * few}", val=f"toys@val:{few}", test=f"toys@test:{few}")
-    spaces = {"ignore color": ("color", "")}
-    spaces |= {f"match {name}": ("", name) for name in PROPERTIES}
-    (retrieval,) = evaluate(run, sets, "retrieval", device=device)
-    named = {"chance": "chance", f"{PRECISION}representation": "the output"}
-    for task, scores in retrieval.targets.items():
-        precision[task] = {title: scores.values[name] for name, title in named.items()}
-    for title, (ignore, match) in spaces.items():
-        (retrieval,) = evaluate(
-            adapted, sets, "retrieval", device=device, ignore=ignore or (), match=match or ()
-        )
-        for task, scores in retrieval.targets.items():
-            precision[task][title] = scores.values[f"{PRECISION}representation"]
-    return precision
+class _Search:
+    """Images that are searched by an adapted encoder.
 
-
-def _searched(
-    path: Path,
-    adapted: Adapted,
-    canvases: CanvasSet,
-    planted: Path | None,
-    page: Path,
-    device: Device,
-) -> dict[str, float]:
-    """Search for some images, and for rotated and recolored copies of them, and write the page.
-
-    Returns:
-        The share of the copies whose originals are found first, in percent, by space.
+    Args:
+        folder: Of the encoder.
+        data: The images.
+        device: Where they are encoded.
     """
-    compute = Compute(find_device(device))
-    queries = list(range(0, len(canvases), -(-len(canvases) // COPIES)))
-    copies = None if planted is None else _planted(canvases, queries, planted, adapted.size)
-    colored = "color" in {OPERATORS[name].destroys for name in adapted.operators}
-    of_photos: dict[str, list[list[int]]] = {}
-    of_copies: dict[str, list[list[int]]] = {}
-    for way, choice in {
-        "by the output": Invariances(),
-        "ignoring color": Invariances(ignore="color"),
-        "matching color": Invariances(match="color"),
-        "ignoring all": Invariances(ignore="all"),
-    }.items():
-        if "color" in (choice.ignore, choice.match) and not colored:
-            continue
-        by = compared(path, choice, compute)
-        bank_ND, most = by.features(canvases), min(NEAREST + 1, len(canvases))
-        if way != "ignoring all":
-            nearest_MK = nearest(bank_ND, bank_ND[queries], most)[1].tolist()
-            of_photos[way] = [
-                [at for at in nearest_K if at != own][:NEAREST]
-                for own, nearest_K in zip(queries, nearest_MK, strict=True)
-            ]
-        if copies is not None and way in ("by the output", "ignoring all"):
-            nearest_MK = nearest(bank_ND, by.extract(copies), most)[1].tolist()
-            of_copies[way] = [nearest_K[:NEAREST] for nearest_K in nearest_MK]
 
-    rows = []
-    for number in range(0, len(queries), -(-len(queries) // SHOWN)):
-        name = canvases.identifiers[queries[number]]
-        for way, found_MK in of_photos.items():
-            query = Item(canvases, queries[number], "the query", is_query=True)
-            rows.append(_row(f"{name}, {way}", query, canvases, found_MK[number]))
-        for way, found_MK in of_copies.items():
-            assert copies is not None
-            query = Item(copies, number, "the query, rotated and recolored", is_query=True)
-            rows.append(_row(f"a copy of {name}, {way}", query, canvases, found_MK[number]))
-    lead = f"The nearest of {len(canvases):,} images of {canvases.name}, a row a space."
-    write_gallery(page, "One encoder, and the invariance chosen", lead, rows)
-    return {
-        way: 100
-        * statistics.fmean(at == first for at, (first, *_) in zip(queries, found_MK, strict=True))
-        for way, found_MK in of_copies.items()
-    }
+    def __init__(self, folder: Path, data: str, device: Device) -> None:
+        self.by = compared(folder, Invariances(space=DEPTHS), Compute(find_device(device)))
+        assert self.by.adapted is not None
+        self.adapted, config = self.by.adapted, DataConfig(data)
+        self.canvases = open_canvas(config, self.adapted.size, model=self.adapted.depths)
+        self.features_NF = self.by.depths(self.canvases)
+
+    def near(
+        self, ways: Sequence[Way], queries: CanvasSet, own: Sequence[int] = ()
+    ) -> dict[Way, np.ndarray]:
+        """By way the positions (Q, K) that are nearest to each query, without those of its own."""
+        kinds = {OPERATORS[name].destroys for name in self.adapted.operators} | {"", "all"}
+        last, most = self.adapted.depths.widths[-1], min(NEAREST + 1, len(self.features_NF))
+        both = self.features_NF, self.features_NF[own] if own else self.by.depths(queries, False)
+        found = {}
+        for way in ways:
+            if not {way.ignore, way.match} <= kinds:
+                continue  # gray photos have no color to choose
+            chosen = way.ignore or way.match
+            space = self.adapted.space(way.ignore, way.match)
+            bank_ND, query_QD = (space(x_F) if chosen else x_F[:, -last:] for x_F in both)
+            near_QK = nearest(bank_ND, query_QD, most)[1].tolist()
+            found[way] = np.array([
+                [at for at in near_K if at != its][: most - 1]
+                for near_K, its in zip(near_QK, own or [-1] * len(near_QK), strict=True)
+            ])  # fmt: skip
+        return found
 
 
-def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -> GalleryRow:
-    return GalleryRow(
-        heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))]
-    )
+def _shares(canvases: CanvasSet, near: Mapping[Way, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Percent of the nearest that have the query's label, by way and task; and by chance."""
+    labels = {task: np.asarray(canvases.targets[task]) for task in TASKS}
+    shares = {"chance": {task: 100 / len(canvases.classes[task]) for task in TASKS}}
+    for way, near_NK in near.items():
+        shares[way.name] = {task: 100 * float((of_N[near_NK] == of_N[:, None]).mean())
+                            for task, of_N in labels.items()}  # fmt: skip
+    return shares
 
 
-def _planted(canvases: CanvasSet, queries: Sequence[int], folder: Path, size: int) -> CanvasSet:
-    """Copies of some images after a quarter turn, with another hue, kept in a folder."""
+def _described(canvases: CanvasSet, at: int) -> str:
+    """What a generated image shows, or the name of a photo."""
+    if not {*TASKS} <= canvases.targets.keys():
+        return canvases.identifiers[at]
+    names = {task: names[canvases.targets[task][at]] for task, names in canvases.classes.items()}
+    return "{color} {shape} that looks to the {orientation}".format_map(names).capitalize()
+
+
+def _planted(photos: CanvasSet, folder: Path, size: int) -> CanvasSet:
+    """Copies of photos after a quarter turn, with another hue, kept in a folder."""
     folder.mkdir(exist_ok=True)
-    files = [folder / f"{at:06d}.png" for at in queries]
-    for file, at in zip(files, queries, strict=True):
-        hsv_HWC = np.asarray(thumbnail(Item(canvases, at, ""), 2 * size).convert("HSV")).copy()
+    files = [folder / f"{at:06d}.png" for at in range(len(photos))]
+    for at, file in enumerate(files):
+        hsv_HWC = np.asarray(thumbnail(Item(photos, at, ""), 2 * size).convert("HSV")).copy()
         hsv_HWC[..., 0] += np.uint8(RECOLORED)
         copy = Image.fromarray(hsv_HWC, "HSV").convert("RGB")
         copy.transpose(Image.Transpose.ROTATE_90).save(file)
-    return open_files(files, size, canvases.reading)
+    return open_files(files, size, photos.reading)

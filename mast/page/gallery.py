@@ -22,7 +22,7 @@ class Item(NamedTuple):
 
     canvases: CanvasSet
     position: int
-    caption: str
+    caption: str  # "": without one, and without its name
     is_query: bool = False  # whether the row is about it
     # Two names that are written into a table if the image is ticked as no copy; else it has no box.
     pair: tuple[str, ...] = ()
@@ -33,6 +33,7 @@ class GalleryRow(NamedTuple):
 
     heading: str
     items: Sequence[Item]
+    part: str = ""  # the heading of a part of the page, which begins with this row
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,22 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) 
     """
 
     def image(item: Item, side: int) -> dict[str, Any]:
-        caption = f"{item.canvases.identifiers[item.position]}: {item.caption}"
-        picture = Picture(jpeg(thumbnail(item, side)), caption)
-        return {"picture": picture, "is_query": item.is_query, "pair": item.pair}
+        name, caption = item.canvases.identifiers[item.position], item.caption
+        picture = Picture(jpeg(thumbnail(item, side)), f"{name}: {caption}" if caption else name)
+        return {**item._asdict(), "picture": picture}
 
     def page(side: int) -> dict[str, Any]:
         first = [
             {
                 "heading": row.heading,
+                "part": row.part,
                 "images": [image(item, side) for item in row.items[:ITEMS]],
                 "left_out": max(0, len(row.items) - ITEMS),
             }
             for row in rows[:ROWS]
         ]
-        return {"title": title, "lead": lead, "rows": first, "left_out": len(rows) - len(first)}
+        return {"title": title, "lead": lead, "rows": first, "left_out": len(rows) - len(first),
+                "has_parts": any(row.part for row in rows)}  # fmt: skip
 
     boxes = any(item.pair for row in rows for item in row.items)
     script = "gallery.js" if boxes else None

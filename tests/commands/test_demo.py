@@ -11,35 +11,40 @@ import mast
 pytestmark = pytest.mark.slow
 
 
-def test_demo_measures_every_task_in_every_space(tmp_path: Path) -> None:
-    result = mast.demo(tmp_path / "demo", epochs=1, images=256, device="cpu")
-    tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
-    spaces = ["chance", "the output", "ignore color"]
-    spaces += [f"match {name}" for name in ("color", "orientation", "position", "focus")]
-    assert list(result.precision) == tasks
-    for row in result.precision.values():
-        assert list(row) == spaces
+def test_demo_says_what_neighbours_share_by_each_way(tmp_path: Path) -> None:
+    result = mast.demo(out=tmp_path / "demo", epochs=1, images=256, device="cpu")
+    ways = ["ignore color", "match color", "match orientation", "match position"]
+    assert [*result.shares] == ["chance", "output", *ways]
+    for row in result.shares.values():
+        assert [*row] == ["color", "orientation", "position"]
         assert all(0.0 < value <= 100.0 for value in row.values())
-    color = result.precision["color"]
-    assert color["chance"] == pytest.approx(100 / 8, abs=2)
-    assert color["match color"] > 1.4 * color["chance"]
+    color = {way: row["color"] for way, row in result.shares.items()}
+    assert color["chance"] == 100 / 8
+    assert color["match color"] > max(color["ignore color"], 1.4 * color["chance"])
     narrow = Console(width=80, file=io.StringIO())
-    narrow.print(*result.tables())
+    narrow.print(*result.shown())
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
-    assert all(shown.count(f" {task}") >= 1 for task in tasks)  # none is cut short
+    assert "color orientation position" in shown  # none is cut short
     assert "mast demo FOLDER --encoder" in str(result.shown()[-1])
-    assert "matching color" in result.page.read_text()
+    page = result.page.read_text()
+    assert "Lime ring that looks to the upper right" in page
+    assert page.count("Match color: same color") == 4
+    assert "Match position" not in page  # it is not matched well
 
 
 def test_demo_searches_photos_by_copies_of_them(photos: Path, tmp_path: Path) -> None:
     result = mast.demo(
-        tmp_path / "demo", photos / "train", "timm:efficientnet_lite0", size=32, device="cpu"
+        photos / "train", "timm:efficientnet_lite0", tmp_path / "demo", size=32, device="cpu"
     )
-    assert result.precision == {}
-    assert list(result.copies) == ["by the output", "ignoring all"]
-    assert all(0.0 <= share <= 100.0 for share in result.copies.values())
+    assert [*result.shares] == ["output", "ignore all"]
+    assert all(0.0 <= row["photo found first"] <= 100.0 for row in result.shares.values())
     assert len(list((tmp_path / "demo" / "copies").glob("*.png"))) > 9
     page = result.page.read_text()
-    for way in ("by the output", "ignoring color", "matching color", "rotated and recolored"):
-        assert way in page
+    for heading in ("Nothing chosen", "Ignore color", "Match color", "rotated and recolored"):
+        assert page.count(f"{heading}") >= 4
     assert "--match color" in str(result.shown()[-1])
+
+
+def test_an_encoder_without_photos_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(mast.UserError, match="encoder is for photos"):
+        mast.demo(encoder="resnet18", out=tmp_path)
