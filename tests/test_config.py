@@ -12,7 +12,7 @@ import yaml
 
 import mast
 from mast.cli import main
-from mast.cli.options import arguments_of
+from mast.cli.words import arguments_of
 from mast.config import ENDLESS, change, read, record
 from mast.core import fields
 from mast.core.errors import UserError
@@ -109,11 +109,11 @@ def test_another_mode_starts_from_its_own_switches(tmp_path: Path) -> None:
     """What a run wrote down of its mode does not stay behind when the mode is changed."""
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(record(configure("mast5_small", epochs=3))))
-    words = ["--config", str(file), "--objective.mode", "paper", "--objective.kl_weight", "5"]
+    words = ["--config", str(file), "objective.mode=paper", "objective.kl_weight=5"]
     config = arguments_of("pretrain", words)["config"]
     assert config.objective.resolved() == replace(MODES["paper"], kl_weight=5.0)
     assert config.epochs == 3
-    same = arguments_of("pretrain", ["--config", str(file), "--objective.mode", "contrast"])
+    same = arguments_of("pretrain", ["--config", str(file), "objective.mode=contrast"])
     assert same["config"] == read(file)
 
 

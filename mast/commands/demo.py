@@ -1,32 +1,29 @@
 """The demonstration: one encoder, and the invariance chosen when it is used."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
 from rich.box import SIMPLE
 
-from mast.augment import OPERATORS
+from mast.commands.adapt import adapt
 from mast.commands.common import command
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.core.errors import UserError
 from mast.core.files import out_folder, quoted
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
 from mast.core.table import FittedTable, Shown
-from mast.data import CanvasSet, DataConfig, open_canvas, open_files
-from mast.evaluation.compute import Compute
-from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.neighbours import nearest
-from mast.evaluation.result import PRECISION
-from mast.page import GalleryRow, Item, thumbnail, write_gallery
-from mast.recipes import configure
-from mast.runs.adapt import adapt
-from mast.runs.spaces import Invariances, compared
-from mast.search.adapted import Adapted
+
+if TYPE_CHECKING:
+    from mast.data import CanvasSet
+    from mast.page import GalleryRow, Item
+    from mast.search.adapted import Adapted
+
 
 SIZE = 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cores
@@ -104,14 +101,9 @@ def demo(
 
     Args:
         data: Your photos; generated images by default.
-        encoder: With photos: a run folder, a checkpoint of another project, or a timm or
-            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
         out: Output folder.
         epochs: Passes over the generated images.
         images: Number of generated images.
-        size: With photos: side of the views in pixels; that of pretraining if not given.
-        weights: With photos: a checkpoint with weights for the name; `order:FILE` matches weights
-            of other names by their order and shapes.
         seed: Seed of the run and of the sample of images.
 
     Returns:
@@ -121,6 +113,8 @@ def demo(
         raise UserError("encoder is for photos of yours: give data, or leave encoder out")
     folder = out_folder(out)
     precision: Precision = {}
+    from mast.data import DataConfig, open_canvas
+
     if data is None:
         run = _pretrained(folder / "vicreg", epochs, images, seed, device)
         looked_at = f"toys@train:{images}"
@@ -151,6 +145,8 @@ def demo(
 
 def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) -> Path:
     """A run of VICReg whose views destroy the color."""
+    from mast.recipes import configure
+
     return pretrain(
         configure(
             "vicreg5_small",
@@ -171,6 +167,9 @@ def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) 
 
 def _precisions(run: Path, adapted: Path, images: int, device: Device) -> Precision:
     """By task: of the encoder's output, and of the spaces of the adapted encoder."""
+    from mast.evaluation.named_sets import NamedSets
+    from mast.evaluation.result import PRECISION
+
     precision: Precision = {}
     few = images // 4
     sets = NamedSets(train=f"toys@train:{2 * few}", val=f"toys@val:{few}", test=f"toys@test:{few}")
@@ -202,6 +201,13 @@ def _searched(
     Returns:
         The share of the copies whose originals are found first, in percent, by space.
     """
+    from mast.augment import OPERATORS
+    from mast.core.launch import find_device
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.neighbours import nearest
+    from mast.page import Item, write_gallery
+    from mast.runs.spaces import Invariances, compared
+
     compute = Compute(find_device(device))
     queries = list(range(0, len(canvases), -(-len(canvases) // COPIES)))
     copies = None if planted is None else _planted(canvases, queries, planted, adapted.size)
@@ -248,6 +254,8 @@ def _searched(
 
 
 def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -> GalleryRow:
+    from mast.page import GalleryRow, Item
+
     return GalleryRow(
         heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))]
     )
@@ -255,6 +263,12 @@ def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -
 
 def _planted(canvases: CanvasSet, queries: Sequence[int], folder: Path, size: int) -> CanvasSet:
     """Copies of some images after a quarter turn, with another hue, kept in a folder."""
+    import numpy as np
+    from PIL import Image
+
+    from mast.data import open_files
+    from mast.page import Item, thumbnail
+
     folder.mkdir(exist_ok=True)
     files = [folder / f"{at:06d}.png" for at in queries]
     for file, at in zip(files, queries, strict=True):

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
+from mast.core import entry
+from mast.core.display import say
 from mast.core.errors import UserError, unknown
+from mast.core.kinds import Device, Precision
+from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -22,9 +26,6 @@ LAST_PORT = 65535
 SLOWER = 1.2  # times as long as one thread several must take before a command says so
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
-Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "32-true", "bf16-mixed"]
-
 
 def find_device(name: Device) -> torch.device:
     """The kind of device that a name stands for: "auto" takes a GPU where there is one."""
@@ -32,7 +33,18 @@ def find_device(name: Device) -> torch.device:
         raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
+    say_if_busy()
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def say_if_busy() -> None:
+    """Say once, on the command line, that one thread is faster where other programs are busy."""
+    several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
+    if entry.advised or not several or not is_first_here() or is_launched():
+        return
+    entry.advised = True
+    if advice := contention():
+        say(advice, style="yellow")
 
 
 def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "bf16-mixed"]:

@@ -64,7 +64,7 @@ def mast5_exempt() -> PretrainConfig:
     Hyperparameters of the paper's section 3.2 and of VICReg, whose protocol it follows: LARS,
     learning rate 1.6 at batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector
     8192-8192, d 4096. Cost: as mast5, plus nearly as much for the projector, which runs at 49
-    locations, unless `--objective.projector.pool before`.
+    locations, unless `objective.projector.pool=before`.
     """
     return PretrainConfig(
         recipe="mast5_exempt",
@@ -82,7 +82,7 @@ def mast5_exempt() -> PretrainConfig:
 def mast5_guarded() -> PretrainConfig:
     """MAST-5 with learned masks, the paper's uncertainty and its two stages.
 
-    Eq. 7 with what keeps it from collapsing (docs/method.md); `--objective.mode paper` is Eq. 7 as
+    Eq. 7 with what keeps it from collapsing (docs/method.md); `objective.mode=paper` is Eq. 7 as
     printed.
     """
     config = replace(mast5_exempt(), schedule=ScheduleConfig())
@@ -189,7 +189,7 @@ def mast5_medium() -> PretrainConfig:
 def mast5_medium_vit() -> PretrainConfig:
     """MAST-5 on one GPU: ViT-S/16, gradients clipped at 3, as mast5_medium.
 
-    Drop-path is an option of the encoder: `--encoder.options '{"drop_path_rate": 0.1}'`.
+    Drop-path is an option of the encoder: `encoder.options='{"drop_path_rate": 0.1}'`.
     """
     name = "timm:vit_small_patch16_224"
     return _medium(mast5(), "mast5_medium_vit", name, lr=5e-4, clip=3.0)

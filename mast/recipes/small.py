@@ -72,7 +72,7 @@ def _objective(config: PretrainConfig) -> Any:
     """The objective with sizes, and what depends on the batch and the length of the run."""
     match config.objective:
         case MastConfig() as objective:
-            # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
+            # None: as the mode says, so that `objective.mode=paper` is still Eq. 7.
             uncertainty = True if objective.masks == "none" else None
             dim = 128 if objective.mode == "contrast" else 512
             gaussian = GaussianProjectorConfig(hidden=1024, dim=dim, pool="average")
