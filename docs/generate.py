@@ -2,9 +2,6 @@
 
     python docs/generate.py
 
-The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
-command's function says.
-
 docs/index.md, docs/reference.md and docs/tables/*.csv are written whole; in the others the results
 stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
@@ -31,9 +28,6 @@ from written.starts import starts
 from written.subspaces import found, pairs, wanted
 from written.tables import candidates, elsewhere, fair, small, table6, tables
 
-from mast.cli.form import KEPT, as_kept
-from mast.cli.options import form_of
-from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
 
 PARTS = {
@@ -73,12 +67,6 @@ def documents(names: Iterable[str] = PARTS) -> dict[Path, str]:
     return written | WHOLE
 
 
-def helps() -> dict[Path, str]:
-    """What all commands take, as their help shows it."""
-    names = [*VERBS, *(f"show {topic}" for topic in TOPICS)]
-    return {KEPT: as_kept({name: form_of(name) for name in names})}
-
-
 def between(document: Path, parts: dict[str, str]) -> str:
     """A document with what stands between its marks replaced."""
     text = document.read_text()
@@ -90,7 +78,7 @@ def between(document: Path, parts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    for document, text in (documents() | helps()).items():
+    for document, text in documents().items():
         write_text(document, text)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mast.core.errors import UserError as UserError
 
 if TYPE_CHECKING:
+    from mast.commands.adapt import adapt as adapt
     from mast.commands.advise import advise as advise
     from mast.commands.analyze import analyze as analyze
     from mast.commands.analyze import draw as draw
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
-    from mast.runs.adapt import adapt as adapt
     from mast.runs.encoder import Encoder as Encoder
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _COMMANDS = (
-    "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export", "fit",
-    "neighbours", "outliers", "plan", "predict", "pretrain", "report", "reproduce", "study",
+    "adapt", "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
+    "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report", "reproduce", "study",
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},
@@ -63,7 +63,6 @@ PUBLIC = {
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
-    "adapt": "mast.runs.adapt",
     "configure": "mast.recipes",
     "draw": "mast.commands.analyze",
     "load_adapted": "mast.search.adapted",

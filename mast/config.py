@@ -14,7 +14,7 @@ from mast.core import fields
 from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
-from mast.core.launch import Device, Precision
+from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
 from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain

@@ -132,7 +132,7 @@ def main() -> None:
             try:
                 torch.set_num_threads(1)  # after a fork threads race for PyTorch's pool
                 prepare(at)
-                words = ["pretrain", "--config", sys.argv[1], "--checkpoint_minutes", str(minutes)]
+                words = ["pretrain", "--config", sys.argv[1], f"checkpoint_minutes={minutes}"]
                 code = run_command(words)
             except BaseException:
                 traceback.print_exc()

@@ -76,8 +76,8 @@ def test_the_analysis_is_made() -> None:
 def test_the_recipe_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "recipes"]) == 0
     assert "follower_small" in capsys.readouterr().out
-    assert main(["pretrain", "--recipe", "follower_small", "--help"]) == 0
-    assert "--objective." in capsys.readouterr().out
+    assert main(["show", "config", "--recipe", "follower_small"]) == 0
+    assert "objective:" in capsys.readouterr().out
 
 
 def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path) -> None:

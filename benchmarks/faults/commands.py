@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 TINY = (
-    "photos/train --recipe mast_c5_small --encoder.name timm:test_resnet --size 16 "
-    "--data.canvas 20 --objective.projector.hidden 32 --objective.projector.dim 32 "
-    "--objective.exempt_share 0.1 --batch_size 8 --epochs 3 --score_every 3 --log_every 1 "
+    "photos/train --recipe mast_c5_small --encoder timm:test_resnet --size 16 "
+    "data.canvas=20 objective.projector.hidden=32 objective.projector.dim=32 "
+    "objective.exempt_share=0.1 --batch_size 8 --epochs 3 score_every=3 log_every=1 "
     "--device cpu --seed 0"
 )
-BRIEF = '{"linear_sgd": {"epochs": 2}}'
-SVM = '{"svm": {"resamples": 50}}'
-QUICK = '{"linear": {"resamples": 50, "penalties": [0.01, 1.0]}}'
+BRIEF = ("linear_sgd.epochs=2",)
+SVM = ("svm.resamples=50",)
+QUICK = ("linear.resamples=50", "linear.penalties=0.01,1.0")
 # Times and versions, which may differ where nothing else does, and the digest of all.
 VOLATILE = {"seconds", "images_per_second", "provenance", "sha256"}
 
@@ -74,12 +74,12 @@ COMMANDS: dict[str, Command] = {
     ),
     "evaluate": Command(
         ("evaluate", "run", "--data", "photos", "--protocols", "knn", "linear",
-         "--settings", QUICK),
+         *QUICK),
         ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"),
         reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "probe": Command(
-        ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", "--settings", BRIEF),
+        ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", *BRIEF),
         ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"), reads=(*RUN, *KEPT),
     ),
     "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),
@@ -121,7 +121,7 @@ COMMANDS: dict[str, Command] = {
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "fit": Command(
-        ("fit", "photos", "--encoder", "run", "--settings", '{"penalties": [0.01, 1.0]}',
+        ("fit", "photos", "--encoder", "run", "penalties=0.01,1.0",
          "--out", "fitted.safetensors"),
         ("fitted.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
@@ -156,7 +156,7 @@ COMMANDS: dict[str, Command] = {
         ("embed", "shards:shards", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
     ),
     "objects": Command(
-        ("evaluate", "run", "--data", "coco:coco", "--protocols", "svm", "--settings", SVM),
+        ("evaluate", "run", "--data", "coco:coco", "--protocols", "svm", *SVM),
         ("run/evaluations/svm-*.json",),
     ),
     "study": Command(

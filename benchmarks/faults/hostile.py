@@ -64,9 +64,9 @@ def attack(world: World, draw: random.Random) -> Case:
     """Give an option or a call what it does not take: numbers come of it, or one line."""
     folder = world.fresh()
     if draw.random() < 0.4:
-        given = ["--encoder.options", json.dumps(draw.choice(OPTIONS))]
+        given = [f"encoder.options={json.dumps(draw.choice(OPTIONS))}"]
         if draw.random() < 0.5:
-            given += ["--encoder.name", str(draw.choice(("resnet18", *NAMES)))]
+            given += ["--encoder", str(draw.choice(("resnet18", *NAMES)))]
         verb = draw.choice((["pretrain", "--out", "new"], ["show", "config"]))
         words, said = [*verb, *TINY.split(), *given], " ".join(given)
         outcome = run(words, folder)

@@ -26,7 +26,7 @@ def attack(world: World, draw: random.Random) -> Case:
                 path.unlink()
     words = [*command.words]
     if name in ("pretrain", "continue"):
-        words += ["--checkpoint_minutes", draw.choice(("0", "60"))]
+        words += [f"checkpoint_minutes={draw.choice((0, 60))}"]
     outcomes, done, asked = [], [], False
     for _ in range(draw.choice((1, 1, 2))):
         number = draw.choice(SIGNALS)

@@ -2,15 +2,20 @@
 
 import os
 import random
-import re
 import shlex
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from faults.case import Case
 from faults.commands import COMMANDS, TINY
 from faults.process import run
 from faults.world import World
+from mast.cli.verbs import named
+from mast.cli.words import options_of
+from mast.core.arguments import choices, is_list, members
+from mast.core.fields import kinds
+from mast.recipes import recipe
 
 # Where options are tried: every command with something small to do.
 BASES = {
@@ -66,7 +71,6 @@ PLACES = (
     "coco:photos", "coco:noise@photos", "coco:deep.yaml@photos", "voc:photos", "photos@train",
     "locked", "evil.pth",
 )  # fmt: skip
-FORM = re.compile(r"^  (?:--data, )?--([\w.]+)(?:, --\S+)?(?: (.+?))?(?:  .*)?$", re.MULTILINE)
 
 
 def attack(world: World, draw: random.Random) -> Case:
@@ -87,37 +91,37 @@ def attack(world: World, draw: random.Random) -> Case:
 
 
 @cache
-def options(name: str) -> dict[str, str | None]:
-    """The options of a command with what stands for their values in its help."""
-    import contextlib
-    import io
-
-    from mast.cli import main
-
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        main([*name.split(), "--help"])
-    # argparse breaks a long line behind the name.
-    found = {match[1]: match[2] for match in FORM.finditer(text.getvalue())}
-    return {name: value for name, value in found.items() if name.rpartition(".")[2] not in LEFT_OUT}
-
-
-def value(option: str, form: str | None, draw: random.Random) -> list[str]:
-    """An option as words, with something for what its help calls `form`, None for a flag."""
-    if form is None:
-        head, dot, tail = option.rpartition(".")
-        return [draw.choice((f"--{option}", f"--{head}{dot}no_{tail}"))]
-    return [f"--{option}", *_values(option, form, draw)]
+def options(name: str) -> dict[str, Any]:
+    """The options of a command, and fields as key=value, with the types of their values."""
+    verb = named(name)
+    found = {
+        f"--{option}": hint for option, (hint, *_) in options_of(verb).items()
+        if option not in (*verb.words, "changes")
+    }  # fmt: skip
+    fields = kinds(recipe("mast5_small")) if verb.configured else {}
+    return {
+        option: hint for option, hint in (found | fields).items()
+        if option.strip("-").rpartition(".")[2] not in LEFT_OUT
+    }  # fmt: skip
 
 
-def _values(option: str, form: str, draw: random.Random) -> list[str]:
-    if option in SMALL:
+def value(option: str, hint: Any, draw: random.Random) -> list[str]:
+    """An option or a field as words, with something for a value of its type."""
+    if not option.startswith("--"):
+        return [f"{option}={_values(option, hint, draw)[0]}"]
+    if bool in members(hint):
+        return [draw.choice((option, f"--no_{option[2:]}"))]
+    return [option, *_values(option, hint, draw)]
+
+
+def _values(option: str, hint: Any, draw: random.Random) -> list[str]:
+    if option.strip("-") in SMALL:
         return [draw.choice(FEW)]
-    choices = [word for word in form.split("|") if word.islower()]
-    pools = [ANYTHING, *([choices] * 3 if choices else [])]
-    if form.startswith(("WORD", "PATH")):
+    literals = [*map(str, choices(hint))]
+    pools = [ANYTHING, *([literals] * 3 if literals else [])]
+    if {str, Path} & {*members(hint)} or is_list(hint):
         pools += [PLACES, PLACES]
-    count = draw.choice((1, 1, 2, 3)) if "[" in form else 1
+    count = draw.choice((1, 1, 2, 3)) if is_list(hint) else 1
     return [draw.choice(draw.choice(pools)) for _ in range(count)]
 
 

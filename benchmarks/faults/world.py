@@ -112,7 +112,7 @@ class World:
 
     def _begin_a_run(self) -> None:
         """A run that was killed after a few steps, with two checkpoints."""
-        words = [*COMMANDS["continue"].words, "--checkpoint_minutes", "0"]
+        words = [*COMMANDS["continue"].words, "checkpoint_minutes=0"]
         running = start(words, self.place)
         log = self.place / "begun" / "metrics.jsonl"
         while not log.is_file() or log.read_text().count("\n") < 5:

@@ -82,7 +82,7 @@ def pretrained() -> str:
     ]  # fmt: skip
     table = as_markdown(Grid(("pretrained on CIFAR-10 (%)", "all depths", "last map"), tuple(rows)))
     return (
-        f"{table}\n\nMean accuracy of four groups of tasks, {SEEDS} seeds, equal budgets and tuning "
-        "([details](docs/results.md#mast-c-and-its-controls)). Most of MAST-C's lead comes from "
-        "heads on all depths; its block adds 0.3 points, within seed noise."
+        f"{table}\n\nMean accuracy of four groups of tasks, {SEEDS} seeds, equal budgets and "
+        "tuning ([details](docs/results.md#mast-c-and-its-controls)). Most of MAST-C's lead comes "
+        "from heads on all depths; its block adds 0.3 points, within seed noise."
     )

@@ -7,16 +7,20 @@ import io
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
-from mast.cli.form import Form
-from mast.cli.verbs import TOPICS, VERBS, named
+from mast.cli.verbs import REGISTRIES, TOPICS, VERBS, named, show
+from mast.cli.words import arguments_of, help_of
+from mast.core import entry
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
 from mast.core.processes import ProcessEndedError
 from mast.core.stopping import Interrupted, interruptible, is_first_here, is_launched, leave_message
 
+_SHOWN = (*TOPICS, *REGISTRIES)
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 
 
@@ -40,6 +44,7 @@ def run(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not fit the terminal
             stream.reconfigure(errors="backslashreplace")
+    entry.alone = True
     try:
         _run(words)
     except SystemExit as ended:  # the processes of `mast.core.processes` did the work
@@ -72,6 +77,8 @@ def run(arguments: Sequence[str] | None) -> int:
             f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where."
         )
         return _fail(fault, 1)
+    finally:
+        entry.alone, entry.advised = False, True
     return 0
 
 
@@ -107,20 +114,22 @@ def _drop_output() -> None:
 def _run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         summaries = {name: verb.summary for name, verb in VERBS.items()}
-        with _printing():
-            print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
+        _print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
     elif words[0] == "--version":
         from importlib.metadata import version
 
-        with _printing():
-            print(version("mast-ssl"))
+        _print(version("mast-ssl"))
     elif words[0] == "show":
         if len(words) == 1 or words[1] in ("-h", "--help"):
             summaries = {name: verb.summary for name, verb in TOPICS.items()}
-            with _printing():
-                print(_overview("mast show", "TOPIC", summaries))
+            listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
+            _print(_overview("mast show", "TOPIC", summaries | listed))
+        elif words[1] in REGISTRIES and len(words) == 2:
+            module, _, registry = REGISTRIES[words[1]].partition(":")
+            rows = getattr(import_module(module), registry)
+            _print(_rows({name: row.title for name, row in rows.items()}))
         elif words[1] not in TOPICS:
-            raise unknown("topic", words[1], TOPICS)
+            raise unknown("topic", words[1], _SHOWN)
         else:
             _call(f"show {words[1]}", words[2:])
     elif words[0] not in VERBS:
@@ -129,11 +138,23 @@ def _run(words: list[str]) -> None:
         _call(words[0], words[1:])
 
 
+def _print(text: str) -> None:
+    with _printing():
+        print(text)
+
+
+def _rows(texts: Mapping[str, str]) -> str:
+    width = max(map(len, texts)) + 2
+    indent = " " * (width + 2)
+    return "\n".join(
+        textwrap.fill(f"  {name:{width}}{text}", 79, subsequent_indent=indent)
+        for name, text in texts.items()
+    )
+
+
 def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
-    width = max(map(len, summaries)) + 2
-    lines = [f"  {name:{width}}{summary}" for name, summary in summaries.items()]
     hint = f"`{program} {command} --help` lists its options."
-    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
+    return f"usage: {program} {command} [options]\n\n{_rows(summaries)}\n\n{hint}"
 
 
 def _check_surroundings() -> None:
@@ -151,42 +172,40 @@ def _check_surroundings() -> None:
         ) from error
 
 
-def _use_faster_threads(words: Sequence[str], arguments: Mapping[str, Any]) -> None:
-    """As `use_faster_threads`, unless the words or a file's configuration give a number."""
-    in_file = getattr(arguments.get("config"), "threads", None)
-    if in_file is None and not any(word.startswith("--threads") for word in words):
-        from mast.core.launch import use_faster_threads
+def _use_threads(given: dict[str, Any]) -> None:
+    """Use as many threads as the user says; where nobody does, as many as are fastest."""
+    threads = given.pop("threads", None)
+    entry.advised = threads is not None
+    if threads is not None:
+        import torch
 
-        use_faster_threads()
+        from mast.core.launch import check_threads
+
+        check_threads(threads)
+        torch.set_num_threads(threads)
 
 
 def _call(name: str, words: list[str]) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
-    if words[:1] in (["-h"], ["--help"]):
-        with _printing(), suppress(SystemExit):
-            Form.kept(name).parser().parse_args(words)
+    asked = bool({"-h", "--help"} & {*words})
+    if sys.flags.optimize > 1 and (asked or name == "show recipes"):
+        raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
+    if asked:
+        with _printing():
+            help_of(name)
         return
     _check_surroundings()
-    if sys.flags.optimize > 1 and (name == "show recipes" or {"-h", "--help"} & {*words}):
-        raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()
     verb = named(name)
-    try:
-        with doing(f"{name}: loading PyTorch"):
-            from mast.cli.options import arguments_of
-
-            arguments = arguments_of(name, words)
-    except SystemExit:  # after --help, with a recipe whose values it shows
-        return
+    arguments = arguments_of(name, words)
+    _use_threads(arguments)
     with interruptible():
         with doing(name):
-            if verb.computes:
-                _use_faster_threads(words, arguments)
             result = verb.load()(**arguments)
         with _printing():
-            verb.show(result)
+            show(result)
         if is_first_here() and verb.following is not None:
             following = verb.following(arguments, result)
             if following is not None and all(map(str.isprintable, following)):

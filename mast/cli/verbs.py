@@ -1,4 +1,4 @@
-"""The verbs of the command line, with what each prints."""
+"""The verbs of the command line, what each prints, and what may come next."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,62 +9,52 @@ from typing import Any, NamedTuple
 from mast.core.errors import UserError, one_line, visible
 from mast.core.files import as_word
 
+# From a command's arguments and result to the words of the next; None where there is none.
+Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
+
 
 class Verb(NamedTuple):
     """One command."""
 
-    summary: str  # what it does, in a line
-    function: str  # its module and its name
-    words: tuple[str, ...]  # parameters that need no name, in order; the last may take several
-    show: Callable[[Any], None]  # prints the result
-    rows: tuple[str, str] | None = None  # a heading, and the registry that the help lists below it
-    following: "Following | None" = None  # the command that may come next
-    computes: bool = True  # whether it does so much that the number of threads matters
+    function: str  # its module in `mast.commands` and its name
+    words: tuple[str, ...] = ()  # parameters that need no name, in order; the last may be several
+    configured: bool = False  # whether its `config` is made from options and key=value
+    left_out: tuple[str, ...] = ()  # parameters that only Python has
+    following: Following | None = None  # the command that may come next
 
     def load(self) -> Callable[..., Any]:
-        """Its function, whose module is imported now."""
+        """Its function."""
         module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
+        function: Callable[..., Any] = getattr(import_module(f"mast.commands.{module}"), name)
         return function
 
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        return (self.load().__doc__ or "").partition("\n")[0]
 
-# From a command's arguments and result to the words of the next; None where there is none.
-Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 
 # --------------------------------------------------------------------------------------- output
 
 
-def _print_rich(text: Any) -> None:
+def show(result: Any) -> None:
+    """Print what a command returned, and end in an error if any run of it failed."""
     from mast.core.display import terminal
+    from mast.core.run import RunFolder
 
-    terminal().print(visible(text) if isinstance(text, str) else text)
-
-
-def _print_plain(result: object) -> None:
-    shown = one_line if isinstance(result, Path) else visible
-    print(shown(str(result).rstrip("\n")))
-
-
-def _nothing(result: object) -> None:
-    """Print nothing: the command reported while it ran."""
-
-
-def _shown(result: Any) -> None:
-    for part in result.shown():
-        (_print_plain if isinstance(part, str) else _print_rich)(part)
-
-
-def _insights(insights: Any) -> None:
-    for insight in insights:
-        _shown(insight)
-
-
-def _finished(result: Any) -> None:
-    """Print the results, and end in an error if any run failed, as then these are not all."""
-    _shown(result)
-    if problems := result.problems:
-        for problem in problems:
-            _print_plain(problem)
+    if isinstance(result, RunFolder):  # the command reported while it ran
+        return
+    if isinstance(result, list):
+        for each in result:
+            show(each)
+        return
+    for part in result.shown() if hasattr(result, "shown") else (result,):
+        if isinstance(part, str | Path):
+            print((one_line if isinstance(part, Path) else visible)(str(part).rstrip("\n")))
+        else:
+            terminal().print(part)
+    if problems := getattr(result, "problems", ()):
+        print(*map(visible, problems), sep="\n")
         runs = "a run" if len(problems) == 1 else f"{len(problems)} runs"
         raise UserError(f"{runs} failed; the same command tries again")
 
@@ -141,112 +131,42 @@ def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
 
 # ---------------------------------------------------------------------------------------- verbs
 
-_COMMANDS = "mast.commands"
+_DATA = ("data",)
 VERBS: dict[str, Verb] = {
-    "demo": Verb(
-        "search with invariances you choose, on generated images or your own photos (minutes)",
-        f"{_COMMANDS}.demo:demo", ("data",), _shown,
-    ),
-    "pretrain": Verb(
-        "pretrain an encoder on a folder of images; rerun the same command to resume",
-        f"{_COMMANDS}.pretrain:pretrain", ("data",), _nothing, ("recipes", "mast.recipes:RECIPES"),
-        following=_measure,
-    ),
-    "plan": Verb(
-        "estimate the epochs, memory, disk space and hours of pretraining or `mast adapt`",
-        f"{_COMMANDS}.plan:plan", ("data",), _shown,
-    ),
-    "evaluate": Verb(
-        "evaluate an encoder on labeled images: kNN, linear probe, fine-tuning and others",
-        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _shown,
-        ("protocols", "mast.evaluation.protocols:EVALUATORS"), following=_write_page,
-    ),
-    "compare": Verb(
-        "compare the evaluations of several runs, with paired intervals",
-        f"{_COMMANDS}.compare:compare", ("runs",), _shown, computes=False,
-    ),
-    "analyze": Verb(
-        "analyze a run: training curves, masks, what each subspace forgets",
-        f"{_COMMANDS}.analyze:analyze", ("run",), _insights, ("analyses", "mast.studies:QUESTIONS"),
-        following=_write_page,
-    ),
-    "advise": Verb(
-        "estimate which augmentations a labeled task can afford, with any encoder",
-        f"{_COMMANDS}.advise:advise", ("encoder",), _shown,
-    ),
-    "study": Verb(
-        "retrain variants of a run to answer a question; rerun the same command to resume",
-        f"{_COMMANDS}.study:study", ("name", "run"), _finished, ("studies", "mast.studies:STUDIES"),
-    ),
-    "reproduce": Verb(
-        "train and evaluate a table of the paper, next to its published numbers",
-        f"{_COMMANDS}.reproduce:reproduce", ("table",), _finished,
-    ),
-    "adapt": Verb(
-        "measure how augmentations move an encoder's features, for `--ignore` and `--match`",
-        "mast.runs.adapt:adapt", ("data",), _shown, following=_search,
-    ),
-    "neighbours": Verb(
-        "find the images in a folder that are most similar to a query image",
-        f"{_COMMANDS}.neighbours:neighbours", ("data",), _shown,
-    ),
-    "duplicates": Verb(
-        "find copies and near-copies in a folder of images",
-        f"{_COMMANDS}.duplicates:duplicates", ("data",), _shown,
-    ),
-    "outliers": Verb(
-        "rank the images of a folder, outliers first, and find labels that may be wrong",
-        f"{_COMMANDS}.outliers:outliers", ("data",), _shown,
-    ),
-    "report": Verb(
-        "write a run's HTML report: verdict, figures, what was run",
-        f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
-    ),
-    "fit": Verb(
-        "train a classifier on top of an encoder from labeled images",
-        f"{_COMMANDS}.fit:fit", ("data",), _shown, following=_classify,
-    ),
-    "predict": Verb(
-        "classify a folder of images and write the predictions to a table",
-        f"{_COMMANDS}.predict:predict", ("data",), _shown, following=_rank,
-    ),
-    "embed": Verb(
-        "write the features of a folder of images to .npz or .parquet",
-        f"{_COMMANDS}.embed:embed", ("data",), _print_plain, following=_read_features,
-    ),
-    "shard": Verb(
-        "write a dataset as shards of resized images, for datasets that do not fit on one disk",
-        f"{_COMMANDS}.shard:shard", ("data",), _shown, following=_plan_for_shards,
-        computes=False,
-    ),
-    "export": Verb(
-        "export an encoder or a classifier to ONNX, plain PyTorch or other libraries",
-        f"{_COMMANDS}.export:export", ("model",), _shown, ("formats", "mast.exports:FORMATS"),
-        computes=False,
-    ),
-}  # fmt: skip
+    "demo": Verb("demo:demo", _DATA),
+    "neighbours": Verb("neighbours:neighbours", _DATA),
+    "duplicates": Verb("duplicates:duplicates", _DATA),
+    "outliers": Verb("outliers:outliers", _DATA),
+    "adapt": Verb("adapt:adapt", _DATA, following=_search),
+    "fit": Verb("fit:fit", _DATA, following=_classify),
+    "predict": Verb("predict:predict", _DATA, following=_rank),
+    "embed": Verb("embed:embed", _DATA, following=_read_features),
+    "pretrain": Verb("pretrain:pretrain", _DATA, configured=True, following=_measure),
+    "plan": Verb("plan:plan", _DATA),
+    "shard": Verb("shard:shard", _DATA, following=_plan_for_shards),
+    "evaluate": Verb("evaluate:evaluate", ("encoder",), following=_write_page),
+    "compare": Verb("compare:compare", ("runs",)),
+    "analyze": Verb("analyze:analyze", ("run",), following=_write_page),
+    "advise": Verb("advise:advise", ("encoder",)),
+    "report": Verb("report:report", ("run",)),
+    "export": Verb("export:export", ("model",)),
+    "study": Verb("study:study", ("name", "run")),
+    "reproduce": Verb("reproduce:reproduce", ("table",)),
+}
 TOPICS: dict[str, Verb] = {
-    "operators": Verb(
-        "augmentation operators, with their probability and magnitudes",
-        f"{_COMMANDS}.show:show_operators", (), _print_rich, computes=False,
-    ),
-    "recipes": Verb(
-        "recipes, with what each trains",
-        f"{_COMMANDS}.show:show_recipes", (), _print_rich, computes=False,
-    ),
-    "config": Verb(
-        "a configuration as YAML, from recipe, file and options",
-        f"{_COMMANDS}.show:show_config", ("data",), _print_plain, computes=False,
-    ),
-    "views": Verb(
-        "images next to the views that pretraining would see",
-        f"{_COMMANDS}.show:show_views", ("data",), _print_plain, computes=False,
-    ),
-    "cache": Verb(
-        "the cached sets of resized images, and whether they are intact",
-        f"{_COMMANDS}.show:show_cache", (), _print_rich, computes=False,
-    ),
-}  # fmt: skip
+    "operators": Verb("show:show_operators"),
+    "recipes": Verb("show:show_recipes"),
+    "config": Verb("show:show_config", _DATA, configured=True),
+    "views": Verb("show:show_views", _DATA, configured=True),
+    "cache": Verb("show:show_cache"),
+}
+# Topics whose rows are those of a registry, with their titles.
+REGISTRIES = {
+    "protocols": "mast.evaluation.protocols:EVALUATORS",
+    "analyses": "mast.studies:QUESTIONS",
+    "studies": "mast.studies:STUDIES",
+    "formats": "mast.exports:FORMATS",
+}
 
 
 def named(name: str) -> Verb:

@@ -1,27 +1,27 @@
 """Advice for a labelled task, from any encoder."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import nn
-
-from mast.analyses import ANALYSES, Subject
-from mast.augment import PRESETS
 from mast.commands.analyze import insights_of
-from mast.commands.common import command
+from mast.commands.common import command, or_default
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device, EncoderLike, later
 from mast.core.run import RunFolder
 from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of
-from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols.evaluator import check_operators
-from mast.models.encoders import channels_of
-from mast.runs.load import load
-from mast.runs.scores import labelled_parts, scores_of
-from mast.runs.subject import subject_of
+
+if TYPE_CHECKING:
+    from mast.analyses import Subject
+    from mast.evaluation.named_sets import NamedSets
+else:
+    NamedSets = later("mast.evaluation.named_sets", "NamedSets")
+
 
 VIEWS = "mast5"  # whose operators are measured where nobody says which
 
@@ -61,7 +61,7 @@ class AdviceResult(Shown, Rows):
 
 @command
 def advise(
-    encoder: str | Path | nn.Module,
+    encoder: EncoderLike,
     data: str | Path | NamedSets | None = None,
     operators: Sequence[str] | str = (),
     device: Device = "auto",
@@ -84,10 +84,6 @@ def advise(
     measures only what is new; a module is measured again.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm
-            or torchvision name; a tag, as in `timm:vit_small_patch16_dinov3.lvd1689m`, also
-            selects weights. In Python also a module that maps images (B, 3, H, W), RGB in [0, 1],
-            to (B, D), normalizes images itself and is moved to the device.
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
             of which a random fifth per class is held out for testing; `NamedSets` if its parts are
             in different places, or may be downloaded.
@@ -103,7 +99,18 @@ def advise(
     Reference:
         MAST, Figures 1 and 6.
     """
+    encoder = or_default(encoder)
     operators = as_list(operators)
+    from mast.analyses import Subject
+    from mast.augment import PRESETS
+    from mast.core.launch import find_device
+    from mast.evaluation.named_sets import NamedSets
+    from mast.evaluation.protocols.evaluator import check_operators
+    from mast.models.encoders import channels_of
+    from mast.runs.load import load
+    from mast.runs.scores import labelled_parts, scores_of
+    from mast.runs.subject import subject_of
+
     check_operators(operators)
     if views is not None and views not in PRESETS:
         raise unknown("preset of views", views, PRESETS)
@@ -135,6 +142,8 @@ def advise(
 
 def _advice(subject: Subject) -> AdviceResult:
     """The analyses of a set's tasks as one table."""
+    from mast.analyses import ANALYSES
+
     affordable, predicted = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
     arrays = affordable.compute(subject)
     grid = affordable.details(arrays).grid

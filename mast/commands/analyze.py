@@ -1,16 +1,15 @@
 """Analyse a run: arrays and figures in the run folder."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from rich.text import Text
 
-from mast.analyses import Subject, read_arrays, understood
-from mast.analyses.figure import save
 from mast.commands.common import command, write_arrays
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
@@ -18,19 +17,14 @@ from mast.core.checkpoint import write_json
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
 from mast.core.run import RunFolder, read_optional
 from mast.core.table import literal
-from mast.data import DataConfig
-from mast.evaluation.compare import short_names
-from mast.evaluation.result import results_in
-from mast.evaluation.verdict import measured_set
-from mast.runs.scores import labelled, parts_of
-from mast.runs.subject import subject_of
-from mast.studies import QUESTIONS
 
 if TYPE_CHECKING:
+    from mast.analyses import Subject
     from mast.analyses.figure import Figure
+
 
 MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
@@ -55,7 +49,7 @@ class Insight(NamedTuple):
 def analyze(
     run: str | Path,
     data: str | Path | None = None,
-    analyses: Sequence[str] | str = tuple(QUESTIONS),
+    analyses: Sequence[str] | str = (),
     beside: Sequence[str | Path] | str | Path = (),
     images: int = 512,
     measure: bool = True,
@@ -82,12 +76,19 @@ def analyze(
     Returns:
         One insight per analysis; if the run lacks what it needs, its text says what.
     """
-    names = as_list(analyses)
+    if images < 1:
+        raise UserError(f"images must be 1 or more, got {images}")
+    from mast.core.launch import find_device
+    from mast.data import DataConfig
+    from mast.evaluation.compare import short_names
+    from mast.runs.scores import labelled, parts_of
+    from mast.runs.subject import subject_of
+    from mast.studies import QUESTIONS
+
+    names = as_list(analyses) or [*QUESTIONS]
     for name in names:
         if name not in QUESTIONS:
             raise unknown("analysis", name, QUESTIONS)
-    if images < 1:
-        raise UserError(f"images must be 1 or more, got {images}")
     folder, *others = (RunFolder(each).require() for each in (run, *as_list(beside)))
     _, *called = short_names([each.path.resolve() for each in (folder, *others)])
     place = find_device(device)
@@ -108,13 +109,16 @@ def analyze(
 
 
 @command
-def draw(run: str | Path, analysis: str) -> "Figure":
+def draw(run: str | Path, analysis: str) -> Figure:
     """The figure of a finished analysis, for a notebook.
 
     Args:
         run: A run folder that `analyze` was run on.
         analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
     """
+    from mast.analyses import read_arrays, understood
+    from mast.studies import QUESTIONS
+
     if analysis not in QUESTIONS:
         raise unknown("analysis", analysis, QUESTIONS)
     file = RunFolder(run).require().analysis / f"{analysis}.npz"
@@ -147,11 +151,19 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
 
 def _with_names(hint: str, run: Path) -> str:
     """A hint whose command names the run, and the set on which it was measured."""
+    from mast.evaluation.result import results_in
+    from mast.evaluation.verdict import measured_set
+
     hint = re.sub(r"\bRUN\b", lambda _: quoted(run), hint)
     return re.sub(r"\bSET\b", lambda _: quoted(measured_set(results_in(run))), hint)
 
 
 def _insight(name: str, subject: Subject, folder: Path) -> Insight:
+    import numpy as np
+
+    from mast.analyses.figure import save
+    from mast.studies import QUESTIONS
+
     title, analysis = QUESTIONS[name].title, QUESTIONS[name].kind()
     try:
         with doing(name):

@@ -1,28 +1,36 @@
 """What commands share: the texts of options, an encoder with its images, tables and pages."""
 
+from __future__ import annotations
+
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mast.core.checkpoint import write_atomically
 from mast.core.entry import entry
-from mast.core.files import out_file
-from mast.core.launch import Device, find_device
-from mast.core.reading import Reading
+from mast.core.errors import UserError
+from mast.core.files import out_file, quoted
+from mast.core.kinds import Device, EncoderLike, later
 from mast.core.table import Columns, begins, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas, set_name
-from mast.evaluation.compute import Compute
-from mast.evaluation.named_sets import NamedSets
-from mast.models.pretrained import DEFAULT
-from mast.page import GalleryRow, is_page, write_gallery
-from mast.runs.encoder import Encoder
-from mast.runs.spaces import Compared, Invariances, compared
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from mast.core.reading import Reading
+    from mast.data import CanvasSet
+    from mast.page import GalleryRow
+    from mast.runs.spaces import Compared, Invariances
+
+
+Encoder = later("mast.runs.encoder", "Encoder")
+NamedSets = later("mast.evaluation.named_sets", "NamedSets")
+ENCODER = "encoder.safetensors"
+# What names weights or an architecture, and is no set of images.
+WEIGHTS = re.compile(r"timm:|(torchvision:)?(resnet|vit_|efficientnet|tf_efficient|convnext|swin)")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,7 +50,7 @@ TEXTS = {
     "match": "Compare images only by these operators or properties.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
     "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
-    "device": "auto, cpu or cuda.",
+    "device": "Where to compute.",
     "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
     "with other names by order and shape. By default the weights that the name names.",
     "download": "Allow downloading the tag's weights.",
@@ -78,19 +86,42 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
         if isinstance(values.get("encoder"), Encoder):
             values["encoder"] = values["encoder"].module
         if not isinstance(data := values.get("data"), str | Path | NamedSets | None):
+            from mast.data import set_name
+
             values["data"] = set_name(data)
         return checked(**values)  # type: ignore[call-arg]
 
     return called
 
 
-def or_default(encoder: str | Path | nn.Module | None) -> str | Path | nn.Module:
-    """The encoder, or the one that is used where none is named."""
+def or_default(encoder: EncoderLike | None, data: Any = None) -> EncoderLike:
+    """The encoder, or the one that is used where none is named.
+
+    Photos in place of an encoder, and an encoder in place of photos, are refused at once.
+    """
+    if isinstance(data, str | Path):
+        folder = Path(data).expanduser()
+        named = not folder.exists() and WEIGHTS.match(str(data))
+        if named or folder.suffix in (".safetensors", ".pth") or _is_encoder(folder):
+            raise UserError(f"data is an encoder: give photos, then --encoder {quoted(data)}")
+    if isinstance(encoder, str | Path):
+        folder = Path(encoder).expanduser()
+        if folder.is_dir() and not (_is_encoder(folder) or (folder / ENCODER).is_file()):
+            raise UserError(
+                f"encoder {encoder} is a folder without {ENCODER}: photos are the first argument, "
+                "the encoder a run, a file or a name"
+            )
+    from mast.models.pretrained import DEFAULT
+
     return DEFAULT if encoder is None else encoder
 
 
+def _is_encoder(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.yaml", "subspaces.safetensors"))
+
+
 def open_search(
-    encoder: str | Path | nn.Module | None,
+    encoder: EncoderLike,
     data: str | Path,
     invariances: Invariances,
     device: Device,
@@ -101,11 +132,15 @@ def open_search(
     max_broken: float,
 ) -> tuple[Compared, CanvasSet]:
     """An encoder with the features in which images are compared, and the images."""
+    from mast.core.launch import find_device
+    from mast.evaluation.compute import Compute
+    from mast.runs.spaces import compared
+
     compute = Compute(find_device(device))
 
     photos = opener(data, max_broken)
     by = compared(
-        or_default(encoder), invariances, compute, size, 0, weights, download, untrained=untrained,
+        encoder, invariances, compute, size, 0, weights, download, untrained=untrained,
         photos=photos,
     )  # fmt: skip
     return by, photos(by.size, by.encoder.module)
@@ -130,6 +165,8 @@ def open_set(
     reading: Reading | None = None,
 ) -> CanvasSet:
     """The images that a model is to see; with more than 8 bits, read as those beside them were."""
+    from mast.data import DataConfig, open_canvas
+
     reading = reading if reading and reading.layout.deep else None
     config = DataConfig(str(data), max_broken=max_broken)
     return open_canvas(config, size, model=model, reading=reading)
@@ -137,6 +174,8 @@ def open_set(
 
 def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:
     """The file of a listing, whose table begins with these columns; None where there is none."""
+    from mast.page import is_page
+
     table = begins(*columns)
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     return None if out is None else out_file(out, kinds)
@@ -160,6 +199,8 @@ def write_listing(
     rows: Callable[[], Sequence[GalleryRow]],
 ) -> None:
     """Write a listing as a table, or as a page of rows of images."""
+    from mast.page import write_gallery
+
     if file is not None and file.suffix == ".html":
         write_gallery(file, title, lead, rows())
     elif file is not None:

@@ -1,13 +1,16 @@
 """Compare the evaluations of several runs."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mast.commands.common import command
 from mast.core.errors import UserError
-from mast.evaluation.compare import Comparison
-from mast.evaluation.compare import compare as comparison
-from mast.evaluation.intervals import MOST_RESAMPLES
+
+if TYPE_CHECKING:
+    from mast.evaluation.compare import Comparison
 
 
 @command
@@ -28,6 +31,9 @@ def compare(
     Returns:
         Rows, notes, and the `verdict`.
     """
+    from mast.evaluation.compare import compare as comparison
+    from mast.evaluation.intervals import MOST_RESAMPLES
+
     if not 1 <= resamples <= MOST_RESAMPLES:
         raise UserError(f"expected resamples 1 to {MOST_RESAMPLES:,}, got {resamples}")
     return comparison(runs, seed, resamples)

@@ -1,28 +1,26 @@
 """The demonstration: one encoder, and the invariance chosen when it is used."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from PIL import Image
 from rich.box import SIMPLE
 
-from mast.augment import OPERATORS
+from mast.commands.adapt import adapt
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain
 from mast.core.errors import UserError
 from mast.core.files import out_folder, quoted
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
 from mast.core.table import FittedTable, Shown
-from mast.data import CanvasSet, DataConfig, open_canvas, open_files
-from mast.evaluation.compute import Compute
-from mast.evaluation.neighbours import nearest
-from mast.page import GalleryRow, Item, thumbnail, write_gallery
-from mast.recipes import configure
-from mast.runs.adapt import adapt
-from mast.runs.spaces import DEPTHS, Invariances, compared
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mast.data import CanvasSet
 
 RECIPE, VIEWS, BATCH, SIZE = "mast_c5_small", "forget_some_color", 128, 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cores
@@ -137,6 +135,10 @@ def demo(
     """
     if data is None and encoder is not None:
         raise UserError("encoder is for photos of yours: give data, or leave encoder out")
+    import numpy as np
+
+    from mast.page import GalleryRow, Item, write_gallery
+
     folder = out_folder(out)
     to, page = folder / "adapted", folder / "neighbours.html"
     if data is None:
@@ -179,6 +181,8 @@ def demo(
 
 def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) -> Path:
     """A run of MAST-C on generated images; a second thread gains little on so small an encoder."""
+    from mast.recipes import configure
+
     return pretrain(
         configure(
             RECIPE, out=str(out), data=f"toys@train:{images}", views=VIEWS, size=SIZE,
@@ -198,6 +202,11 @@ class _Search:
     """
 
     def __init__(self, folder: Path, data: str, device: Device) -> None:
+        from mast.core.launch import find_device
+        from mast.data import DataConfig, open_canvas
+        from mast.evaluation.compute import Compute
+        from mast.runs.spaces import DEPTHS, Invariances, compared
+
         self.by = compared(folder, Invariances(space=DEPTHS), Compute(find_device(device)))
         assert self.by.adapted is not None
         self.adapted, config = self.by.adapted, DataConfig(data)
@@ -208,6 +217,11 @@ class _Search:
         self, ways: Sequence[Way], queries: CanvasSet, own: Sequence[int] = ()
     ) -> dict[Way, np.ndarray]:
         """By way the positions (Q, K) that are nearest to each query, without those of its own."""
+        import numpy as np
+
+        from mast.augment import OPERATORS
+        from mast.evaluation.neighbours import nearest
+
         kinds = {OPERATORS[name].destroys for name in self.adapted.operators} | {"", "all"}
         last, most = self.adapted.depths.widths[-1], min(NEAREST + 1, len(self.features_NF))
         both = self.features_NF, self.features_NF[own] if own else self.by.depths(queries, False)
@@ -228,6 +242,8 @@ class _Search:
 
 def _shares(canvases: CanvasSet, near: Mapping[Way, np.ndarray]) -> dict[str, dict[str, float]]:
     """Percent of the nearest that have the query's label, by way and task; and by chance."""
+    import numpy as np
+
     labels = {task: np.asarray(canvases.targets[task]) for task in TASKS}
     shares = {"chance": {task: 100 / len(canvases.classes[task]) for task in TASKS}}
     for way, near_NK in near.items():
@@ -246,6 +262,12 @@ def _described(canvases: CanvasSet, at: int) -> str:
 
 def _planted(photos: CanvasSet, folder: Path, size: int) -> CanvasSet:
     """Copies of photos after a quarter turn, with another hue, kept in a folder."""
+    import numpy as np
+    from PIL import Image
+
+    from mast.data import open_files
+    from mast.page import Item, thumbnail
+
     folder.mkdir(exist_ok=True)
     files = [folder / f"{at:06d}.png" for at in range(len(photos))]
     for at, file in enumerate(files):

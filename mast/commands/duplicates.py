@@ -1,5 +1,7 @@
 """Find copies and near-copies in a folder of images."""
 
+from __future__ import annotations
+
 import csv
 import io
 import logging
@@ -9,22 +11,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from mast.commands.common import command, listing_file, open_search, write_listing
+from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode, named, out_file, read_text
-from mast.core.launch import Device
+from mast.core.kinds import Device, EncoderLike
 from mast.core.table import Listing, images_of, safe_cell
-from mast.data import CanvasSet, split_cut
-from mast.data.pieces import file_of
-from mast.evaluation.overlap import NEAR
-from mast.page import GalleryRow, Item, Thumbnails
-from mast.runs.spaces import Compared, Invariances
-from mast.search.duplicates import MARGIN, SAME, Copy, copies_within
+
+if TYPE_CHECKING:
+    from mast.data import CanvasSet
+    from mast.page import GalleryRow, Item
+    from mast.runs.spaces import Compared
+    from mast.search.duplicates import Copy
+
 
 PAIR = ("path", "other")
 TURNING = {"horizontal_flip", "rotate"}  # where all are ignored, turned images are hashed, too
@@ -34,14 +35,14 @@ _log = logging.getLogger("mast")
 @command
 def duplicates(
     data: str | Path,
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     above: float | None = None,
     out: str | Path | None = None,
     size: int | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
-    margin: float = MARGIN,
+    margin: float | None = None,
     not_copies: str | Path | None = None,
     list: str | Path | None = None,
     device: Device = "auto",
@@ -82,18 +83,24 @@ def duplicates(
         which a near-copy probably differs from the first, such as "orientation", or "none" of the
         measured ones, and its `probability`.
     """
+    encoder = or_default(encoder, data)
     if above is not None and not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
-    if not 0 < margin <= 2:
+    if margin is not None and not 0 < margin <= 2:
         raise UserError(f"margin is a difference of cosines, above 0 and up to 2, got {margin:g}")
     file = listing_file(out, "group", "path", "kind", "cosine")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
+    from mast.data import split_cut
+    from mast.evaluation.overlap import NEAR
+    from mast.runs.spaces import Invariances
+    from mast.search.duplicates import MARGIN, SAME, copies_within
+
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     invariances = Invariances(None, ignore, match, space=space)
-    if margin != MARGIN and not invariances.of_depths:
+    if margin is not None and not invariances.of_depths:
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
     by, canvases = open_search(
         encoder, data, invariances, device, size, weights, download, untrained, max_broken
@@ -115,7 +122,7 @@ def duplicates(
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
     found = copies_within(
-        canvases, features_ND, least, margin if chosen else None, apart, hashes, turned
+        canvases, features_ND, least, margin or MARGIN if chosen else None, apart, hashes, turned
     )
     columns: dict[str, Any] = {
         "group": [copy.group for copy in found],
@@ -140,6 +147,8 @@ def duplicates(
         if broken := [name for name in names if "\n" in name]:
             raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
         write_text(listed, "".join(f"{name}\n" for name in names))
+    from mast.page import Thumbnails
+
     return Listing(columns, {summary: range(len(found))}, file, picture=Thumbnails(canvases))
 
 
@@ -164,6 +173,9 @@ def _is_list(path: Path) -> bool:
 
 def _path(name: str, data: str) -> str:
     """The path of an image in a folder; its name where it is no file there."""
+    from mast.data import split_cut
+    from mast.data.pieces import file_of
+
     path = os.path.join(split_cut(data)[0], name)
     return path if os.path.exists(file_of(path)) else name
 
@@ -186,6 +198,8 @@ def _rows(
     found: Sequence[Copy], canvases: CanvasSet, changed: Mapping[int, tuple[str, float]]
 ) -> list[GalleryRow]:
     """A row for each group, for the page."""
+    from mast.page import GalleryRow, Item
+
     rows = []
     for group, copies in groupby(found, key=lambda copy: copy.group):
         items: list[Item] = []

@@ -1,23 +1,24 @@
 """Write the features of every image of a set."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
-
-import numpy as np
-from torch import nn
 
 from mast.commands.common import command, open_search, or_default, write_arrays
 from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode, out_file
-from mast.core.launch import Device
+from mast.core.kinds import Device, EncoderLike, Representation
 from mast.core.run import RunFolder
-from mast.data import CanvasSet
-from mast.evaluation.result import readable
-from mast.runs.load import Representation
-from mast.runs.spaces import Invariances
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mast.data import CanvasSet
+
 
 MADE = ("data", "encoder", "size")  # what a file says beside the features
 
@@ -25,7 +26,7 @@ MADE = ("data", "encoder", "size")  # what a file says beside the features
 @command
 def embed(
     data: str | Path,
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     out: str | Path | None = None,
     size: int | None = None,
     representation: Representation | None = None,
@@ -58,8 +59,11 @@ def embed(
         the operators; `weighted`, the properties with their weights; `space`, "depths" for all
         depths; and, if images cannot be decoded, `broken` (K, 2), their names with the reasons.
     """
-    encoder = or_default(encoder)
+    encoder = or_default(encoder, data)
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    from mast.evaluation.result import readable
+    from mast.runs.spaces import Invariances
+
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
     invariances = Invariances(representation, ignore, match, space)
@@ -78,8 +82,12 @@ def embed(
     return file
 
 
-def _name(encoder: str | Path | nn.Module) -> str:
+def _name(encoder: EncoderLike) -> str:
     """What a file is named by: the run, the file, or the model's name or class."""
+    from torch import nn
+
+    from mast.evaluation.result import readable
+
     if isinstance(encoder, nn.Module):
         return type(encoder).__name__
     path = Path(encoder)
@@ -111,6 +119,8 @@ def _is_parquet(path: Path) -> bool:
 def _write_npz(
     path: Path, features_ND: np.ndarray, canvases: CanvasSet, beside: Mapping[str, Any]
 ) -> None:
+    import numpy as np
+
     arrays = {
         "features": features_ND,
         "identifiers": np.array(canvases.identifiers),
@@ -124,6 +134,7 @@ def _write_npz(
 def _write_parquet(
     path: Path, features_ND: np.ndarray, canvases: CanvasSet, beside: Mapping[str, Any]
 ) -> None:
+    import numpy as np
     import pyarrow
     import pyarrow.parquet
 

@@ -1,48 +1,38 @@
 """Measure an encoder on labelled images."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from torch import nn
-
-from mast.commands.common import command
+from mast.commands.common import command, or_default
 from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
-from mast.core.launch import Device, Precision, find_device, make_fabric, type_of
+from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
 from mast.core.processes import together
 from mast.core.run import RunFolder
-from mast.core.tensors import digest
-from mast.evaluation.compute import Compute
-from mast.evaluation.feature_store import fingerprint
-from mast.evaluation.frozen import Bench, FrozenEncoder
-from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols.run import (
-    EvaluationSettings,
-    evaluate_encoder,
-    make_evaluator,
-    protocol_class,
-    refuse_near_duplicates,
-)
-from mast.evaluation.result import FOLDER, Result, Results
-from mast.evaluation.tested_classifier import test_classifier
-from mast.models import Classifier, load_classifier, read_about
-from mast.models.classifier import NAME
-from mast.runs.load import Representation, frozen, load, short_folder
-from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
-from mast.runs.spaces import Invariances, compared
-from mast.runs.start import load_untrained
-from mast.search.adapted import SPACES, Adapted, tensors_of
+
+if TYPE_CHECKING:
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.frozen import FrozenEncoder
+    from mast.evaluation.named_sets import NamedSets
+    from mast.evaluation.result import Result, Results
+    from mast.models import Classifier
+    from mast.runs.scores import LabelledSet
+else:
+    NamedSets = later("mast.evaluation.named_sets", "NamedSets")
+
 
 DEFAULT = ("knn", "linear")  # protocols
 
 
 @command
 def evaluate(
-    encoder: str | Path | nn.Module,
+    encoder: EncoderLike,
     data: str | Path | NamedSets | None = None,
     protocols: str | Sequence[str] = DEFAULT,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -67,18 +57,12 @@ def evaluate(
     to `runs/<name or file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
-            MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
-            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights. In Python
-            also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D), normalizes
-            images itself and is moved to the device. Or an .npz or .parquet with features of any
-            model: `features` (N, D) and `paths` (N,), or what `mast embed` writes. Or a classifier
-            from `mast fit`, tested as it is on the test part, or without one on all labeled images.
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
             of which a random fifth per class is held out for testing; `NamedSets` if its parts are
             in different places.
-        protocols: Names of protocols, in the order they run.
-        settings: Settings by protocol, overriding the defaults.
+        protocols: Names of protocols (`mast show protocols`), in the order they run.
+        settings: Settings by protocol, overriding the defaults; on the command line as key=value,
+            such as knn.temperatures=0.1.
         devices: Processes on this node (torchrun overrides it); they split training and encoding.
         precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without parts.
@@ -96,6 +80,27 @@ def evaluate(
     Returns:
         One result per protocol; in the first process, none in the others.
     """
+    encoder = or_default(encoder)
+    from torch import nn
+
+    from mast.core.launch import find_device, make_fabric
+    from mast.core.tensors import digest
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.frozen import Bench
+    from mast.evaluation.named_sets import NamedSets
+    from mast.evaluation.protocols.run import (
+        EvaluationSettings,
+        evaluate_encoder,
+        make_evaluator,
+        protocol_class,
+        refuse_near_duplicates,
+    )
+    from mast.evaluation.result import FOLDER, Results
+    from mast.runs.load import frozen, load
+    from mast.runs.spaces import Invariances, compared
+    from mast.runs.start import load_untrained
+    from mast.search.adapted import SPACES, Adapted, tensors_of
+
     dtype = type_of(precision, find_device(device))
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if (classifier := _classifier(encoder)) is not None:
@@ -177,8 +182,12 @@ def evaluate(
         return results
 
 
-def _classifier(encoder: str | Path | nn.Module) -> Classifier | None:
+def _classifier(encoder: EncoderLike) -> Classifier | None:
     """What is named, if it is a classifier."""
+    from torch import nn
+
+    from mast.models import Classifier, load_classifier, read_about
+
     if isinstance(encoder, nn.Module):
         return encoder if isinstance(encoder, Classifier) else None
     return load_classifier(encoder) if read_about(Path(encoder)) is not None else None
@@ -186,12 +195,20 @@ def _classifier(encoder: str | Path | nn.Module) -> Classifier | None:
 
 def _tested(
     classifier: Classifier,
-    source: str | Path | nn.Module,
+    source: EncoderLike,
     sets: NamedSets,
     compute: Compute,
     seed: int,
 ) -> Result:
     """The result of a classifier, written beside its file; that of a module by its weights."""
+    from torch import nn
+
+    from mast.evaluation.feature_store import fingerprint
+    from mast.evaluation.result import FOLDER
+    from mast.evaluation.tested_classifier import test_classifier
+    from mast.models.classifier import NAME
+    from mast.runs.load import short_folder
+
     if isinstance(source, nn.Module):
         folder, name = short_folder("Classifier", fingerprint(classifier, {})), NAME
     else:
@@ -212,7 +229,7 @@ def measure_missing(
     seed: int,
     protocols: Sequence[str],
     operators: Sequence[str] = (),
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     weights: str | Path | None = None,
     untrained: bool = False,
 ) -> None:
@@ -230,6 +247,10 @@ def measure_missing(
         weights: As `evaluate`.
         untrained: Likewise.
     """
+    from torch import nn
+
+    from mast.runs.scores import operators_to_measure, unmeasured
+
     if isinstance(encoder, nn.Module):
         missing, changes = list(protocols), list(dict.fromkeys(operators))
     else:

@@ -1,32 +1,20 @@
 """From a run or a classifier to a folder that loads without this library."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mast.commands.common import command
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.run import RunFolder
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import InSpace
-from mast.evaluation.protocols import EVALUATORS
-from mast.exports import (
-    ANY,
-    FORMATS,
-    Exported,
-    ExportedGraph,
-    Original,
-    Place,
-    card,
-    check_repository,
-    export_folder,
-    load_original,
-    push_folder,
-    refuse_something_else,
-)
-from mast.runs.spaces import Invariances, compared
-from mast.search.adapted import FILE as ADAPTED
+
+if TYPE_CHECKING:
+    from mast.exports import Exported, Original
+    from mast.runs.spaces import Invariances
 
 
 @command
@@ -64,6 +52,21 @@ def export(
         to prepare images and, for a run, how it was trained and what was and was not measured; for
         a classifier, what it learned from and how accurate it is.
     """
+    from mast.evaluation.protocols import EVALUATORS
+    from mast.exports import (
+        ANY,
+        FORMATS,
+        ExportedGraph,
+        Place,
+        card,
+        check_repository,
+        export_folder,
+        load_original,
+        push_folder,
+        refuse_something_else,
+    )
+    from mast.runs.spaces import Invariances
+
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     original = load_original(model)
@@ -99,6 +102,10 @@ def export(
 
 def _in_space(original: Original, model: str | Path, invariances: Invariances) -> Original:
     """The encoder with the space behind it that is chosen."""
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.frozen import InSpace
+    from mast.runs.spaces import compared
+
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore, match and space out")
     seen = compared(model, invariances, Compute("cpu"), cache=False)
@@ -108,6 +115,8 @@ def _in_space(original: Original, model: str | Path, invariances: Invariances) -
 
 def _places(model: Path, original: Original, format: str) -> tuple[RunFolder | None, Path]:
     """The run or adapted encoder whose folder a model lies in, and where it is written to."""
+    from mast.search.adapted import FILE as ADAPTED
+
     folder = model if model.is_dir() else model.parent
     name = "encoder" if model.is_dir() else model.stem
     run = RunFolder(folder)

@@ -1,52 +1,31 @@
 """Train a classifier on an encoder from labelled images, and save it."""
 
+from __future__ import annotations
+
 import copy
 import hashlib
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, Literal
 
 from mast.commands.common import command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file
-from mast.core.launch import Device, find_device
-from mast.core.reading import Reading
-from mast.core.run import RunFolder, plain, provenance
+from mast.core.kinds import Device, EncoderLike
+from mast.core.run import RunFolder, flatten, plain, provenance
 from mast.core.table import ShownText
-from mast.evaluation.accuracy import correct_within
-from mast.evaluation.calibration import BINS, calibrate
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import Bench, InSpace
-from mast.evaluation.intervals import mean_interval
-from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task
-from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols.learn import Kind, Learned, learn, one_task
-from mast.evaluation.result import FOLDER, published_name, readable
-from mast.evaluation.tested_classifier import (
-    how_far_off,
-    how_often_right,
-    learned_from,
-    what_is_told,
-)
-from mast.evaluation.verdict import started_from_weights
-from mast.models import (
-    BASELINE,
-    BASELINE_SIZE,
-    Classifier,
-    Encoder,
-    read_about,
-    save_classifier,
-)
-from mast.runs.load import Loaded, frozen, load
-from mast.runs.spaces import Invariances, compared
-from mast.search.subspaces import Space
+
+if TYPE_CHECKING:
+    from mast.evaluation.labelled_sets import LearningData, Task
+    from mast.evaluation.protocols.learn import Learned
+    from mast.models import Classifier
+    from mast.runs.load import Loaded
+
+
+Kind = Literal["linear", "finetune"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +46,13 @@ class Fitted(ShownText):
     @property
     def text(self) -> str:
         """The same in a few lines."""
+        from mast.evaluation.tested_classifier import (
+            how_far_off,
+            how_often_right,
+            learned_from,
+            what_is_told,
+        )
+
         lines = [
             f"{what_is_told(self.about, len(self.classifier.classes))}, learned from "
             f"{learned_from(self.about)}",
@@ -81,7 +67,7 @@ class Fitted(ShownText):
 @command
 def fit(
     data: str | Path,
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     kind: Kind = "linear",
     out: str | Path | None = None,
     target: str | None = None,
@@ -106,17 +92,14 @@ def fit(
     cross-validation). Test images are never read.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name. In Python also a module that maps images (B, 3, H, W), RGB in
-            [0, 1], to (B, D); the file then keeps its weights, not its code. Or an .npz or
-            .parquet with features of any model, as for `mast evaluate`, for a linear head.
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class.
         kind: "linear": logistic regression on the features; "finetune": head and encoder are
             trained together.
         out: A .safetensors file; by default `classifier-<kind>-<set>.safetensors` in the encoder's
             folder, with the target's name if the set has several.
         target: Which labels to learn, if the set has several kinds.
-        settings: Settings of the protocol, overriding the defaults.
+        settings: Settings of the protocol, overriding the defaults; on the command line as
+            key=value, such as penalties=0.1,1.
         ignore: What to make features invariant to: operators, properties such as color, or "all".
             For a linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
@@ -127,13 +110,28 @@ def fit(
     Returns:
         The file and the classifier.
     """
+    encoder = or_default(encoder, data)
+    from torch import nn
+
+    from mast.core.launch import find_device
+    from mast.core.reading import Reading
+    from mast.evaluation.calibration import BINS, calibrate
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.frozen import Bench, InSpace
+    from mast.evaluation.named_sets import NamedSets
+    from mast.evaluation.protocols.learn import learn, one_task
+    from mast.evaluation.result import FOLDER, readable
+    from mast.models import Classifier, read_about, save_classifier
+    from mast.runs.load import frozen, load
+    from mast.runs.spaces import Invariances, compared
+    from mast.search.subspaces import Space
+
     kinds = {".safetensors": lambda path: read_about(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
     invariances = Invariances(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
-    encoder = or_default(encoder)
     loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / FOLDER)
@@ -198,6 +196,9 @@ def fit(
 
 def _learned_here(loaded: Loaded) -> bool:
     """Whether an encoder has weights that no other project trained, for RGB."""
+    from mast.evaluation.verdict import started_from_weights
+    from mast.models import Encoder
+
     module = loaded.module
     own = isinstance(module, Encoder) and module.channels == 3 and "." not in module.config.name
     elsewhere = "weights" in loaded.description or started_from_weights(RunFolder(loaded.folder))
@@ -206,6 +207,10 @@ def _learned_here(loaded: Loaded) -> bool:
 
 def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> str:
     """How often a classifier on published weights is right, or the command that says so."""
+    from mast.evaluation.result import published_name, readable
+    from mast.evaluation.tested_classifier import how_often_right
+    from mast.models import BASELINE, BASELINE_SIZE, read_about
+
     kind, images, target = (about[name] for name in ("kind", "images", "target"))
     name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
     for file in sorted(Path("runs").glob(f"*/{name}")):
@@ -215,7 +220,7 @@ def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int)
     words = ["mast", "fit", as_word(images["set"]), "--encoder", BASELINE]
     words += ["--kind", kind] if kind != "linear" else []
     words += ["--target", target] if target != "class" else []
-    words += ["--settings", json.dumps(dict(settings))] if settings else []
+    words += [f"{key}={value}" for key, value in flatten(dict(settings)).items()]
     words += ["--seed", str(seed)] if seed else []
     return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
 
@@ -228,6 +233,12 @@ def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
     """How well the classes of held-out images are predicted."""
+    import torch
+
+    from mast.evaluation.accuracy import correct_within
+    from mast.evaluation.intervals import mean_interval
+    from mast.evaluation.labelled_sets import HELD_OUT
+
     folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
     groups_N = pool.groups
     held_V = task.held_out_V if folds else task.choose_V
@@ -248,6 +259,8 @@ def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> 
 
 def _free(file: Path, name: str, pool: LearningData) -> Path:
     """A file, or one beside it where that holds the classifier of another set that ends alike."""
+    from mast.models import read_about
+
     before = (read_about(file) or {}).get("images")
     if before is None or before["set"] == name or before["fingerprints"] == pool.fingerprints:
         return file

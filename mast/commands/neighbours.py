@@ -1,27 +1,28 @@
 """Search a folder of images by image."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
-
-from mast.commands.common import command, listing_file, open_search, write_listing
+from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
-from mast.core.launch import Device
+from mast.core.kinds import Device, EncoderLike, Representation
 from mast.core.table import Listing, images_of
-from mast.data import CanvasSet, open_files, split_cut
-from mast.evaluation.neighbours import nearest
-from mast.page import GalleryRow, Item, Thumbnails
-from mast.runs.load import Representation
-from mast.runs.spaces import Compared, Invariances
-from mast.search.approximate import check_depth, check_installed
-from mast.search.pairs import in_words, is_weights, weights_of, write_weights
-from mast.search.subspaces import Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mast.data import CanvasSet
+    from mast.page import GalleryRow
+    from mast.runs.spaces import Compared
+    from mast.search.subspaces import Weights
+
 
 COLUMNS = ("query", "rank", "path", "cosine")
 Image = str | Path | int
@@ -32,7 +33,7 @@ Pairs = Sequence[Image] | Sequence[tuple[Image, Image]]
 def neighbours(
     data: str | Path,
     query: Image | Sequence[Image],
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     k: int = 10,
     out: str | Path | None = None,
     size: int | None = None,
@@ -76,7 +77,16 @@ def neighbours(
         name), `rank` from 1, `path` in the set and `cosine`. An approximate search adds `recall`:
         the share of the true k nearest that it found for 200 images of the set.
     """
+    encoder = or_default(encoder, data)
     file = listing_file(out, *COLUMNS)
+    import torch
+
+    from mast.data import open_files
+    from mast.evaluation.neighbours import nearest
+    from mast.runs.spaces import Invariances
+    from mast.search.approximate import check_depth, check_installed
+    from mast.search.pairs import in_words, is_weights, write_weights
+
     if approximate:
         check_installed()
     chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
@@ -152,6 +162,8 @@ def neighbours(
         f"Nearest to {name}": [at for at, row in enumerate(rows) if row[0] == name]
         for name in queries
     }
+    from mast.page import Thumbnails
+
     return Listing(
         columns, sections, file, recall, grouped_by="query", picture=Thumbnails(canvases)
     )
@@ -171,6 +183,11 @@ def _chosen(
     by: Compared, canvases: CanvasSet, data: str, pairs: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Weights:
     """What pairs choose: the weight of each property."""
+    import torch
+
+    from mast.data import open_files
+    from mast.search.pairs import weights_of
+
     assert by.adapted is not None
     if len(canvases) < 2:
         raise UserError(f"{canvases.name} has one image: what is usual is a distance of two")
@@ -200,6 +217,8 @@ def _position(
     query: str, data: str | Path, places: Mapping[str, int], broken: Mapping[str, str]
 ) -> int | None:
     """Where in the set a query is; None: it is a file elsewhere."""
+    from mast.data import split_cut
+
     for name in (query, os.path.abspath(named(query))):  # the second of a list of files
         if name in places:
             return places[name]
@@ -225,6 +244,8 @@ def _row(
     others: CanvasSet | None,
 ) -> GalleryRow:
     """A query and its neighbours, for the page."""
+    from mast.page import GalleryRow, Item
+
     source = canvases if at is not None else others
     assert source is not None
     first = Item(source, source.identifiers.index(name) if at is None else at, "the query", True)

@@ -1,36 +1,29 @@
 """Rank the images of a set by how little they fit in, and its labels by how little they fit."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from mast.analyses.uncertainty import rescaled
 from mast.commands.common import command, listing_file, open_set, opener, or_default, write_listing
 from mast.core.errors import UserError, unknown
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device, EncoderLike
 from mast.core.run import RunFolder, plain
 from mast.core.table import Columns, Listing, images_of, with_broken
-from mast.data import CanvasSet, groups_of
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
-from mast.evaluation.frozen import FrozenEncoder
-from mast.evaluation.neighbours import directions
-from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import GalleryRow, Item, Thumbnails
-from mast.runs.load import frozen, load, load_method, source_name
-from mast.runs.spaces import Invariances, compared
-from mast.search.outliers import (
-    NO_CLASS,
-    confident_classes,
-    distances,
-    out_of_fold,
-    self_confidence,
-)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from mast.data import CanvasSet
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.frozen import FrozenEncoder
+    from mast.methods import PredictedUncertainty
+    from mast.page import GalleryRow, Item
+    from mast.runs.spaces import Invariances
+
 
 _log = logging.getLogger("mast")
 
@@ -51,10 +44,16 @@ class Checked(NamedTuple):
 
     def name(self, label: int) -> str:
         """The name of a class; nothing for none."""
+        from mast.search.outliers import NO_CLASS
+
         return "" if label == NO_CLASS else self.classes[label]
 
     def suspects(self) -> tuple[str, list[int]]:
         """A heading, and the images whose label may be wrong, the least probable first."""
+        import numpy as np
+
+        from mast.search.outliers import NO_CLASS
+
         found = np.flatnonzero(self.suggested_N != NO_CLASS)
         order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
         heading = (
@@ -67,7 +66,7 @@ class Checked(NamedTuple):
 @command
 def outliers(
     data: str | Path,
-    encoder: str | Path | nn.Module | None = None,
+    encoder: EncoderLike | None = None,
     out: str | Path | None = None,
     by: By = "neighbours",
     known: str | Path | None = None,
@@ -113,16 +112,25 @@ def outliers(
         probes give the label, empty for a class with a single image. Images that cannot be
         decoded come last; the last column, `broken`, says why.
     """
+    encoder = or_default(encoder, data)
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
     if target is not None and not labels:
         raise UserError("target is for labels: leave it out, or check labels")
+    import numpy as np
+
+    from mast.core.launch import find_device
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.features import extract
+    from mast.runs.load import source_name
+    from mast.runs.spaces import Invariances
+    from mast.search.outliers import distances
+
     invariances = Invariances(None, ignore, match, space=space)
     if invariances.names and by != "neighbours":
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
-    encoder = or_default(encoder)
     photos = opener(data, max_broken)
     frozen_encoder, dim, size = _encoder(
         encoder, invariances, compute, size, weights, download, untrained, photos
@@ -152,7 +160,7 @@ def outliers(
 
 
 def _encoder(
-    encoder: str | Path | nn.Module,
+    encoder: EncoderLike,
     invariances: Invariances,
     compute: Compute,
     size: int | None,
@@ -165,6 +173,12 @@ def _encoder(
 
     Behind the representation of a run is its embedding; else there is no more, and they are None.
     """
+    from torch import nn
+
+    from mast.methods import EncoderAndEmbedding
+    from mast.runs.load import frozen, load, load_method
+    from mast.runs.spaces import compared
+
     if (
         invariances.names
         or isinstance(encoder, nn.Module)
@@ -182,8 +196,13 @@ def _encoder(
     return frozen(both, encoder, compute), method.encoder.dim, loaded.size
 
 
-def _uncertainty(encoder: str | Path | nn.Module) -> PredictedUncertainty:
+def _uncertainty(encoder: EncoderLike) -> PredictedUncertainty:
     """What a run predicts of an image beside its embedding, in evaluation mode."""
+    from torch import nn
+
+    from mast.methods import PredictedUncertainty
+    from mast.runs.load import load_method
+
     if isinstance(encoder, nn.Module):
         raise UserError("a module predicts no covariance: give a run folder, or leave by out")
     return PredictedUncertainty(load_method(encoder)).eval()
@@ -191,6 +210,10 @@ def _uncertainty(encoder: str | Path | nn.Module) -> PredictedUncertainty:
 
 def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     """Features of which a cosine is the mean of the representation's and the embedding's."""
+    import torch
+
+    from mast.evaluation.neighbours import directions
+
     if dim is None:
         return features_ND
     parts = (features_ND[:, :dim], features_ND[:, dim:])
@@ -201,6 +224,8 @@ def _known_images(
     known: str | Path, size: int, max_broken: float, encoder: FrozenEncoder
 ) -> CanvasSet:
     """The images from which distances are taken; a part of very many."""
+    import numpy as np
+
     bank = open_set(known, size, encoder.module, max_broken)
     if len(bank) <= KNOWN:
         return bank
@@ -209,6 +234,10 @@ def _known_images(
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
     """The labels to check, and the names of their classes; None where there is nothing to check."""
+    import numpy as np
+
+    from mast.search.outliers import NO_CLASS
+
     if not canvases.targets:
         if target is not None:
             raise UserError(f"{canvases.name} has no labels: leave target out")
@@ -227,6 +256,11 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
 
 def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions of images with a label that other files have too, and numbers of their files."""
+    import numpy as np
+
+    from mast.data import groups_of
+    from mast.search.outliers import NO_CLASS
+
     groups_N = groups_of(canvases.identifiers)
     groups_N = np.arange(len(label_N)) if groups_N is None else groups_N
     of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
@@ -240,6 +274,10 @@ def _check(
     canvases: CanvasSet, label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int
 ) -> Checked:
     """Compare labels, where they can be checked, with what probes say that did not see them."""
+    import numpy as np
+
+    from mast.search.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
+
     judged_J, groups_J = _judged(canvases, label_N)
     label_J = label_N[judged_J]
     probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed, groups_J)
@@ -259,6 +297,9 @@ def _listed(
     file: Path | None,
 ) -> Listing:
     """All images, the farthest first, in a table or on a page."""
+    from mast.analyses.uncertainty import rescaled
+    from mast.page import GalleryRow, Item
+
     order_N = (-value_N).argsort(kind="stable")
     columns: Columns = {
         "path": [canvases.identifiers[at] for at in order_N],
@@ -294,4 +335,6 @@ def _listed(
     lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
     lead += "least." + f" Then {heading}." * bool(heading)
     write_listing(file, columns, "Outliers", lead, rows)
+    from mast.page import Thumbnails
+
     return Listing(columns, sections, file, picture=Thumbnails(canvases))

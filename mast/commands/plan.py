@@ -1,5 +1,7 @@
 """Which recipe, how many epochs, how much memory, disk and time: before a run."""
 
+from __future__ import annotations
+
 import math
 import shlex
 import time
@@ -7,52 +9,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
 from rich.table import Table
 
-from mast.augment import operators_for
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain, starting
-from mast.config import change
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import OutOfMemoryError, UserError, counted
 from mast.core.files import as_word
-from mast.core.launch import Device, find_device
-from mast.core.memory import peak_memory
+from mast.core.kinds import Device
 from mast.core.run import RunFolder
 from mast.core.table import Shown, literal
-from mast.data import default_cache, open_source
-from mast.evaluation.changes import acting_on, changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import represent
-from mast.evaluation.verdict import ADAPT_FIRST
-from mast.models import Depths
-from mast.recipes import recipe
-from mast.runs.adapt import FEWEST, IMAGES
-from mast.runs.cost import (
-    GPUS,
-    MOST_TIMES,
-    REACHED,
-    REACHED_ONCE,
-    USUAL_IMAGES,
-    Cost,
-    GpuName,
-    cost,
-    decoding_seconds,
-    epochs_in,
-    scaled,
-)
-from mast.runs.load import load
 
-Where = Literal[GpuName, "cpu"]
+if TYPE_CHECKING:
+    import torch
+
+    from mast.runs.cost import Cost
+
+
+Where = Literal["H200", "H100", "A100", "RTX4090", "cpu"]
 ON_A_GPU = ("mast_c5_medium", "mast_c5_medium_vit", "mast_c5_medium_convnext")
 ON_A_CPU = ("mast_c5_small",)
-SCALED = (
-    f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see "
-    f"fewer images more often, up to {MOST_TIMES} times, and more images less often."
+_SCALED = (
+    "A recipe's epochs are meant for {:,} images. The rows with other epochs see fewer images more "
+    "often, up to {} times, and more images less often."
 )
 OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 
@@ -105,19 +87,22 @@ class Plan(Shown):
         return *table, *self.notes, *self.commands
 
     def _command(self, each: Cost) -> str:
+        from mast.core.launch import find_device
+        from mast.recipes import recipe
+
         config = each.config
         words = ["mast", "pretrain", as_word(self.data), "--recipe", config.recipe]
         for name in ("epochs", "accumulate", "batch_size"):
             if getattr(config, name) != getattr(recipe(config.recipe), name):
                 words += [f"--{name}", str(getattr(config, name))]
         if config.data.download:
-            words += ["--data.download"]
+            words += ["--download"]
         if each.measured and config.device != find_device("auto").type:
             words += ["--device", config.device]
         if self.encoder is not None:
-            words += ["--encoder.name", as_word(self.encoder)]
+            words += ["--encoder", as_word(self.encoder)]
         if config.encoder.weights is not None:
-            words += ["--encoder.weights", as_word(config.encoder.weights)]
+            words += ["--weights", as_word(config.encoder.weights)]
         return shlex.join(words)
 
 
@@ -148,10 +133,10 @@ def plan(
             says what fits into less time.
         recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise
             `mast_c5_small`.
-        weights: Starting weights, as in `mast pretrain --encoder.weights`.
+        weights: Starting weights, as in `mast pretrain --weights`.
         device: auto, cpu or cuda, on this machine.
         download: Allow downloading weights.
-        encoder: The encoder, as in `mast pretrain --encoder.name`; the recipe's by default.
+        encoder: The encoder, as in `mast pretrain --encoder`; the recipe's by default.
         adapt: Plan `mast adapt` for this encoder instead; runs one batch through it.
         size: Input size in pixels, as in `mast adapt`.
 
@@ -159,15 +144,22 @@ def plan(
         Epochs, gradient-accumulation steps, memory of this machine's GPU, disk space and hours
         for each recipe, and the commands.
     """
+    if size is not None and adapt is None:
+        raise UserError("size is for adapt: pretraining is planned at the size of each recipe")
+    if hours is not None and not 0 < hours < math.inf:
+        raise UserError(f"hours must be positive and finite, got {hours}")
+    from mast.config import change
+    from mast.core.launch import find_device
+    from mast.data import open_source
+    from mast.evaluation.verdict import ADAPT_FIRST
+    from mast.recipes import recipe
+    from mast.runs.cost import GPUS, MOST_TIMES, USUAL_IMAGES, Cost, cost, decoding_seconds, scaled
+
     if adapt is not None:
         pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
         if refused := [name for name, value in pretraining.items() if value not in (None, ())]:
             raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
-    if size is not None:
-        raise UserError("size is for adapt: pretraining is planned at the size of each recipe")
-    if hours is not None and not 0 < hours < math.inf:
-        raise UserError(f"hours must be positive and finite, got {hours}")
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
@@ -197,7 +189,8 @@ def plan(
     notes = [*too_large, *_notes(costs, gpu)]
     if hours is None:
         others = [other for each in costs if (other := scaled(each)) != each]
-        notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
+        said = [_SCALED.format(USUAL_IMAGES, MOST_TIMES)] if others else []
+        notes = [*_shorter(costs), *said, *notes]
         costs += others
     if weights is not None and not RunFolder(weights).config.is_file():
         notes.append(ADAPT_FIRST)
@@ -209,6 +202,19 @@ def _adaptation(
     download: bool,
 ) -> Plan:  # fmt: skip
     """Time one batch, as it is and changed by every operator."""
+    import torch
+
+    from mast.augment import operators_for
+    from mast.core.memory import peak_memory
+    from mast.data import open_source
+    from mast.evaluation.changes import acting_on, changed_by
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.features import represent
+    from mast.models import Depths
+    from mast.runs.adapt import FEWEST, IMAGES
+    from mast.runs.cost import decoding_seconds
+    from mast.runs.load import load
+
     loaded = load(encoder, size=size, weights=weights, download=download, untrained=True)
     depths = Depths(loaded.module, loaded.size).eval()
     source = open_source(data, download=download)
@@ -249,6 +255,8 @@ def _hours(seconds: float) -> str:
 
 def _shorter(costs: Sequence[Cost]) -> list[str]:
     """Of each run that takes long on the CPU here, what fits into less time."""
+    from mast.runs.cost import epochs_in
+
     notes = []
     for each in costs:
         less = {hours: words for hours, words in OFFERED.items() if each.seconds > 3600 * hours}
@@ -263,6 +271,9 @@ def _shorter(costs: Sequence[Cost]) -> list[str]:
 
 
 def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
+    from mast.data import default_cache
+    from mast.runs.cost import REACHED, REACHED_ONCE
+
     first = costs[0]
     notes = []
     if first.measured:

@@ -1,22 +1,24 @@
 """Predict the classes of a folder of images, as a table."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device, later
 from mast.core.table import Columns, Rows, ShownText, begins, with_broken, write_table
-from mast.evaluation.compute import Compute
-from mast.evaluation.feature_file import FeatureFile
-from mast.evaluation.features import extract
-from mast.evaluation.result import readable
-from mast.models import Classifier, classifier_file, load_classifier, read_about
-from mast.models.classifier import NAME
+
+if TYPE_CHECKING:
+    from mast.models import Classifier
+else:
+    Classifier = later("mast.models", "Classifier")
+
 
 UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
 NAMED = 5  # of the classes, the most frequent, that the text counts one by one
@@ -87,6 +89,13 @@ def predict(
         Images that cannot be decoded come last, without a class; the last column, `broken`, says
         why.
     """
+    from mast.core.launch import find_device
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.feature_file import FeatureFile
+    from mast.evaluation.features import extract
+    from mast.evaluation.result import readable
+    from mast.models import Classifier, load_classifier
+
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
@@ -120,6 +129,8 @@ def predict(
 
 def _encodes(classifier: str | Path | Classifier) -> bool:
     """Whether a classifier learned from an encoder, not from features of a file."""
+    from mast.models import Classifier, classifier_file, read_about
+
     about: Mapping[str, Any] | None
     if isinstance(classifier, Classifier):
         about = classifier.about
@@ -130,6 +141,9 @@ def _encodes(classifier: str | Path | Classifier) -> bool:
 
 def _by(classifier: str | Path | Classifier) -> str:
     """What the name of a table says of a file's classifier, so that none replaces another's."""
+    from mast.models import Classifier, classifier_file
+    from mast.models.classifier import NAME
+
     if isinstance(classifier, Classifier):
         return ""
     file = classifier_file(classifier).absolute()

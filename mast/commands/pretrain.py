@@ -1,58 +1,37 @@
 """Pretraining."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
 from mast.commands.common import command
-from mast.config import (
-    OPERATIONAL,
-    PretrainConfig,
-    build_method,
-    configuration_of,
-    deciding,
-    read,
-    record,
-    refuse_changes,
-)
+from mast.commands.options import configured
 from mast.core.checkpoint import saved
 from mast.core.display import doing, say
 from mast.core.errors import UserError, counted, visible
-from mast.core.launch import (
-    check_threads,
-    local_processes,
-    make_fabric,
-    resolve,
-    type_of,
-)
-from mast.core.loggers import TensorBoardLogger, WandbLogger, is_installed
-from mast.core.loop import Losses, Training
-from mast.core.memory import keep_freed_memory
-from mast.core.optim import learning_rate, make_optimizer, warmup_share
+from mast.core.kinds import later
 from mast.core.processes import together
-from mast.core.reading import Reading, read_reading
 from mast.core.run import RunFolder
-from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
-from mast.evaluation.compute import Compute
-from mast.evaluation.online import online_scores
-from mast.methods import METHODS, save_embedding
-from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
-from mast.recipes import RECIPES
-from mast.runs.acceleration import FOR_IMAGES, compiles, fitting
-from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
+    import torch
     from lightning_fabric import Fabric
+
+    from mast.config import PretrainConfig
+    from mast.core.loop import Losses
+    from mast.data import Batch, Feed
+    from mast.models import Encoder
+else:
+    PretrainConfig = later("mast.config", "PretrainConfig")
 
 
 @command
-def pretrain(config: PretrainConfig) -> RunFolder:
+def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 
     An interrupted run continues from its last checkpoint, even in the middle of an epoch, and on a
@@ -60,7 +39,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     alone. On a CPU the process keeps freed memory for reuse (`keep_freed_memory`).
 
     Args:
-        config: The run; `mast.recipes` has complete ones.
+        config: The run, as `mast.configure` makes one; or the images, with the options of
+            `mast pretrain` and fields, such as `recipe="mast5_small"` and `epochs=20`.
 
     Returns:
         The run folder, which holds `encoder.safetensors` and `embedding.safetensors`.
@@ -72,12 +52,21 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         ProcessEndedError: One of several processes was killed, or has an error of its own.
         Interrupted: A signal asked to stop. The step was finished and saved.
     """
+    if isinstance(config, str | Path):
+        config = configured(config, **changes)
     config.check_trainable()
     config = starting(config)
     run = RunFolder(config.folder())
+    import torch
+
+    from mast.core.launch import check_threads, choose_threads, local_processes, make_fabric
+    from mast.runs.acceleration import fitting
+
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
+    else:
+        choose_threads()
     with doing("setting up devices"):
         fabric = make_fabric(
             config.device, config.devices, config.nodes, config.precision, _loggers(config, run),
@@ -110,6 +99,8 @@ def _trained_with(run: RunFolder) -> dict[str, Any] | None:
 
 def starting(config: PretrainConfig) -> PretrainConfig:
     """As `with_architecture`, checked."""
+    from mast.runs.start import with_architecture
+
     found = with_architecture(config)
     _check_encoder(config, found)
     return found
@@ -117,6 +108,9 @@ def starting(config: PretrainConfig) -> PretrainConfig:
 
 def _check_encoder(original: PretrainConfig, config: PretrainConfig) -> None:
     """Refuse a name with or beside weights, and rates of a frozen encoder, which do nothing."""
+    from mast.models import architecture_of, named_weights
+    from mast.recipes import RECIPES
+
     name, wanted = config.encoder.name, original.encoder
     if (weights := named_weights(name)) is not None:
         raise UserError(
@@ -161,6 +155,10 @@ def _part_size(config: PretrainConfig, processes: int) -> int:
 
 def _check_labels(feed: Feed, config: PretrainConfig) -> None:
     """Refuse images without the one kind of labels that a method learns from."""
+    import numpy as np
+
+    from mast.data import UNLABELLED, Loader
+
     if len(feed.classes) != 1:
         kinds = ", ".join(feed.classes) or "none"
         raise UserError(
@@ -180,7 +178,7 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
     if count != expected:
         raise UserError(
             f"objective.classes is {expected}, and {feed.name} has {count} classes: give "
-            f"--objective.classes {count}"
+            f"objective.classes={count}"
         )
 
 
@@ -194,8 +192,33 @@ def _labels(batch: Batch, feed: Feed) -> torch.Tensor | None:
     return batch.label_B
 
 
-def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
+def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
     # ------------------------------------------------------------------------------ processes
+    import torch
+
+    from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
+    from mast.config import (
+        OPERATIONAL,
+        build_method,
+        configuration_of,
+        deciding,
+        read,
+        record,
+        refuse_changes,
+    )
+    from mast.core.launch import local_processes, resolve, type_of
+    from mast.core.loop import Training
+    from mast.core.memory import keep_freed_memory
+    from mast.core.optim import learning_rate, make_optimizer, warmup_share
+    from mast.core.reading import Reading, read_reading
+    from mast.data import open_feed
+    from mast.evaluation.compute import Compute
+    from mast.evaluation.online import online_scores
+    from mast.methods import METHODS, save_embedding
+    from mast.models import save_encoder, synchronise_batchnorm
+    from mast.runs.acceleration import FOR_IMAGES, compiles
+    from mast.runs.start import start
+
     chief = fabric.is_global_zero
     processes = fabric.world_size
     part_size = _part_size(config, processes)
@@ -438,6 +461,8 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
+    from mast.core.loggers import TensorBoardLogger, WandbLogger, is_installed
+
     loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
         loggers.append(WandbLogger(config.wandb, run.path))

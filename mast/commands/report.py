@@ -1,5 +1,7 @@
 """Write a run's page."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,8 +10,6 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
-from mast.page import is_page, write_page
-from mast.studies import QUESTIONS
 
 
 @command
@@ -34,5 +34,8 @@ def report(
             f"name one, with beside {run}, or see `mast compare`"
         )
     folder.require()
+    from mast.page import is_page, write_page
+    from mast.studies import QUESTIONS
+
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
     return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, page)

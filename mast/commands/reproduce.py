@@ -1,12 +1,14 @@
 """The paper's tables."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
-from mast.analyses import Grid
 from mast.commands.common import command
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
@@ -14,14 +16,17 @@ from mast.commands.study import seeds_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
-from mast.core.launch import Device, check_threads
+from mast.core.kinds import Device, GpuName
 from mast.core.table import FittedTable, Shown, literal
-from mast.runs.cost import GPUS, GpuName
-from mast.studies.engine import FINISHED, WAITING, RunShard, StudyRun, failures
-from mast.studies.experiment import Workplace, perform
-from mast.studies.tables import ScaleName, TableExperiment, assumed, costs, experiment
-from mast.studies.tables.printed import refuse_something_else, write
 
+if TYPE_CHECKING:
+    from mast.analyses import Grid
+    from mast.studies.engine import RunShard, StudyRun
+    from mast.studies.experiment import Workplace
+    from mast.studies.tables import TableExperiment
+
+
+ScaleName = Literal["small", "paper"]
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
 
@@ -38,11 +43,15 @@ class Reproduced(Shown):
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line per run."""
+        from mast.studies.engine import failures
+
         return failures(self.runs)
 
     @property
     def state(self) -> str:
         """How much of it is done."""
+        from mast.studies.engine import FINISHED, WAITING
+
         done = sum(run.state == FINISHED for run in self.runs)
         waiting = sum(run.state == WAITING for run in self.runs)
         text = f"{done} of {len(self.runs)} runs are trained and measured"
@@ -93,6 +102,9 @@ def reproduce(
     Returns:
         The runs with their states, and the table.
     """
+    from mast.studies.engine import RunShard
+    from mast.studies.tables import experiment
+
     kind = experiment(table, scale, epochs)
     if dry and gpu is None and scale == "paper":
         gpu = LARGE
@@ -110,6 +122,11 @@ def reproduced(
     gpu: GpuName | None,
 ) -> Reproduced:
     """What `reproduce` returns, of any experiment that is a table; `part` is for this process."""
+    from mast.runs.cost import GPUS
+    from mast.studies.experiment import perform
+    from mast.studies.tables import assumed, costs
+    from mast.studies.tables.printed import refuse_something_else, write
+
     refuse_something_else(place.out / kind.results, kind.title)
     runs, _ = perform(kind, place, seeds, only, part, dry)
     if dry:
@@ -146,6 +163,9 @@ def workplace_of(
     threads: int | None,
 ) -> Workplace:
     """What an experiment works with; its arguments are those of `reproduce`."""
+    from mast.core.launch import check_threads
+    from mast.studies.experiment import Workplace
+
     if data is None:
         raise UserError(f"{name} needs images: give data, a folder of sets")
     if out is None:

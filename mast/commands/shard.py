@@ -1,5 +1,7 @@
 """`mast shard`: a set of images as shards of resized images, for `shards:`."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json
@@ -10,24 +12,21 @@ import tarfile
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, final
-
-import numpy as np
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from mast.commands.common import command
 from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import Work, doing, track
 from mast.core.errors import UserError
 from mast.core.files import locked, out_folder, read_json, special
-from mast.core.launch import cores
 from mast.core.table import ShownText
 from mast.core.threads import Threads
-from mast.data import BrokenImageError, Pieces, Source, default_cache, open_source
-from mast.data.cache import decode_in_order
-from mast.data.formats import Bands
-from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
-from mast.data.source import sampled, warn_of_stacks
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mast.data import BrokenImageError, Source
+
 
 _log = logging.getLogger("mast")
 
@@ -133,6 +132,14 @@ def shard(
         raise UserError(f"max_broken is {max_broken}: expected a share of 0 to 1")
     folder = out_folder(out)
     _check_ours(folder)
+    import numpy as np
+
+    from mast.core.launch import cores
+    from mast.data import Pieces, default_cache, open_source
+    from mast.data.formats import Bands
+    from mast.data.shards import INDEX, KIND
+    from mast.data.source import sampled, warn_of_stacks
+
     source = open_source(data, Path(root or default_cache() / "downloads"), download)
     whole = source.source if isinstance(source, Pieces) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
@@ -178,6 +185,8 @@ def shard(
 
 def _check_ours(folder: Path) -> None:
     """Look whether a folder is empty, or has what this command wrote; hidden files do not count."""
+    from mast.data.shards import ENDINGS, INDEX
+
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
     others = {name for name in names if name != LOCK and not name.startswith(".")}
     if PLAN in names:
@@ -241,6 +250,8 @@ class _Writer:
 
     def decode_in_order(self, folder: Path, workers: int) -> None:
         """Encode all images in the order of the source, which decodes each of its files once."""
+        from mast.data.shards import tar_members
+
         folder.mkdir(exist_ok=True)
         self._ordered = {}
         count = len(self.source)
@@ -257,6 +268,9 @@ class _Writer:
                             self._ordered[int(member.name)] = file, member.at, member.size
 
     def _write_ordered(self, file: Path, part: range, workers: int, work: Work) -> None:
+        from mast.data import BrokenImageError
+        from mast.data.cache import decode_in_order
+
         with tarfile.open(file, "w") as tar:
             encoded = decode_in_order(self._encoded, part, workers)
             for index, outcome in zip(part, encoded, strict=True):
@@ -269,6 +283,10 @@ class _Writer:
 
     def _encoded(self, index: int) -> tuple[bytes, float]:
         """The file of a canvas, and width / height of its original."""
+        from PIL import Image
+
+        from mast.data import BrokenImageError
+
         canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
         if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
             name = self.source.identifier(index)
@@ -287,6 +305,9 @@ class _Writer:
             return ordered.read(size), width / height
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:
+        from mast.data import BrokenImageError
+        from mast.data.shards import CANVAS
+
         encode = self._encoded if self._ordered is None else self._copied
         with tarfile.open(file, "w") as tar:
             for index in index_N.tolist():
@@ -323,6 +344,8 @@ class _Writer:
 
 def _whole(file: Path) -> int | None:
     """How many images a shard has; None where there is none, or not all of it."""
+    from mast.data.shards import tar_members
+
     try:
         if special(file):
             return None

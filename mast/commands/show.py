@@ -1,31 +1,26 @@
 """`mast show`: operators, recipes, a configuration, what the views look like, what is kept."""
 
+from __future__ import annotations
+
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-import yaml
-from rich.console import Group
 from rich.text import Text
 
-from mast.augment import (
-    OPERATORS,
-    PRESETS,
-    Pipeline,
-    center_views,
-    describe,
-    draw_chosen,
-    draw_views,
-)
 from mast.commands.common import command
-from mast.config import PretrainConfig, record
+from mast.commands.options import with_texts
 from mast.core.errors import UserError, counted
 from mast.core.files import named, out_file
-from mast.core.seeds import stream
+from mast.core.kinds import later
 from mast.core.table import FittedTable
-from mast.data import cached_sets, default_cache, open_canvas
-from mast.methods import METHODS
-from mast.recipes import DEFAULT, RECIPES
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from mast.config import PretrainConfig
+else:
+    PretrainConfig = later("mast.config", "PretrainConfig")
 
 
 @command
@@ -38,6 +33,8 @@ def show_operators(size: int = 224) -> FittedTable:
     table = FittedTable(2, title=f"operators at {size} pixels")
     for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
         table.add_column(column)
+    from mast.augment import OPERATORS, PRESETS
+
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
         operator = build(size)
         magnitudes = operator.magnitudes().items()
@@ -58,7 +55,7 @@ BY_PHOTOS = (
     ),
     (
         "3,000 to 50,000, or no GPU",
-        DEFAULT,
+        "mast_c5_small",
         "Its method is the first of 13 in `docs/results.md`, from 10,000 images of 32 pixels; not "
         "compared with published weights there.",
     ),
@@ -82,6 +79,9 @@ def show_recipes() -> Group:
     table = FittedTable(1, title="recipes", show_lines=True)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it trains")
+    from mast.methods import METHODS
+    from mast.recipes import RECIPES
+
     for name, make in RECIPES.items():
         config = make()
         title = (make.__doc__ or "").partition("\n")[0]
@@ -95,13 +95,15 @@ def show_recipes() -> Group:
             "two stages" if config.schedule.staged else "all operators from the start",
         )
         table.add_row(name, Text.assemble(title, "\n", (", ".join(facts), "dim")))
+    from rich.console import Group
+
     return Group(first, table)
 
 
 @command
 def show_config(config: PretrainConfig) -> str:
-    """A configuration as YAML, with the fields that its mode decides filled in."""
-    return yaml.safe_dump(record(config), sort_keys=False)
+    """A configuration as YAML, with the fields that its mode decides filled in, and their texts."""
+    return with_texts(config)
 
 
 def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedTable:
@@ -114,6 +116,8 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
         cache: The folder; by default the one that `mast pretrain` uses.
         verify: Read everything, and count what has changed since it was written.
     """
+    from mast.data import cached_sets, default_cache
+
     folder = default_cache() if cache is None else named(cache)
     table = FittedTable(2, title=f"kept in {folder}")
     table.add_column("set")
@@ -156,6 +160,12 @@ def show_views(
             f"expected images of 1 or more and progress in [0, 1], got {images} and {progress:g}"
         )
     target = out_file(out, {".png": is_views_grid})
+    import torch
+
+    from mast.augment import Pipeline, center_views, describe, draw_chosen, draw_views
+    from mast.core.seeds import stream
+    from mast.data import open_canvas
+
     canvases = open_canvas(config.data, config.size)
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     batch = canvases.batch(index_B)

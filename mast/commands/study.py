@@ -1,8 +1,11 @@
 """Studies: variants of a run that are trained and measured to answer a question."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -10,28 +13,14 @@ from mast.commands.analyze import Insight, analyze
 from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
-from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
-from mast.core.launch import Device, check_threads, find_device
+from mast.core.kinds import Device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
-from mast.evaluation.protocols.run import protocol_class
-from mast.runs.scores import labelled, unmeasured
-from mast.runs.subject import subject_of
-from mast.studies import STUDIES
-from mast.studies.engine import (
-    BEGUN,
-    FINISHED,
-    TO_DO,
-    RunShard,
-    StudyRun,
-    carry_out,
-    failures,
-    table,
-    vary,
-)
-from mast.studies.study import FOR_OBJECTS, WITHOUT_TOP1
+
+if TYPE_CHECKING:
+    from mast.studies.engine import StudyRun
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,10 +34,14 @@ class StudyResult(Shown):
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line per run."""
+        from mast.studies.engine import failures
+
         return failures(self.runs)
 
     def shown(self) -> Iterator[str | Text | FittedTable]:
         """The plan and its state, and the answer."""
+        from mast.studies.engine import table
+
         yield table(self.title, self.runs)
         if self.insight is not None:
             yield from self.insight.shown()
@@ -89,6 +82,15 @@ def study(
         The runs and their states; and the answer, which is also in `analysis/` of the run. Where a
         run fails, its state says so; a base that fails is an error.
     """
+    from mast.config import change, configuration_of
+    from mast.core.launch import check_threads, find_device
+    from mast.evaluation.protocols.run import protocol_class
+    from mast.runs.scores import labelled, unmeasured
+    from mast.runs.subject import subject_of
+    from mast.studies import STUDIES
+    from mast.studies.engine import BEGUN, FINISHED, TO_DO, RunShard, carry_out, vary
+    from mast.studies.study import FOR_OBJECTS, WITHOUT_TOP1
+
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     check_threads(threads)

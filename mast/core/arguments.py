@@ -1,20 +1,19 @@
 """Arguments of public functions: whether they fit their types, and errors that say how they do not.
 
 Names of tensors end in their axes, as `images_BCHW` does: one axis has one size in all of them.
+Nothing heavy is imported: a tensor is one only where PyTorch is there.
 """
 
 import functools
 import inspect
 import numbers
 import os
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import torch
-from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 
@@ -22,15 +21,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NAMES = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    dict: "a mapping",
-    Mapping: "a mapping",
-}
+    int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping",
+    Mapping: "a mapping", type(None): "none",
+}  # fmt: skip
 LARGEST = 2**63  # what whole numbers are below, here and in PyTorch
 SHOWN = 80  # characters of a value in a message
+_type_hints = functools.cache(get_type_hints)
 
 
 def as_list(argument: Any) -> list[Any]:
@@ -42,42 +38,36 @@ def as_list(argument: Any) -> list[Any]:
 # ----------------------------------------------------------------------------------- types
 
 
-def union(hint: Any) -> tuple[Any, ...]:
-    """The types of a union; none of any other type."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+def members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union; any other type alone."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
     """The values that a type lists; none for any other type."""
-    options = (hint, *union(hint))
-    literal = next((option for option in options if get_origin(option) is Literal), None)
-    return () if literal is None else get_args(literal)
+    return next((get_args(each) for each in members(hint) if get_origin(each) is Literal), ())
 
 
 def is_list(hint: Any) -> bool:
     """Whether a type holds several values of a kind."""
-    return any(get_origin(option) in (tuple, list, Sequence) for option in (hint, *union(hint)))
+    return any(get_origin(each) in (tuple, list, Sequence) for each in members(hint))
 
 
 def in_words(hint: Any) -> str:
     """A type in words, such as "a whole number or none"."""
-    if members := union(hint):
-        return " or ".join(dict.fromkeys(map(in_words, members)))
-    if hint is type(None):
-        return "none"
+    if len(members(hint)) > 1:
+        return " or ".join(dict.fromkeys(map(in_words, members(hint))))
     if choices(hint):
         return " or ".join(map(str, choices(hint)))
     if is_list(hint):
         return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
     kind = get_origin(hint) or hint
-    if kind in (dict, Mapping) and in_words(get_args(hint)[-1]).startswith("a mapping"):
-        return "a mapping of mappings"
     return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def in_short(value: Any) -> str:
     """A value in one line of a message."""
-    if isinstance(value, Tensor):
+    if _is_tensor(value):
         return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
     try:
         text = " ".join(repr(value).split())
@@ -86,11 +76,15 @@ def in_short(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
 
 
+def _is_tensor(value: Any) -> bool:
+    return (torch := sys.modules.get("torch")) is not None and isinstance(value, torch.Tensor)
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a type; text may stand for a path, a whole number for a number."""
     kind, inner = get_origin(hint), get_args(hint)
-    if members := union(hint):
-        return any(fits(value, member) for member in members)
+    if len(members(hint)) > 1:
+        return any(fits(value, member) for member in members(hint))
     if kind is Literal:
         return any(type(value) is type(choice) and value == choice for choice in inner)
     if kind is type:
@@ -108,10 +102,10 @@ def fits(value: Any, hint: Any) -> bool:
     if hint in (int, float):
         numeric = int | float if hint is float else int
         return isinstance(value, numeric) and not isinstance(value, bool)
-    if hint is Path:
-        return isinstance(value, str | Path)
+    if hint is Path and isinstance(value, str):
+        return True
     kind = kind or hint
-    return hint is Any or not isinstance(kind, type) or isinstance(value, kind)
+    return hint in (Any, None) or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def argument(value: Any, hint: Any, name: str) -> Any:
@@ -122,7 +116,7 @@ def argument(value: Any, hint: Any, name: str) -> Any:
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
-    if hint is None or fits(value, hint):
+    if fits(value, hint):
         return value
     alike = _alike(value)
     if fits(alike, hint):
@@ -135,16 +129,12 @@ def argument(value: Any, hint: Any, name: str) -> Any:
 
 def _alike(value: Any) -> Any:
     """A value as plain Python has it, if there is something like it."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | str | bytes | bytearray | Mapping) or _is_tensor(value):
         return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, os.PathLike):
         return Path(os.fsdecode(value))
-    if isinstance(value, str | bytes | bytearray | Mapping | Tensor):
-        return value
     try:
         items = iter(value)
     except TypeError:  # also of an array without dimensions
@@ -152,21 +142,11 @@ def _alike(value: Any) -> Any:
     return [item if isinstance(item, Iterable) else _alike(item) for item in items]
 
 
-# ------------------------------------------------------------------------------ dataclasses
-
-
-@functools.cache
-def _hints_of(kind: type) -> dict[str, Any]:
-    """The types of the fields of a dataclass."""
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
-
-
 def check_fields(instance: Any, prefix: str = "") -> None:
     """Refuse a dataclass with a field that is not of its type; nested ones have dotted names."""
-    kind: Any = type(instance)
-    for name, hint in _hints_of(kind).items():
-        value = argument(getattr(instance, name), hint, prefix + name)
+    hints = _type_hints(type(instance))  # type: ignore[arg-type]
+    for name in (field.name for field in fields(instance)):
+        value = argument(getattr(instance, name), hints[name], prefix + name)
         if is_dataclass(value):
             check_fields(value, f"{prefix}{name}.")
 
@@ -174,31 +154,7 @@ def check_fields(instance: Any, prefix: str = "") -> None:
 # ---------------------------------------------------------------------------------- functions
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Have a function check its arguments against their types, the shapes of tensors, and `seed`,
-    which is not negative.
-    """
-    hints: dict[str, Any] = {}
-
-    @functools.wraps(function)
-    def checking(*args: P.args, **kwargs: P.kwargs) -> T:
-        if torch.compiler.is_compiling():
-            return function(*args, **kwargs)
-        if not hints:
-            hints.update(_hints(function))
-        values = dict(zip(hints, args, strict=False)) | kwargs
-        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
-            return function(*args, **kwargs)
-        plain = {name: argument(value, hints.get(name), name) for name, value in values.items()}
-        check_shapes(plain)
-        if isinstance(seed := plain.get("seed"), int) and seed < 0:
-            raise UserError(f"seed must be 0 or more, got {seed}")
-        return function(**plain)  # type: ignore[call-arg]
-
-    return checking
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of the parameters of a function, in their order; the result's may be unknown."""
     plain = inspect.unwrap(function)
     own = {name: hint for name, hint in plain.__annotations__.items() if name != "return"}
@@ -206,14 +162,39 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: known.get(name) for name in inspect.signature(plain).parameters}
 
 
-def check_shapes(values: Mapping[str, Any]) -> None:
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Have a function check its arguments against their types, the shapes of tensors, and `seed`,
+    which is not negative.
+    """
+    hints: dict[str, Any] = {}
+    torch = sys.modules.get("torch")  # without it a function is not compiled
+
+    @functools.wraps(function)
+    def checking(*args: P.args, **kwargs: P.kwargs) -> T:
+        if torch is not None and torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        if not hints:
+            hints.update(hints_of(function))
+        values = dict(zip(hints, args, strict=False)) | kwargs
+        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
+            return function(*args, **kwargs)
+        plain = {name: argument(value, hints.get(name), name) for name, value in values.items()}
+        _check_shapes(plain)
+        if isinstance(seed := plain.get("seed"), int) and seed < 0:
+            raise UserError(f"seed must be 0 or more, got {seed}")
+        return function(**plain)  # type: ignore[call-arg]
+
+    return checking
+
+
+def _check_shapes(values: Mapping[str, Any]) -> None:
     """Refuse tensors whose axes are not those that their names end in, or differ in size."""
     known: dict[str, tuple[int, str]] = {}  # of an axis its size, and where it was seen first
     for name, value in values.items():
         axes = name.rpartition("_")[2]
-        if not (isinstance(value, Tensor) and axes.isupper()):
+        if not (axes.isupper() and _is_tensor(value)):
             continue
-        if value.layout is not torch.strided:
+        if str(value.layout) != "torch.strided":
             raise UserError(f"expected {name} to be dense, got {value.layout}")
         shape, expected = tuple(value.shape), f"expected {name} of shape ({', '.join(axes)})"
         if len(shape) != len(axes):

@@ -12,8 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-import torch
-
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, locked
 
@@ -112,6 +110,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> Non
 
     The one that is replaced is kept as `previous`, unless it is damaged (`keep` is false).
     """
+    import torch
 
     def write(partial: Path) -> None:
         # Through a Python file: on a full disk torch's own writer raises no OSError.
@@ -138,6 +137,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     The checksums (CRC-32) of the ZIP archive are verified: PyTorch would take damaged bytes for
     weights.
     """
+    import torch
+
     try:
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():
@@ -156,6 +157,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def saved(path: Path) -> dict[str, Any]:
     """What is in the last checkpoint that can be read, unverified; empty where there is none."""
+    import torch
+
     for file in filter(Path.is_file, (path, previous(path))):
         with suppress(Exception):  # torch raises RuntimeError, UnpicklingError, EOFError, …
             return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=True))

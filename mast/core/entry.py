@@ -2,22 +2,25 @@
 
 What PyTorch, set for a whole process or a block, would do to a call (mixed precision, another
 default type or device, no gradients, rounded products, seeds) is set aside for it and is there
-again afterwards.
+again afterwards. PyTorch is imported after the arguments are checked.
 """
 
 import functools
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, ParamSpec, TypeVar, final
 
-import numpy as np
-import torch
-
 from mast.core.arguments import checked
-from mast.core.seeds import own_generator
 from mast.core.threads import here
+
+# Of the command line: whether its process does nothing else, so that nothing is around a call or
+# comes after it; and whether the user was told of threads, or chose their number.
+alone, advised = False, True
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @final
@@ -49,42 +52,65 @@ class Setting:
                     self._put_back()
 
 
-def _whole(
-    read: Callable[[], Any], write: Callable[[Any], object], whole: Any, places: tuple[Any, ...]
-) -> Callable[[], Callable[[], None]]:
-    """What sets an older setting and the newer ones in several places.
+def _whole(older: tuple[Any, str, Any], places: tuple[Any, ...]) -> Callable[[], None]:
+    """Set an older setting (its place, its name, its value) and the newer ones in several places.
 
     PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
     """
+    place, name, value = older
+    before: Any = None
+    with suppress(RuntimeError):
+        before = getattr(place, name)
+    newer = [each.fp32_precision for each in places]
+    setattr(place, name, value)
+    for each in places:
+        each.fp32_precision = "ieee"
 
-    def change() -> Callable[[], None]:
-        try:
-            older = read()
-        except RuntimeError:
-            older = None
-        newer = [place.fp32_precision for place in places]
-        write(whole)
-        for place in places:
-            place.fp32_precision = "ieee"
+    def put_back() -> None:
+        if before is not None:
+            setattr(place, name, before)
+        for each, precision in zip(places, newer, strict=True):
+            each.fp32_precision = precision
 
-        def put_back() -> None:
-            if older is not None:
-                write(older)
-            for place, precision in zip(places, newer, strict=True):
-                place.fp32_precision = precision
+    return put_back
 
-        return put_back
 
-    return change
+def _whole_products() -> Callable[[], None]:
+    import torch
+
+    class Matrices:  # the precision of products, as an attribute
+        precision = property(
+            lambda _: torch.get_float32_matmul_precision(),
+            lambda _, value: torch.set_float32_matmul_precision(value),
+        )
+
+    backends: Any = torch.backends
+    places = (backends.cuda.matmul, backends.mkldnn.matmul)
+    return _whole((Matrices(), "precision", "highest"), places)
+
+
+def _whole_convolutions() -> Callable[[], None]:
+    import torch
+
+    backends: Any = torch.backends
+    places = (backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
+    return _whole((backends.cudnn, "allow_tf32", False), places)
 
 
 def _default_is_float32() -> Callable[[], None]:
+    import torch
+
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     return lambda: torch.set_default_dtype(before)
 
 
 def _keep_generators() -> Callable[[], None]:
+    import numpy as np
+    import torch
+
+    from mast.core.seeds import own_generator
+
     with own_generator:
         before, there = torch.get_rng_state(), torch.cuda.is_initialized()
     of_gpus = torch.cuda.get_rng_state_all() if there else []
@@ -102,45 +128,25 @@ def _keep_generators() -> Callable[[], None]:
     return put_back
 
 
-_backends: Any = torch.backends
-# Matrices of float32 are multiplied as they are.
-whole_products = Setting(
-    _whole(
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-        "highest",
-        (_backends.cuda.matmul, _backends.mkldnn.matmul),
-    )
-)
+whole_products = Setting(_whole_products)  # matrices of float32 are multiplied as they are
 # So are convolutions; by default a GPU keeps 10 bits of float32 (TF32).
-whole_convolutions = Setting(
-    _whole(
-        lambda: _backends.cudnn.allow_tf32,
-        functools.partial(setattr, _backends.cudnn, "allow_tf32"),
-        False,
-        (_backends.cudnn.conv, _backends.cudnn.rnn, _backends.mkldnn.conv),
-    )
-)
-# What is made without a type is float32.
-default_float32 = Setting(_default_is_float32)
+whole_convolutions = Setting(_whole_convolutions)
+default_float32 = Setting(_default_is_float32)  # what is made without a type is float32
 # The generators of PyTorch, NumPy and Python are afterwards what they were before.
 restored = Setting(_keep_generators)
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_CPU = torch.device("cpu")
 
 
 @contextmanager
 def settled() -> Iterator[None]:
     """PyTorch as a process starts with it, for a block."""
+    import torch
+
     with ExitStack() as before:
         before.enter_context(default_float32())
         before.enter_context(whole_products())
         made = torch.empty(0)
-        if made.device != _CPU:
-            before.enter_context(_CPU)
+        if made.device.type != "cpu":
+            before.enter_context(torch.device("cpu"))
         if made.is_inference():
             before.enter_context(torch.inference_mode(mode=False))
         if not torch.is_grad_enabled():
@@ -154,6 +160,8 @@ def settled() -> Iterator[None]:
 @contextmanager
 def own_draws() -> Iterator[None]:
     """All global generators and PyTorch's number of threads come back after a block."""
+    import torch
+
     threads = torch.get_num_threads()
     with restored():
         try:
@@ -174,8 +182,12 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def settled_function(*args: P.args, **kwargs: P.kwargs) -> T:
             here.inside = True
+            surroundings = ExitStack()
+            if not alone or sys.modules.get("torch"):
+                surroundings.enter_context(settled())
+                surroundings.enter_context(own_draws() if draws else nullcontext())
             try:
-                with settled(), own_draws() if draws else nullcontext():
+                with surroundings:
                     return function(*args, **kwargs)
             finally:
                 here.inside = False

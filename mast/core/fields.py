@@ -4,24 +4,21 @@ Names are checked, with the nearest valid one in the error, and so are types. Ne
 dotted names, such as "optimizer.lr".
 """
 
-import functools
 import math
 from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
-import numpy as np
-from jsonargparse import ArgumentError, ArgumentParser
+import yaml
 
-from mast.core.arguments import NAMES, choices, in_words, is_list, union
+from mast.core.arguments import argument, choices, in_words, is_list, members
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
 # Numbers of a configuration: products of a few of them are finite in float32, and are not 0.
 SMALLEST, LARGEST = 1e-30, 10**9
-
-TEXTUAL = {*NAMES, Path, type(None)}
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
@@ -35,8 +32,7 @@ def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
         if name not in known:
             raise unknown(noun, name, known)
     try:
-        typed = {name: convert(value, hints[name], name) for name, value in values.items()}
-        return kind(**typed)
+        return kind(**{name: convert(value, hints[name], name) for name, value in values.items()})
     except UserError as error:
         raise UserError(f"{noun}: {error}") from error
 
@@ -94,44 +90,44 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """A value of YAML, JSON or a command line as its type has it; `name` is for the error."""
-    value = value.item() if isinstance(value, np.generic) else value
-    optional = hint is Any or type(None) in union(hint)
-    takes_text = hint is Any or {str, Path} & {hint, *union(hint)}
-    words = ("null",) if takes_text or is_list(hint) else ("null", "none", "None")
-    if optional and isinstance(value, str) and value in words and value not in choices(hint):
-        return None
-    if value is None and not optional:
+    kinds, several, read = members(hint), is_list(hint), value
+    if isinstance(value, str) and value not in choices(hint):
+        textual = bool({Any, str, Path} & {*kinds})
+        if value == "null" or (value in ("none", "None") and not (textual or several)):
+            read = None if {Any, type(None)} & {*kinds} else value
+        elif several and not value.startswith("["):  # one name, or several between commas
+            read = value.split(",")
+        elif not textual or {int, float} & {*kinds}:
+            number = _read(value)
+            read = value if textual and isinstance(number, bool | list | dict | None) else number
+    if read is None and not {Any, type(None)} & {*kinds}:
         raise UserError(f"expected {name} to be {in_words(hint)}, got nothing")
-    names = [choice for choice in choices(hint) if isinstance(choice, str)]
-    if names and isinstance(value, str) and value not in names:
-        raise unknown(f"value of {name}", value, names)
-    if isinstance(value, str) and hint in (Path, Path | None):
-        return Path(value)  # which jsonargparse makes of text that is UTF-8 alone
-    plain = list(value) if isinstance(value, tuple) else value
-    if is_list(hint) and isinstance(value, str) and not value.startswith("["):
-        plain = [value]  # one name where a list is expected
+    if several and isinstance(read, list | tuple):
+        inner = next(get_args(each) for each in kinds if is_list(each))
+        if len(inner) == 1 or inner[-1] is ...:
+            inner = (inner[0],) * len(read)
+        if len(inner) == len(read):
+            return tuple(convert(each, of, name) for each, of in zip(read, inner, strict=True))
     try:
-        return _parser(hint).parse_object({"value": plain}).value
-    except ArgumentError as error:
+        read = argument(read, hint, name)
+    except UserError as error:
+        if choices(hint) and isinstance(value, str):
+            raise
         raise UserError(f"expected {name} to be {in_words(hint)}, got {value!r}") from error
+    if isinstance(read, str) and Path in kinds and str not in kinds:
+        return Path(read)
+    is_whole = isinstance(read, int) and not isinstance(read, bool)
+    return float(read) if is_whole and float in kinds and int not in kinds else read
 
 
-def in_text(hint: Any) -> Any:
-    """A type without the classes of a union that no text stands for, such as a module."""
-    members = [
-        member
-        for member in union(hint)
-        if not isinstance(member, type) or member in TEXTUAL or is_dataclass(member)
-    ]
-    return Union[tuple(members)] if members else hint  # noqa: UP007
-
-
-@functools.cache
-def _parser(hint: Any) -> ArgumentParser:
-    """What checks and converts values of one type."""
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--value", type=hint)
-    return parser
+def _read(text: str) -> Any:
+    """What text stands for: a number, true, null, a list or a mapping; else the text."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
+        return text if "&" in text else yaml.safe_load(text)  # no aliases: they can be endless
+    return text
 
 
 def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[str, Any]:
@@ -169,6 +165,5 @@ def _replaced(instance: Any, changes: Mapping[str, Any]) -> Any:
             nested.setdefault(first, {})[rest] = value
         else:
             direct[first] = value
-    for name, inner in nested.items():
-        direct[name] = _replaced(getattr(instance, name), inner)
-    return replace(instance, **direct)
+    inner = {name: _replaced(getattr(instance, name), each) for name, each in nested.items()}
+    return replace(instance, **direct, **inner)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
+from mast.core import entry
 from mast.core.display import say
 from mast.core.errors import UserError, counted, unknown
+from mast.core.kinds import Device, Precision
 from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ LAST_PORT = 65535
 SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
-Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "float32", "bfloat16"]
 FABRIC: dict[str, Any] = {
     "float32": "32-true",
     "bfloat16": "bf16-mixed",
@@ -38,6 +38,7 @@ def find_device(name: Device) -> torch.device:
         raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
+    choose_threads()
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -72,6 +73,13 @@ def _convolutions() -> None:
     images_BCHW, weight_CDKK = torch.ones(16, 64, 16, 16), torch.ones(64, 64, 3, 3)
     for _ in range(2):
         torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
+
+
+def choose_threads() -> None:
+    """Once, on the command line, where nobody gives a number of threads: use the faster one."""
+    if not entry.advised:
+        entry.advised = True
+        use_faster_threads()
 
 
 def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:

@@ -37,8 +37,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 import yaml
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
@@ -278,6 +276,8 @@ def _logged(line: str) -> dict[str, Any] | None:
 
 def provenance() -> dict[str, Any]:
     """Versions, machine and git revision of this process, for every result file."""
+    import torch
+
     versions = {}
     for name in PACKAGES:
         try:
@@ -332,7 +332,7 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy":
         return value.item()
     return str(value) if isinstance(value, Path) else value
 

@@ -603,7 +603,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
             f"{error.strerror or error}. Free some space, or name another folder as "
-            "XDG_CACHE_HOME; mast pretrain has --data.cache too, and --data.cache_limit_gb, over "
+            "XDG_CACHE_HOME; mast pretrain has data.cache too, and data.cache_limit_gb, over "
             "which it decodes on the fly."
         ) from error
     assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"

@@ -207,7 +207,7 @@ def find_reading(
         several = " and ".join(map(str, sorted(counts)))
         raise UserError(
             f"{name} has images of {several} channels, and {channels} are expected: "
-            f"mast pretrain --data.channels {max(counts)} trains an encoder of {max(counts)}"
+            f"mast pretrain data.channels={max(counts)} trains an encoder of {max(counts)}"
         )
     if channels == 3 and 4 in counts:
         _log.warning(

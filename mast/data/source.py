@@ -32,7 +32,7 @@ Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
 # Where a set is searched for and whether it may be fetched; the other commands take what is there.
 ROOT_AND_DOWNLOAD = (
-    "--data.root and --data.download of mast pretrain, --root and --download of mast evaluate, "
+    "data.root and --download of mast pretrain, --root and --download of mast evaluate, "
     "root and download=True in Python"
 )
 UNLABELLED = -1  # the label of an image that has none
@@ -196,7 +196,7 @@ def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
     if stacks:
         _log.warning(
             "%d of %d images of %s are the first of several pages or frames in a file; the others "
-            "are not read (--data.pages all, or #pages=all behind the name, reads them): %s",
+            "are not read (data.pages=all, or #pages=all behind the name, reads them): %s",
             len(stacks), count, name, ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
         )  # fmt: skip
 

@@ -41,8 +41,8 @@ STARTED_FROM = "the encoder that it started from"
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
     "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
-    "in a minute. To train weights with BatchNorm further, add --encoder.freeze_statistics "
-    "--optimizer.lr 0.005 --optimizer.encoder_rate 0.1 (or 0.3): on five sets of photos at 96 "
+    "in a minute. To train weights with BatchNorm further, add encoder.freeze_statistics=true "
+    "optimizer.lr=0.005 optimizer.encoder_rate=0.1 (or 0.3): on five sets of photos at 96 "
     "pixels the last map gained 0.7 to 5.4 points, adapted -2.5 to 1.5 (adapted at 224 without "
     "training, four of them did as well). Rate 1 lost 14 to 37 to 0.3."
 )

@@ -70,7 +70,7 @@ RESNETS: dict[tuple[tuple[int, ...], bool, tuple[int, ...]], str] = {
 }
 
 NAME_IT = (
-    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder.name of "
+    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder of "
     "mast pretrain or --encoder of mast plan"
 )
 MOMENTS = ("mean", "std")  # in the header of an exported file

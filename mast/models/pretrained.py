@@ -125,7 +125,7 @@ def weights_file(weights: str, download: bool = False) -> Path:
             ) from error
         raise UserError(
             f"the weights {weights!r} are not in the cache of the Hugging Face Hub: give "
-            f"--download (mast pretrain: --data.download) to fetch them, {instead}"
+            f"--download to fetch them, {instead}"
         ) from error
     return Path(file)
 

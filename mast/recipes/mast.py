@@ -24,7 +24,7 @@ def mast5() -> PretrainConfig:
     Estimated cost, not measured: 6.3e19 FLOP (4.1 GMAC forward, three times that with backward,
     two views, 1.28 million images, 1000 epochs), some 75 GPU hours at 24 % of an H200's
     989 TFLOP/s in bf16; nearly as much again for the projector, which runs at 49 locations, unless
-    `--objective.projector.pool before`.
+    `objective.projector.pool=before`.
     """
     return PretrainConfig(
         recipe="mast5",
@@ -201,7 +201,7 @@ def mast_c5_medium() -> PretrainConfig:
 def mast_c5_medium_vit() -> PretrainConfig:
     """MAST-C on one GPU: ViT-S/16, gradients clipped at 3, as mast_c5_medium.
 
-    Drop-path is an option of the encoder: `--encoder.options '{"drop_path_rate": 0.1}'`.
+    Drop-path is an option of the encoder: `encoder.options='{"drop_path_rate": 0.1}'`.
     """
     name = "timm:vit_small_patch16_224"
     return _medium(mast_c5(), "mast_c5_medium_vit", name, lr=5e-4, clip=3.0)

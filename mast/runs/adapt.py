@@ -16,10 +16,10 @@ from torch import nn
 from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say, track
-from mast.core.entry import entry
 from mast.core.errors import UserError, counted
 from mast.core.files import out_folder
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
+from mast.core.launch import find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import digest, read_tensors
@@ -30,7 +30,6 @@ from mast.evaluation.feature_store import fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
-from mast.models.pretrained import DEFAULT
 from mast.runs.load import Loaded, frozen, load
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import (
@@ -91,10 +90,9 @@ class Adaptation(Shown):
         return [table, *(lines if self.left_out else lines[1:])]
 
 
-@entry(draws=True)
 def adapt(
     data: str | Path,
-    encoder: str | Path | nn.Module | None = None,
+    encoder: str | Path | nn.Module,
     images: int = IMAGES,
     out: str | Path | None = None,
     size: int | None = None,
@@ -107,44 +105,9 @@ def adapt(
     seed: int = 0,
     max_broken: float = 1.0,
 ) -> Adaptation:
-    """Measure how operators move the features of an encoder, so that its invariance can be chosen.
-
-    Encodes one augmented copy of each image per operator. Needs no labels and trains nothing.
-    `mast neighbours`, `duplicates`, `outliers`, `embed`, `evaluate` and `fit` accept `--ignore` and
-    `--match` for the folder that it writes.
-
-    Args:
-        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, also selects weights.
-            In Python also a module that maps images (B, 3, H, W), RGB in [0, 1], to (B, D).
-        data: Images like those that will be compared.
-        images: How many images to use, 10 or more; 30 are already useful. All if there are fewer.
-        out: The folder to write; `runs/<name>-adapted` by default. In Python a module is written
-            only if this is given.
-        size: Input size in pixels; by default the size of pretraining. Required for a module.
-        layers: Submodules whose outputs are read in addition to the encoder's own; by default the
-            last one of each feature-map size, or some blocks of a transformer.
-        operators: Operators or properties to measure; only these can be ignored or matched later.
-            All by default.
-        device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
-            by their order and shapes. By default the weights of the name's tag, or random ones
-            without a tag.
-        download: Allow downloading the tag's weights.
-        untrained: Use random weights for the name of an architecture.
-        seed: Seed for sampling images, for the operators and for random weights.
-        max_broken: Share of the images that may be broken; broken ones are left out.
-
-    Returns:
-        The adapted encoder and its folder.
-
-    Raises:
-        UserError: No such encoder, operator or layer; fewer than 10 images; features that are not
-            finite or do not vary; a folder that cannot be written.
-    """
+    """Measure how operators move an encoder's features, as `mast.commands.adapt` says."""
     if images < FEWEST:
         raise UserError(f"images must be {FEWEST} or more, got {images}")
-    encoder = DEFAULT if encoder is None else encoder
     compute = Compute(find_device(device))
     loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
     if isinstance(encoder, nn.Module):  # which stays as and where it is

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
+from mast.core.launch import find_device
 from mast.data import CanvasSet, DataConfig, open_canvas, set_name
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import represent

@@ -23,7 +23,8 @@ from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
 from mast.core.errors import DivergedError, UserError
 from mast.core.files import read_json
-from mast.core.launch import Device, find_device
+from mast.core.kinds import Device
+from mast.core.launch import find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas

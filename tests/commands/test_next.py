@@ -10,8 +10,8 @@ import pytest
 
 import mast
 from mast.cli import main
-from mast.cli.options import arguments_of
 from mast.cli.verbs import VERBS
+from mast.cli.words import arguments_of
 from mast.core.files import as_word, quoted
 from mast.core.run import RunFolder
 

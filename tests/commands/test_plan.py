@@ -168,14 +168,14 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
     plan = mast.plan(data, "A100", recipes="mast_c5_small", weights=str(theirs.path))
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
-    assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
+    assert plan.commands[0].endswith(f"--weights {theirs.path}")
     assert ADAPT_FIRST not in plan.notes
     tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
     torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
     plan = mast.plan(data, "A100", encoder=tagged, recipes="mast_c5_small", weights=str(file))
     assert plan.costs[0].config.encoder.name == "timm:test_convnext"
     assert plan.notes[-1] == ADAPT_FIRST
-    assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
+    assert f" --encoder {tagged} --weights {file}" in plan.commands[0]
     with pytest.raises(UserError, match=r"encoder\.name is 'resnet34', and encoder.weights"):
         mast.plan(data, "A100", encoder="resnet34", weights=str(theirs.path))
     with pytest.raises(UserError, match="hours must be positive and finite, got inf"):

@@ -101,7 +101,7 @@ def test_a_folder_of_others_is_left_alone(
     tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any work, such as a download."""
-    monkeypatch.setattr(command, "open_source", lambda *_: pytest.fail("the images were opened"))
+    monkeypatch.setattr("mast.data.open_source", lambda *_: pytest.fail("the images were opened"))
     for wrong in ({"seed": -1}, {"workers": 0}, {"format": "gif"}):
         with pytest.raises(UserError, match=next(iter(wrong))):
             command.shard(tmp_path, tmp_path / "new", **wrong)
@@ -199,7 +199,7 @@ def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / "scans").mkdir()
     pages[0].save(tmp_path / "scans" / "scan.tif", save_all=True, append_images=pages[1:])
     assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
-    assert "--data.pages all" in caplog.text
+    assert "data.pages=all" in caplog.text
     caplog.clear()
     made = command.shard(f"{tmp_path}/scans#pages=all", tmp_path / "all")
     assert made.images == 3

@@ -84,10 +84,3 @@ def test_a_dataclass_from_its_differences() -> None:
         fields.build(Inner, {"limt": 3}, "setting of inner")
     with pytest.raises(UserError, match="settings of outer: count must be 0 or more"):
         fields.build(Outer, {"count": -1}, "settings of outer")
-
-
-def test_what_no_text_stands_for_is_no_value_of_an_option() -> None:
-    assert fields.in_text(str | Path | ValueError) == str | Path
-    assert fields.in_text(str | Inner | list[int] | None) == str | Inner | list[int] | None
-    for hint in (str, ValueError, tuple[str, ...], Literal["a"]):
-        assert fields.in_text(hint) is hint

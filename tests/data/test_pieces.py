@@ -154,7 +154,7 @@ def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
     cache = {"cache": tmp_path / "cache"}
     whole = open_canvas(DataConfig(str(root), **cache), 16)
     assert "#pages=all" in caplog.text
-    assert "--data.pages all" in caplog.text
+    assert "data.pages=all" in caplog.text
     caplog.clear()
     by_options = open_canvas(DataConfig(str(root), pages="all", tile=32, stride=16, **cache), 16)
     by_name = open_canvas(DataConfig(f"{root}#pages=all,tile=32,stride=16", **cache), 16)

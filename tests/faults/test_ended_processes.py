@@ -97,7 +97,7 @@ def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_pat
     number = signal.SIGTERM if moment.startswith("while") else signal.SIGINT
     words = ["pretrain", str(photos / "train"), "--size", "32", "--batch_size", "16"]
     words += ["--device", "cpu", "--out", str(tmp_path / "run")]
-    words += ["--data.cache", str(tmp_path / "cache")]
+    words += [f"data.cache={tmp_path / 'cache'}"]
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, *MOMENTS[moment], str(int(number)), *words],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,

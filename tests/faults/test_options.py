@@ -13,8 +13,8 @@ from faults.options import BASES, options, value
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mast.cli.options import arguments_of
 from mast.cli.verbs import TOPICS, VERBS
+from mast.cli.words import arguments_of
 from mast.core.errors import UserError
 
 PAIRS = [(command, option) for command in BASES for option in options(command)]
@@ -61,4 +61,4 @@ def test_any_value_of_any_option(pair: tuple[str, str], text: str | random.Rando
     if isinstance(text, random.Random):
         read(command, value(option, form, text))
     else:
-        read(command, [f"--{option}={text}"])
+        read(command, [f"{option}={text}"])

@@ -121,7 +121,7 @@ class Probe(Evaluator[EvaluationData], ABC):
         if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
             _log.warning(
                 "%s: the weakest of the penalties, %g, may be too strong for features that vary "
-                "so little: set smaller `penalties` by --settings, or multiply the features",
+                "so little: give smaller ones, as in linear.penalties=1e-9, or multiply features",
                 task.target, weakest,
             )  # fmt: skip
         return choice

@@ -1,0 +1,210 @@
+"""Words to the arguments of a command's function, by cyclopts; docstrings are the help.
+
+Nothing heavy is imported here: help, and errors in words, come before PyTorch is loaded.
+"""
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Optional, get_args, get_origin
+
+import docstring_parser
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
+
+from mast.cli.verbs import Verb, named
+from mast.commands.common import TEXTS
+from mast.commands.options import configured
+from mast.core.arguments import hints_of, is_list, members
+from mast.core.errors import UserError, visible
+
+TEXTUAL = (str, int, float, bool)
+# Options for parts of a labelled set that lie in different places (`mast.NamedSets`).
+SETS = {
+    "train": "Training images, in place of those of data.",
+    "val": "Validation images, in place of those of data.",
+    "test": "Test images, in place of those of data.",
+    "root": "Folder of torchvision and Hugging Face sets.",
+    "download": "Allow downloading such a set, and the tag's weights.",
+}
+FIELD = re.compile(r"\w+([.]\w+)*=")  # how key=value begins
+PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
+Kind = inspect.Parameter
+
+
+def help_of(name: str) -> None:
+    """Print what a command takes."""
+    _app(name, named(name)).help_print([])
+
+
+def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """The arguments of a command's function, and `threads` where it does not take them itself."""
+    verb = named(name)
+    app = _app(name, verb)
+    words = _in_order([_underscored(word) for word in words], verb)
+    try:
+        bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
+    except CycloptsError as error:
+        text = " ".join(str(error).split()).removeprefix("Parameter ")
+        if isinstance(error, MissingArgumentError) and not text.startswith("--"):
+            text += f" The form is {app.usage}."
+        if isinstance(error, UnknownOptionError) and verb.configured:
+            text += " Fields go without dashes, such as optimizer.lr=0.1 (`mast show config`)."
+        raise UserError(visible(f"{text} See `mast {name} --help`.")) from error
+    given = {option: value for option, value in bound.arguments.items() if value != ()}
+    if "runs" in verb.words and "runs" not in given:
+        raise UserError(f"expected one run or more. See `mast {name} --help`.")
+    return _as_arguments(verb, given)
+
+
+def _underscored(word: str) -> str:
+    """`--batch-size=8` as `--batch_size=8`; values stay as they are."""
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
+
+
+def _in_order(words: list[str], verb: Verb) -> list[str]:
+    """key=value at the end, where no option before takes it for one of several values."""
+    if not (verb.configured or "settings" in inspect.signature(verb.load()).parameters):
+        return words
+    values = {
+        at for at, word in enumerate(words)
+        if FIELD.match(word) and not (at and words[at - 1].startswith("--"))
+    }  # fmt: skip
+    return [
+        *(word for at, word in enumerate(words) if at not in values),
+        *(["--", *(words[at] for at in sorted(values))] if values else []),
+    ]
+
+
+def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
+    own, changes = inspect.signature(verb.load()).parameters, given.pop("changes", ())
+    if verb.configured:
+        fields = {
+            option: given.pop(option) for option in [*given]
+            if option not in own or option == "config"
+        }  # fmt: skip
+        data = fields.pop("data", None)
+        if data is not None and "=" in data and not os.path.exists(data):
+            data, changes = None, (data, *changes)
+        return {**given, "config": configured(data, *changes, **fields)}
+    if changes:
+        given["settings"] = _settings(changes, nested="protocols" in own)
+    if sets := {option: given.pop(option) for option in SETS if option in {*given} - {*own}}:
+        from mast.evaluation.named_sets import NamedSets
+
+        given["data"] = NamedSets(given.get("data"), **sets)
+    return given
+
+
+def _settings(words: Sequence[str], nested: bool) -> Mapping[str, Any]:
+    """Settings from key=value: by protocol, or of a single one."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        protocol, dot, name = key.partition(".")
+        if not equals or (nested and not dot):
+            form = "protocol.setting=value, such as knn.temperatures=0.1" if nested else "key=value"
+            raise UserError(f"expected {form}, got {word!r}")
+        within, name = (settings.setdefault(protocol, {}), name) if nested else (settings, key)
+        first, dot, inner = name.partition(".")  # such as finetune.changes.epochs=10
+        within, name = (within.setdefault(first, {}), inner) if dot else (within, name)
+        if name in within:
+            raise UserError(f"{key} is given twice")
+        within[name] = value
+    return settings
+
+
+def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
+    """Of each parameter of a command its type, its default and its text."""
+    found: dict[str, tuple[Any, Any, str]] = {}
+    function = verb.load()
+    for source in (function, *([configured] if verb.configured else [])):
+        texts, hints = TEXTS | _texts(source), hints_of(source)
+        for name, one in inspect.signature(source).parameters.items():
+            made = verb.configured and source is function and name == "config"
+            if one.kind is one.VAR_KEYWORD or made or name in (*found, *verb.left_out):
+                continue
+            option = "changes" if name == "settings" else name
+            found[option] = _in_words(hints[name]), one.default, texts.get(name, "")
+            if any(getattr(kind, "__name__", "") == "NamedSets" for kind in members(hints[name])):
+                for part, text in SETS.items():
+                    found[part] = bool if part == "download" else str | None, None, text
+    if "device" in found and "threads" not in found:
+        found["threads"] = int | None, None, TEXTS["threads"]
+    return found
+
+
+def _in_words(hint: Any) -> Any:
+    """A type that words have: a list of text for text or a sequence of it, text for a path."""
+    kinds = members(hint)
+    if is_list(hint):
+        inner = next(get_args(kind)[0] for kind in kinds if is_list(kind))
+        return list[int] if inner is int else list[str]
+    plain = next((kind for kind in kinds if kind in TEXTUAL or get_origin(kind) is Literal), str)
+    return Optional[plain] if type(None) in kinds else plain  # noqa: UP045
+
+
+def _app(name: str, verb: Verb) -> App:
+    """The command for cyclopts: a function with the parameters of the command."""
+    order = [*verb.words, "changes"]
+    parameters = [_parameter(name, *option, order) for name, option in options_of(verb).items()]
+    parameters.sort(key=lambda one: order.index(one.name) if one.name in order else len(order))
+
+    def called(*_: Any, **__: Any) -> None:
+        """Stand for the command's function, which is called later."""
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    usage = [f"mast {name}"]
+    for one in parameters:
+        if one.name == "changes":
+            usage.append("[KEY=VALUE...]")
+        elif one.name in order:
+            word = one.name.upper() + "..." * (one.kind is Kind.VAR_POSITIONAL)
+            usage.append(word if one.default is Kind.empty else f"[{word}]")
+        elif one.default is Kind.empty:
+            usage.append(f"--{one.name} {one.name.upper()}")
+    app = App(
+        name=f"mast {name}", usage=" ".join([*usage, "[options]"]), help=_summary(verb.load()),
+        help_flags=(), version_flags=(), help_format="plaintext",
+    )  # fmt: skip
+    app.default(called)
+    return app
+
+
+def _parameter(
+    name: str, hint: Any, default: Any, text: str, order: Sequence[str]
+) -> inspect.Parameter:
+    """A parameter for cyclopts: a word, several words, or an option."""
+    how = Parameter(
+        name=None if name in order else f"--{name}",
+        help=text,
+        negative=f"--no_{name}" if bool in members(hint) and default is not False else (),
+        consume_multiple=True,
+        show_default=_shown if default not in (None, False, (), Kind.empty) else False,
+    )
+    kind: Any = Kind.KEYWORD_ONLY
+    if name in order:
+        several = name == "changes" or is_list(hint)
+        kind = Kind.VAR_POSITIONAL if several else Kind.POSITIONAL_ONLY
+        hint, default = (str, Kind.empty) if several else (hint, default)
+    return Kind(name, kind, default=default, annotation=Annotated[hint, how])
+
+
+def _shown(default: Any) -> str:
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    """A function's docstring up to its first section."""
+    parsed = docstring_parser.parse(inspect.getdoc(function) or "")
+    paragraphs = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs.split("\n\n"))
+
+
+def _texts(function: Callable[..., Any]) -> dict[str, str]:
+    """What a docstring says of each parameter, but not what it says of Python."""
+    parsed = docstring_parser.parse(inspect.getdoc(function) or "")
+    texts = {each.arg_name: " ".join((each.description or "").split()) for each in parsed.params}
+    return {name: PYTHON.sub("", text) for name, text in texts.items()}
