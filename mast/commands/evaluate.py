@@ -83,7 +83,7 @@ def evaluate(
     encoder = or_default(encoder)
     from torch import nn
 
-    from mast.core.launch import find_device, make_fabric
+    from mast.core.launch import find_device, make_fabric, type_of
     from mast.core.tensors import digest
     from mast.evaluation.compute import Compute
     from mast.evaluation.frozen import Bench
