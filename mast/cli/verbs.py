@@ -44,7 +44,7 @@ def show(result: Any) -> None:
 
     if isinstance(result, RunFolder):  # the command reported while it ran
         return
-    if isinstance(result, list):
+    if isinstance(result, list) and not hasattr(result, "shown"):
         for each in result:
             show(each)
         return

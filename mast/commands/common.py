@@ -50,7 +50,7 @@ TEXTS = {
     "match": "Compare images only by these operators or properties.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
     "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
-    "device": "Where to compute.",
+    "device": "auto, cpu or cuda.",
     "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
     "with other names by order and shape. By default the weights that the name names.",
     "download": "Allow downloading the tag's weights.",

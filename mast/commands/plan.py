@@ -144,6 +144,10 @@ def plan(
         Epochs, gradient-accumulation steps, memory of this machine's GPU, disk space and hours
         for each recipe, and the commands.
     """
+    pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
+    refused = [name for name, value in pretraining.items() if value not in (None, ())]
+    if adapt is not None and refused:
+        raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
     if size is not None and adapt is None:
         raise UserError("size is for adapt: pretraining is planned at the size of each recipe")
     if hours is not None and not 0 < hours < math.inf:
@@ -156,9 +160,6 @@ def plan(
     from mast.runs.cost import GPUS, MOST_TIMES, USUAL_IMAGES, Cost, cost, decoding_seconds, scaled
 
     if adapt is not None:
-        pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
-        if refused := [name for name, value in pretraining.items() if value not in (None, ())]:
-            raise UserError(f"adapt plans no pretraining: leave {', '.join(refused)} out")
         return _adaptation(str(data), adapt, size, weights, find_device(device), download)
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]

@@ -52,25 +52,26 @@ class Setting:
                     self._put_back()
 
 
-def _whole(older: tuple[Any, str, Any], places: tuple[Any, ...]) -> Callable[[], None]:
-    """Set an older setting (its place, its name, its value) and the newer ones in several places.
+def _whole(
+    read: Callable[[], Any], write: Callable[[Any], object], whole: Any, places: tuple[Any, ...]
+) -> Callable[[], None]:
+    """Set an older setting and the newer ones in several places.
 
     PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
     """
-    place, name, value = older
-    before: Any = None
+    older: Any = None
     with suppress(RuntimeError):
-        before = getattr(place, name)
-    newer = [each.fp32_precision for each in places]
-    setattr(place, name, value)
-    for each in places:
-        each.fp32_precision = "ieee"
+        older = read()
+    newer = [place.fp32_precision for place in places]
+    write(whole)
+    for place in places:
+        place.fp32_precision = "ieee"
 
     def put_back() -> None:
-        if before is not None:
-            setattr(place, name, before)
-        for each, precision in zip(places, newer, strict=True):
-            each.fp32_precision = precision
+        if older is not None:
+            write(older)
+        for place, precision in zip(places, newer, strict=True):
+            place.fp32_precision = precision
 
     return put_back
 
@@ -78,23 +79,18 @@ def _whole(older: tuple[Any, str, Any], places: tuple[Any, ...]) -> Callable[[],
 def _whole_products() -> Callable[[], None]:
     import torch
 
-    class Matrices:  # the precision of products, as an attribute
-        precision = property(
-            lambda _: torch.get_float32_matmul_precision(),
-            lambda _, value: torch.set_float32_matmul_precision(value),
-        )
-
+    read, write = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     backends: Any = torch.backends
-    places = (backends.cuda.matmul, backends.mkldnn.matmul)
-    return _whole((Matrices(), "precision", "highest"), places)
+    return _whole(read, write, "highest", (backends.cuda.matmul, backends.mkldnn.matmul))
 
 
 def _whole_convolutions() -> Callable[[], None]:
     import torch
 
     backends: Any = torch.backends
-    places = (backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
-    return _whole((backends.cudnn, "allow_tf32", False), places)
+    cudnn, write = backends.cudnn, functools.partial(setattr, backends.cudnn, "allow_tf32")
+    places = (cudnn.conv, cudnn.rnn, backends.mkldnn.conv)
+    return _whole(lambda: cudnn.allow_tf32, write, False, places)
 
 
 def _default_is_float32() -> Callable[[], None]:

@@ -1,7 +1,6 @@
 """`mast fit` and `mast predict`: from labels to a table, by command and as functions."""
 
 import csv
-import json
 import re
 import shlex
 import shutil
@@ -111,7 +110,7 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
         command = (
-            f"mast fit {data} --encoder timm:resnet18.a1_in1k --settings '{json.dumps(QUICK)}'"
+            f"mast fit {data} --encoder timm:resnet18.a1_in1k 'penalties={QUICK['penalties']}'"
         )
         for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
             assert fact in fitted.text
@@ -259,7 +258,7 @@ def test_what_cannot_be_learned_is_one_line(
         ("factors:32", "has several targets: give target, one of shape, color"),
         (f"{coco}", "labels of several classes per image, and a classifier tells one"),
         (f"{photos}/train/class0", "has no labels"),
-        (f"{photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),
+        (f"{photos} penalty=1", "Did you mean 'penalties'"),
     ):
         assert main(["fit", *shlex.split(options), "--encoder", str(ours.path)]) == 2
         said = capsys.readouterr().err
