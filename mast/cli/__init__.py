@@ -1,4 +1,4 @@
-"""The `mast` command: words to functions; the only place that merges recipe < file < options.
+"""The `mast` command: words to functions.
 
 Nothing is imported here before signals are answered, as they may come at any moment.
 """
