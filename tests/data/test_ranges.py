@@ -115,7 +115,7 @@ def test_what_may_stand_for_no_value_is_named(end, dtype, caplog):
 
 
 def test_channels_are_matched_or_refused(caplog):
-    with pytest.raises(UserError, match=r"data\.channels 13"):
+    with pytest.raises(UserError, match=r"data\.channels=13"):
         find_reading("set", [image(0, 1, np.float32, channels=13)])
     with pytest.raises(UserError, match="images of 5 channels, and 4 are expected"):
         find_reading("set", [image(0, 9, np.uint16, channels=5)], channels=4)
