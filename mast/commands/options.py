@@ -66,7 +66,7 @@ def configured(
         devices: Processes on this machine (torchrun overrides it).
         nodes: Machines (torchrun overrides it).
         threads: CPU threads per process; PyTorch's choice by default.
-        precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
+        precision: auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.
     """
     given = dict(locals())
     from mast.config import change
