@@ -107,12 +107,8 @@ def weights_file(weights: str, download: bool = False) -> Path:
     from huggingface_hub import hf_hub_download
 
     repository, _, revision = (_described(weights).get("hf_hub_id") or "").partition("@")
-    instead = (
-        f"give a FILE as weights to read them from there, or timm:{weights.partition('.')[0]} for "
-        "random weights"
-    )
     if not repository:
-        raise UserError(f"the weights {weights!r} are not on the Hugging Face Hub: {instead}")
+        raise UserError(f"weights {weights!r} are not on the Hugging Face Hub: give a file")
     try:
         file = hf_hub_download(
             repository, FILE, revision=revision or None, local_files_only=not download
@@ -120,12 +116,12 @@ def weights_file(weights: str, download: bool = False) -> Path:
     except (OSError, ValueError) as error:
         if download:
             raise UserError(
-                f"cannot download the weights {weights!r} from {repository} "
-                f"({type(error).__name__}): {instead}"
+                f"weights {weights!r} cannot be downloaded from {repository} "
+                f"({type(error).__name__}): give a file as weights"
             ) from error
         raise UserError(
-            f"the weights {weights!r} are not in the cache of the Hugging Face Hub: give "
-            f"--download to fetch them, {instead}"
+            f"weights {weights!r} are not in the cache of the Hugging Face Hub: give --download to "
+            "fetch them, or a file as weights"
         ) from error
     return Path(file)
 
