@@ -1,17 +1,12 @@
-"""Write docs/performance.md, its CSV files and a line of the README from the result files.
+"""Write the CSV files that docs/performance.md links from the result files.
 
-    python benchmarks/write_performance.py
-
-The text around the tables is written by hand; a table stands between `<!-- NAME -->` and
-`<!-- /NAME -->`.
+python benchmarks/write_performance.py
 """
 
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from measure import RESULTS
@@ -71,81 +66,53 @@ def read(area: str, device: str = "cpu") -> dict[str, Any]:
     return json.loads((RESULTS / f"{area}-{device}.json").read_text())
 
 
-def targets() -> str:
+def targets() -> Iterator[tuple[str, ...]]:
     """Every target beside what was measured."""
-    lines = ["| what | target | measured |", "|---|---|---|"]
+    yield "what", "target", "measured"
     for what, area, case, numerator, denominator, sense, target in TARGETS:
         cases = read(area)["cases"]
         entries = cases[case] if case else next(iter(cases.values()))
-        wanted = "–" if target is None else f"{'≥' if sense == '>=' else '≤'} {target:g}×"
-        if not {numerator, denominator} <= entries.keys():
-            lines.append(f"| {what} | {wanted} | not measured yet |")
-            continue
         ratio = entries[numerator]["median"] / entries[denominator]["median"]
         measured = f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
-        if target is not None:
-            missed = ratio < target if sense == ">=" else ratio > target
-            measured += " (missed)" if missed else ""
-        lines.append(f"| {what} | {wanted} | {measured} |")
+        if target is not None and (ratio < target if sense == ">=" else ratio > target):
+            measured += " (missed)"
+        wanted = "–" if target is None else f"{'≥' if sense == '>=' else '≤'} {target:g}×"
+        yield what, wanted, measured
     for what, area, case, entry, limit in SECONDS:
         (entries,) = [of for name, of in read(area)["cases"].items() if name.startswith(case)]
         seconds = entries[entry]["median"]
-        missed = " (missed)" if seconds > limit else ""
-        lines.append(f"| {what} | ≤ {limit} s | {seconds:.0f} s{missed} |")
+        yield what, f"≤ {limit} s", f"{seconds:.0f} s{' (missed)' if seconds > limit else ''}"
     for name, peaks in read("loss")["peak_bytes"].items():
         if "K=19" in peaks:
             ratio = peaks["K=19"] / peaks["K=5"]
-            what = f"memory of the objective at K=19 over K=5: {name}"
-            lines.append(f"| {what} | ≤ 1.1× | {ratio:.3f}×{'' if ratio <= 1.1 else ' (missed)'} |")
-    return "\n".join(lines)
+            missed = "" if ratio <= 1.1 else " (missed)"
+            yield f"memory at K=19 over K=5: {name}", "≤ 1.1×", f"{ratio:.3f}×{missed}"
 
 
-def on_gpu() -> str:
+def on_gpu() -> Iterator[tuple[str, ...]]:
     """Milliseconds on a GPU: views, the objective, training steps."""
     views, loss, train = (read(area, "cuda") for area in ("augment", "loss", "train"))
-    lines = [f"| on one {views['provenance']['cuda']} | ms | reference | ms |", "|---|---|---|---|"]
+    yield f"on one {views['provenance']['cuda']}", "ms", "reference", "ms"
     for case, entries in views["cases"].items():
         ours, theirs = (1e3 * entries[name]["median"] for name in ("mast", "kornia"))
-        lines.append(f"| a view of {case} | {ours:.4f} | kornia | {theirs:.3f} |")
+        yield f"a view of {case}", f"{ours:.4f}", "kornia", f"{theirs:.3f}"
     ((case, entries),) = loss["cases"].items()
     ours, theirs = (
         1e3 * entries[name]["median"] for name in ("mast_c, distance", "lightly VICRegLoss")
     )
-    lines.append(
-        f"| objective, {case}, not compiled | {ours:.1f} | lightly's VICRegLoss | {theirs:.1f} |"
-    )
+    what = f"objective, {case}, not compiled"
+    yield what, f"{ours:.1f}", "lightly's VICRegLoss", f"{theirs:.1f}"
     ((case, entries),) = train["cases"].items()
     step, folder = (entries[f"mast_c15_small, from {place}"] for place in ("memory", "a folder"))
     silent, alone = entries["mast_c15_small, nothing predicted"], entries["encoder alone"]
     for what, of, beside, other in (
-        (f"step of `mast_c15_small`, {case}", step, "encoder alone", alone),
+        (f"step of mast_c15_small, {case}", step, "encoder alone", alone),
         ("… where nothing is predicted", silent, "encoder alone", alone),
         ("… from a folder", folder, "ImageFolder, torchvision, no workers",
          entries["ImageFolder, no workers"]),
     ):  # fmt: skip
         ours, theirs = (f"{1e3 * each['median']:,.1f}" for each in (of, other))
-        lines.append(f"| {what} | {ours} | {beside} | {theirs} |")
-    return "\n".join([*lines, "", f"Revision {train['provenance']['git_revision']}."])
-
-
-def in_short() -> str:
-    """What matters most, in two sentences."""
-    views = read("augment")["cases"][MAST5]
-    ours = views["mast"]["median"]
-    peers = {"torchvision, PIL": "torchvision", "kornia": "kornia",
-             "albumentationsx": "AlbumentationsX"}  # fmt: skip
-    faster = [f"{views[key]['median'] / ours:.0f} times as fast as by {name}"
-              for key, name in peers.items()]  # fmt: skip
-    step = next(iter(read("train")["cases"].values()))["mast_c5_small, from memory"]["ratio"]
-    gpu = read("augment", "cuda")
-    ratios = [gpu["cases"][case]["kornia"]["ratio"] for case in (MAST5, MAST15)]
-    return (
-        f"On a CPU, MAST-5 views of 224 pixels are made {faster[0]}, {faster[1]} and "
-        f"{faster[2]}; a training step (`mast_c5_small`) takes {step:.2f} times as long as "
-        "its encoder alone. On an "
-        f"{gpu['provenance']['cuda']}, in bf16 they are made {ratios[0]:.0f} (MAST-5) and "
-        f"{ratios[1]:.0f} (MAST-15) times as fast as by kornia in float32."
-    )
+        yield what, ours, beside, theirs
 
 
 AREAS = ("augment", "channels", "loss", "probes", "insight", "data", "train")
@@ -169,14 +136,13 @@ def operators() -> Iterator[tuple[str, ...]]:
                       for key in ("PyTorch", "compiled", "copy"))  # fmt: skip
 
 
-def fused(result: dict[str, Any]) -> str:
+def fused(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """What views would launch and move on a GPU, by PyTorch's kernels and by Triton's."""
-    lines = ["| views | kernels | launches | copies | waits | GB |", "|---|---|---|---|---|---|"]
+    yield "views", "kernels", "launches", "copies", "waits", "GB"
     for preset, entries in result["views"].items():
         for name, of in entries.items():
-            numbers = " | ".join(str(of[key]) for key in ("launches", "copies", "waits"))
-            lines.append(f"| {preset} | {name} | {numbers} | {of['GB']:.1f} |")
-    return "\n".join([*lines, "", f"Revision {result['provenance']['git_revision']}."])
+            numbers = (str(of[key]) for key in ("launches", "copies", "waits"))
+            yield preset, name, *numbers, f"{of['GB']:.1f}"
 
 
 def kernels(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -188,49 +154,29 @@ def kernels(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield name, *(str(value) for of in generations.values() for value in of[name].values())
 
 
-def machines() -> str:
-    """Where the results come from."""
-    lines = []
+def machines() -> Iterator[tuple[str, ...]]:
+    """Where the results come from, and what they were measured with."""
+    yield "of", "by"
     for area in (*AREAS, "operators"):
         result = read(area)
         origin, threads = result["provenance"], result["setting"].get("threads", 1)
         where = origin["cuda"] or origin["processor"]
-        lines.append(f"{area} {where}, {threads} thread(s), {origin['git_revision']}")
+        yield area, f"{where}, {threads} thread(s), {origin['git_revision']}"
     origin = read("augment")["provenance"]
-    versions = origin["versions"] | origin["peers"]
-    named = ", ".join(f"{name} {number}" for name, number in versions.items())
-    return f"Measured on: {'; '.join(lines)}. With {named}."
-
-
-def replace(document: Path, tables: dict[str, str]) -> None:
-    """Put each table between its two marks."""
-    text = document.read_text()
-    for name, table in tables.items():
-        pattern = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
-        text, count = pattern.subn(
-            lambda _, n=name, t=table: f"<!-- {n} -->\n{t}\n<!-- /{n} -->", text
-        )
-        assert count == 1, (document, name)
-    write_text(document, text)
+    yield from (origin["versions"] | origin["peers"]).items()
 
 
 def main() -> None:
     counted = json.loads((RESULTS / "fused.json").read_text())
-    replace(
-        ROOT / "docs" / "performance.md",
-        {
-            "targets": targets(),
-            "machine": machines(),
-            "fused": fused(counted),
-            "gpu": on_gpu(),
-        },
-    )
-    whole = {"performance": times(), "operators": operators(), "kernels": kernels(counted)}
+    whole = {
+        "performance": times(), "targets": targets(), "machines": machines(),
+        "operators": operators(), "fused": fused(counted), "kernels": kernels(counted),
+        "gpu": on_gpu(),
+    }  # fmt: skip
     for name, rows in whole.items():
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         write_text(ROOT / "docs" / "tables" / f"{name}.csv", text.getvalue())
-    replace(ROOT / "README.md", {"speed": in_short()})
 
 
 if __name__ == "__main__":

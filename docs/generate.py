@@ -13,42 +13,40 @@ from written.beyond import beyond
 from written.clean import label_errors, search
 from written.detection import detection
 from written.faults import faults
-from written.forgetting import demonstration, forgetting
+from written.forgetting import forgetting
 from written.insight import advice, studies, uncertainty
 from written.intervals import coverage
-from written.invariances import other_encoders, ways, ways_of_runs
+from written.invariances import ways
 from written.known import known
 from written.methods import methods, oracles, splits
 from written.path import path
-from written.photos import compared_on_photos, found_on_photos, in_short, photos, variants
+from written.photos import photos
 from written.result_files import ROOT, WHOLE
-from written.scale import kept, many, nodes, scale, state
-from written.site import home, pretraining, reference, results
+from written.scale import many, nodes, scale, state
+from written.site import controls, copies, home, pretrained, reference
 from written.starts import starts
-from written.subspaces import found, pairs, wanted
+from written.subspaces import found, pairs
 from written.tables import candidates, elsewhere, fair, small, table6, tables
 
 from mast.core.checkpoint import write_text
 
 PARTS = {
-    "README.md": {"help": pretraining, "results": results},
+    "README.md": {"copies": copies, "pretrained": pretrained},
     "docs/start.md": {"path": path},
     "docs/data.md": {"splits": splits},
     "docs/pretraining.md": {
         "starts": starts, "nodes": nodes, "state": state, "scale": scale, "many": many,
-        "kept": kept,
     },
     "docs/clean.md": {
-        "ways": ways, "encoders": other_encoders, "runs": ways_of_runs, "pairs": pairs,
-        "search": search, "found": found, "wanted": wanted, "label_errors": label_errors,
+        "ways": ways, "pairs": pairs, "search": search, "found": found,
+        "label_errors": label_errors,
     },
     "docs/evaluation.md": {"known": known, "coverage": coverage, "detection": detection},
     "docs/insight.md": {"advice": advice, "uncertainty": uncertainty, "studies": studies},
     "docs/method.md": {"methods": methods, "oracles": oracles},
     "docs/results.md": {
-        "short": in_short, "photos": compared_on_photos, "searches": found_on_photos,
-        "flowers": photos, "variants": variants, "small": small, "candidates": candidates,
-        "elsewhere": elsewhere, "fair": fair, "beyond": beyond, "demo": demonstration,
+        "copies": copies, "controls": controls, "fair": fair, "beyond": beyond,
+        "candidates": candidates, "elsewhere": elsewhere, "small": small, "photos": photos,
         "forgetting": forgetting, "tables": tables, "table6": table6,
     },
     "docs/reliability.md": {"faults": faults},

@@ -5,8 +5,7 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT, top
+from written.result_files import ROOT, whole
 
 FOLDER = ROOT / "benchmarks" / "results"
 
@@ -32,18 +31,14 @@ def search() -> str:
         "open",
         *(f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts),
     )
+    table = whole("search", Grid((*heads, "recall"), tuple(rows)))
     compared = ", ".join(
         f"{seconds['median']:.2g} s for {size.removesuffix(' images')}"
         for size, seconds in pairs.items()
     )
     return (
-        f"{as_markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
-        f"Seconds; recall is the percent of the {setting['neighbours']} nearest that are found. "
-        f"{setting['dimensions']}-dimensional features from {setting['clusters']:,} overlapping "
-        f"clusters ({setting['intrinsic']} directions); the last row has no structure. Median of "
-        f"{setting['rounds']} rounds, one busy thread of {result['provenance']['processor']} "
-        f"(`benchmarks/search.py`). {_pays(result)} Comparing all pairs "
-        f"of images takes {compared}."
+        f"{_pays(result)} Comparing all pairs of images takes {compared} (one thread, "
+        f"{setting['dimensions']} dimensions; {table})."
     )
 
 
@@ -108,18 +103,12 @@ def label_errors() -> str:
             share = _range(seed["first"][name] for seed in seeds)
             taken = _first(seeds)["changed"]
             rows.append((kind, f"mast: the first by {name}", f"{taken:,}", share, share))
-    agreed = " and ".join(
-        f"{statistics.mean(seed['agreed'] for seed in seeds):.0f} % ({kind})"
-        for kind, seeds in encoders.items()
-    )
-    grid = Grid(("encoder", "flagged", "images", "precision", "recall"), tuple(rows))
+    table = whole("label-errors", Grid(("encoder", "flagged", "images", "precision", "recall"),
+                                       tuple(rows)))  # fmt: skip
     return (
-        f"{top('label-errors', grid, lambda row: row[0] == 'trained')}\n\n"
-        f"{setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of their labels "
-        f"changed at random; ranges over {setting['seeds']} seeds, in percent. The "
-        f"probes agree with {agreed} of the labels. All methods use the same out-of-fold "
-        f"probabilities; cleanlab {result['provenance']['cleanlab']} "
-        "(`benchmarks/label_errors.py`)."
+        f"All methods, beside cleanlab {result['provenance']['cleanlab']}: {table} "
+        f"({setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of the labels "
+        f"changed at random, {setting['seeds']} seeds)."
     )
 
 

@@ -2,27 +2,18 @@
 
 import json
 
-from experiments.detectors import AVERAGED, Detectors
-from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS
+from experiments.detectors import Detectors
+from written.result_files import RESULTS, whole
 
 
 def detection() -> str:
     """What the detectors learn."""
     result = json.loads((RESULTS / f"{Detectors.results}.json").read_text())
-    fitted, networks = result["overfit"], list(result["losses"]["networks"].values())
+    fitted = result["overfit"]
     names = {"AP": "objects/ap", "AP50": "objects/ap50", "AP75": "objects/ap75"}
     precision = ", ".join(f"{name} {fitted['measures'][key]:.1f}" for name, key in names.items())
-    truth = "; ".join(
-        f"{split}: boxes {row['objects/ap']:.1f}, masks {row['masks/ap']:.1f}"
-        for split, row in result["truth"]["sets"].items()
-    )
     return (
         f"Faster R-CNN overfits {fitted['images']['train']} photos with {fitted['objects']} "
-        f"objects in {fitted['settings']['iterations']} steps ({fitted['minutes']:.0f} minutes); "
-        f"boxes: {precision}.\n\n"
-        f"Mean of each loss over the first and the last {AVERAGED} steps on "
-        f"{networks[0]['images']['train']} photos:\n\n"
-        f"{as_markdown(Detectors().table(result))}\n\n"
-        f"AP of the annotations, scored as detections: {truth}."
+        f"objects in {fitted['settings']['iterations']} steps ({fitted['minutes']:.0f} minutes; "
+        f"boxes: {precision}). Losses: {whole('detection', Detectors().table(result))}."
     )

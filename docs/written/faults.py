@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, whole
 
 FOLDER = ROOT / "benchmarks" / "results"
 KINDS = {
@@ -41,13 +40,10 @@ def faults() -> str:
     rows = [_row(KINDS[kind], now, [kind], verdicts) for kind in KINDS if kind in now["counts"]]
     rows += [_row("all", now, [*KINDS], verdicts), _row("all, before", before, [*KINDS], verdicts)]
     columns = ("what was done", "cases", *(VERDICTS[name] for name in verdicts))
-    grid = Grid(columns, tuple(rows))
     return (
-        f"{as_markdown(grid)}\n\n"
-        f"`make faults SECONDS={now['seconds']:.0f}`, {now['jobs']} at a time, on "
-        f"{now['provenance']['processor']} (revision {now['provenance']['git_revision']}; before: "
-        f"{before['provenance']['git_revision']}, {before['seconds']:.0f} seconds). A bug that "
-        "is reported in one line counts as a traceback."
+        f"By kind of attack: {whole('faults', Grid(columns, tuple(rows)))} "
+        f"(`make faults SECONDS={now['seconds']:.0f}`, revision "
+        f"{now['provenance']['git_revision']}; before: {before['provenance']['git_revision']})."
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 from experiments.advice_check import AdviceCheck
 from experiments.small_sets import called
 from experiments.uncertainty_check import UncertaintyCheck
-from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, whole
 
 STUDIED = "cifar_mast5"
@@ -16,10 +15,10 @@ NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 def advice() -> str:
     """How many warnings are right; for each run the operators of each task by what they cost."""
     links = (
-        f"{described(result['run'])}: {whole(f'advice-{at}', AdviceCheck().table({'': result}))}"
+        f"{called(result['run'])} {whole(f'advice-{at}', AdviceCheck().table({'': result}))}"
         for at, result in enumerate(insights("advice"), 1)
     )
-    return f"{warned()} Costs by task and operator: {'; '.join(links)}."
+    return f"{warned()} Costs by task and operator, by run: {', '.join(links)}."
 
 
 def warned() -> str:
@@ -45,7 +44,7 @@ def warned() -> str:
 def uncertainty() -> str:
     """How often a damaged copy is ranked above its original, a column per run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
-    return as_markdown(UncertaintyCheck().table(results))
+    return f"By damage and run: {whole('uncertainty', UncertaintyCheck().table(results))}."
 
 
 def studies() -> str:

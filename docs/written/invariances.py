@@ -5,23 +5,12 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT, whole
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
 FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
 NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
-SHOWN = (
-    "last map",
-    "all depths",
-    "all depths, whitened",
-    "ignore all",
-    "ignore color",
-    "match color",
-)
-BRIEF = ("last map", "last map, whitened", "all depths, whitened", "ignore all")
-
-
+Measured = dict[str, list[dict[str, Any]]]
 ENCODERS = {
     "timm:tf_efficientnet_lite0.in1k": "EfficientNet-Lite0",
     "timm:tf_efficientnet_lite1.in1k": "EfficientNet-Lite1",
@@ -55,14 +44,19 @@ OF_RUNS = {"first": "first", "1 %": "at 1 %", "hue": "hue first", "gray": "gray 
 
 
 def ways() -> str:
-    """Copies that are found, what neighbours say, and kNN by set, of the first encoder."""
-    return _tables(next(iter(_by_encoder().values()))[0])
+    """Copies that are found, what neighbours share, and kNN by set; other encoders; runs."""
+    by_encoder = _by_encoder()
+    changes, by_set = _tables(next(iter(by_encoder.values()))[0])
+    return (
+        f"All ways: by change {changes}; by set {by_set}; by encoder "
+        f"{_of_encoders(by_encoder)}; of pretrained runs {_of_runs(by_encoder)}."
+    )
 
 
-def other_encoders() -> str:
+def _of_encoders(by_encoder: Measured) -> str:
     """The ways that matter, by encoder, the mean of seeds."""
     cells = []
-    for name, seeds in _by_encoder().items():
+    for name, seeds in by_encoder.items():
         names = _searched(seeds[0])
         row = []
         for key, way in COMPARED.values():
@@ -72,17 +66,13 @@ def other_encoders() -> str:
                        if known else "")  # fmt: skip
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
-    hashes = _by_encoder().get("imagehash", [])
-    hashed = [f"{way} ranks {_mean(each, way, 'first', _searched(each)):.1f} %"
-            for each in hashes for way in each["rows"][_searched(each)[0]]]  # fmt: skip
-    table = as_markdown(Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
-    return f"{table}\n\n{' and '.join(hashed)} of the copies first."
+    return whole("choices-of-encoders", Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
 
 
-def ways_of_runs() -> str:
+def _of_runs(by_encoder: Measured) -> str:
     """What runs of this library trained beside the closed form, the mean of seeds."""
     cells = []
-    for name, seeds in _by_encoder().items():
+    for name, seeds in by_encoder.items():
         if seeds[0]["setting"]["encoder"] == name or "_small" not in name:
             continue
         names = _searched(seeds[0])
@@ -97,29 +87,20 @@ def ways_of_runs() -> str:
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
     grid = Grid(("run", "compared by", *OF_RUNS), tuple(cells))
-    return f"All ways: {whole('choices-of-runs', grid)}."
+    return whole("choices-of-runs", grid)
 
 
-def _by_encoder() -> dict[str, list[dict[str, Any]]]:
+def _by_encoder() -> Measured:
     """What was measured, by encoder; runs of several seeds together."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: Measured = {}
     for measured in json.loads(FILE.read_text())["measured"]:
         name = measured["setting"]["encoder"]
         found.setdefault(name if name in ENCODERS else name.partition(":")[0], []).append(measured)
     return {name: found[name] for name in ENCODERS if name in found}
 
 
-def brief(key: str) -> dict[str, str]:
-    """A measure of the first encoder by every way, and of the hashes."""
-    by_encoder = _by_encoder()
-    measured = next(iter(by_encoder.values()))[0]
-    rows = [(measured, way) for way in BRIEF] + [(of, "pHash") for of in by_encoder["imagehash"]]
-    return {way: f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
-            for of, way in rows}  # fmt: skip
-
-
-def _tables(measured: dict[str, Any]) -> str:
-    names, rows, setting = _searched(measured), measured["rows"], measured["setting"]
+def _tables(measured: dict[str, Any]) -> tuple[str, str]:
+    names, rows = _searched(measured), measured["rows"]
     known = list(rows[names[0]])
     changes = [key.removesuffix(" first") for key in rows[names[0]][known[0]]
                if key.endswith(" first")]  # fmt: skip
@@ -143,26 +124,12 @@ def _tables(measured: dict[str, Any]) -> str:
                 for name in rows))
         for way in shared
     ]  # fmt: skip
-    encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
     near = {row[0]: row[1:] for row in said}
     both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
     columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
-    links = (
+    return (
         whole("choices", Grid(columns, tuple(both))),
         whole("choices-knn", Grid(("kNN", *rows), tuple(by_set))),
-    )
-    brief = [(row[0], *row[1:4], *row[-len(NEIGHBOURS) : -2]) for row in both if row[0] in SHOWN]
-    text = as_markdown(Grid(("compared by", *FOUND, *NEIGHBOURS[:-2]), tuple(brief)))
-    text += f"\n\nAll, by change: {links[0]}; by set: {links[1]}."
-    sets = ", ".join(f"{name} {count:,}" for name, count in setting["sets"].items())
-    return (
-        f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
-        f"*First*, *1 %*, *0.1 %*: copies of {', '.join(names)}, changed in 36 ways, that rank "
-        f"first among {setting['distractors']:,} images of CIFAR-10 and the set's other photos, or "
-        "exceed the cosine at which 1 or 0.1 % of queries match a distractor. Other columns: "
-        f"means of {len(rows)} sets ({sets}). Adapted on five draws of 100 ImageNet "
-        "photos. ±: half of the 95 % interval over photos "
-        "(`benchmarks/invariances.py`)."
     )
 
 

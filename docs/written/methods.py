@@ -7,8 +7,7 @@ from mast.analyses import Grid
 from mast.data.libraries import CATALOGUE
 from mast.methods import METHODS
 from mast.recipes import FULL
-from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT
+from written.result_files import ROOT, whole
 
 
 def methods() -> str:
@@ -18,20 +17,23 @@ def methods() -> str:
         (
             entry.title,
             _paper(entry.method),
-            ", ".join(f"`{recipe}`" for recipe, method in recipes.items() if method == name),
+            ", ".join(recipe for recipe, method in recipes.items() if method == name),
         )
         for name, entry in METHODS.items()
     )
-    return as_markdown(Grid(("method", "paper", "recipes"), rows))
+    table = whole("methods", Grid(("method", "paper", "recipes"), rows))
+    return f"All methods, their papers and recipes: {table}."
 
 
 def splits() -> str:
     """The usual parts of torchvision's sets, and what is reported on them."""
     rows = tuple(
-        (name, usual.train, usual.val or "", usual.test, f"`{usual.metric}`")
+        (name, usual.train, usual.val or "", usual.test, usual.metric)
         for name, usual in CATALOGUE.items()
     )
-    return as_markdown(Grid(("torchvision", "train", "val", "test", "metric"), rows))
+    return (
+        f"Of torchvision: {whole('splits', Grid(('set', 'train', 'val', 'test', 'metric'), rows))}."
+    )
 
 
 def oracles() -> str:
@@ -43,10 +45,10 @@ def oracles() -> str:
     )
     first = next(iter(result["deviations"].values()))
     columns = (f"{what}, {precision}" for precision in first for what in first[precision])
+    table = whole("oracles", Grid(("loss", *columns), rows))
     return (
-        f"{as_markdown(Grid(('loss', *columns), rows))}\n\n"
-        f"Largest deviation from lightly {result['lightly']}, relative to "
-        f"its largest value, on {result['batch']} embeddings of {result['dim']} dimensions."
+        f"Largest deviation from lightly {result['lightly']}, relative to its largest value, on "
+        f"{result['batch']} embeddings of {result['dim']} dimensions: {table}."
     )
 
 

@@ -13,8 +13,7 @@ from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.evaluation.result import PRECISION
 from mast.studies.seeds import cell, difference, spread
-from mast.studies.tables.printed import as_markdown
-from written.result_files import RESULTS, processors, whole
+from written.result_files import RESULTS, whole
 
 OURS = "MAST-C over VICReg's distance"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -28,36 +27,29 @@ COMPARED = {  # as the study `does_it_help` calls them
 KNN = "cifar10/class/knn"
 CONTROLS = ("VICReg", "VICReg + AugSelf")
 
-REGIME_TITLES = {  # by how names of `variants.REGIMES` begin
-    "": "usual operators (`mast5`)",
-    "strong_": "strong operators (`mast5_strong`: any hue, more saturation, 40 % of views gray)",
-    "fifteen_": "15 operators (`mast15`)",
-    "long_": "50,000 images in place of 10,000, as many epochs",
-}
-
 NAMES = {  # of variants
-    "`untrained`": "the encoder before training (no weight)",
-    "`vicreg5`": "VICReg, five operators from the start; `_staged`: in the paper's two stages; "
-    "`_all_but_one`, `_some`: half of the pairs without one operator, or without one to four",
-    "`mast5_literal`": "the paper's Eq. 7 as printed",
-    "`half`, `wide`": "learned masks: half or three quarters of the dimensions start in every "
-    "subspace, the others in all but one; `_unstaged`: without the two stages; `wide`, "
-    "`half_wide`: with a reward for wide masks; `half_plain`: with a plain distance",
-    "`fixed`, `learned`": "each mask leaves out one operator, as half of the pairs do, and is "
-    "fixed or learned (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
-    "`_sigma`": "distances are divided by the predicted uncertainty",
-    "`augself`": "VICReg that predicts from its representation how the colors of the views differ",
-    "`exempt`": "MAST-C over VICReg's distance, which predicts from its blocks; `_both`: from "
-    "block and representation, as `mast_c5_distance` does; `budgeted`: blocks that are learned",
-    "`_half` at the end of these": "each prediction weighs 0.5 (as in `mast_c5_distance`), not 1",
-    "`strong_`, `fifteen_` in front": "`mast5_strong`, `mast15` in place of `mast5`",
+    "untrained": "the encoder before training (no weight)",
+    "vicreg5": "VICReg, five operators from the start; _staged: in the paper's two stages; "
+    "_all_but_one, _some: half of the pairs without one operator, or without one to four",
+    "mast5_literal": "the paper's Eq. 7 as printed",
+    "half, wide": "learned masks: half or three quarters of the dimensions start in every "
+    "subspace, the others in all but one; _unstaged: without the two stages; wide, "
+    "half_wide: with a reward for wide masks; half_plain: with a plain distance",
+    "fixed, learned": "each mask leaves out one operator, as half of the pairs do, and is "
+    "fixed or learned (_slow: at a third of the rate); _some, _plain: as above",
+    "_sigma": "distances are divided by the predicted uncertainty",
+    "augself": "VICReg that predicts from its representation how the colors of the views differ",
+    "exempt": "MAST-C over VICReg's distance, which predicts from its blocks; _both: from "
+    "block and representation, as mast_c5_distance does; budgeted: blocks that are learned",
+    "_half at the end of these": "each prediction weighs 0.5 (as in mast_c5_distance), not 1",
+    "strong_, fifteen_ in front": "mast5_strong, mast15 in place of mast5",
 }
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
 
 
 def compared_on_photos() -> str:
-    """The methods on the test sets: a verdict, scores and differences."""
+    """The methods on the test sets, and differences."""
     methods = compared(*scored())
     ours = methods[OURS]
     tasks = {task: ("linear", name) for task, name in COLUMNS.items() if task in TASKS}
@@ -79,20 +71,7 @@ def compared_on_photos() -> str:
         for name, results in methods.items()
     )
     columns = ("task", "by", *titles, *(f"{OURS} minus {control}" for control in CONTROLS))
-    differences = {
-        what: " and ".join(str(difference(ours, methods[control], task)) for control in CONTROLS)
-        for task, what in (("cifar10/class/linear", "objects"), ("cifar10/colour/linear", "color"))
-    }
-    first = ours[0]
-    return (
-        f"On the mean of four linear tasks {OURS} differs by {ahead[0]} points from {CONTROLS[0]} "
-        f"and by {ahead[1]} from {CONTROLS[1]} (objects {differences['objects']}; color "
-        f"{differences['color']}). {first['images']:,} images of CIFAR-10, {first['epochs']} "
-        f"epochs, {len(ours)} seeds; brackets cover test images, not seeds. *Heads see the block*: "
-        f"{OURS} predicts from the block alone. {OURS} was trained on another processor than the "
-        f"others ({processors(result for each in methods.values() for result in each)}).\n\n"
-        f"{as_markdown(Grid(columns, tuple(rows)))}"
-    )
+    return f"Scores: {whole('photos', Grid(columns, tuple(rows)))}"
 
 
 def gain(ours: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
@@ -161,11 +140,7 @@ def found_on_photos() -> str:
     chance = [found_in_any_order(methods, f"{task}/retrieval/chance") for task in tasks]
     rows.insert(0, ("by chance", "", "", *chance))
     grid = Grid(("method", "space", "seeds", *tasks.values()), tuple(rows))
-    return (
-        "Share of the ten nearest with the query's label, by method and space (*head of …*: what a "
-        "head's first layer reads): "
-        f"{whole('photos-searches', grid)}"
-    )
+    return f"Share of the ten nearest with the query's label: {whole('photos-searches', grid)}"
 
 
 def of_color(results: list[dict[str, Any]], first: str) -> dict[str, str]:
@@ -175,17 +150,6 @@ def of_color(results: list[dict[str, Any]], first: str) -> dict[str, str]:
     return spaces(sorted(scores), PROPERTIES["color"], "color")
 
 
-def in_short() -> str:
-    """The mean of four tasks by method and regime, for the README."""
-    rows = []
-    for regime, title in REGIME_TITLES.items():
-        methods = compared(*scored(), regime)
-        if methods.keys() >= {OURS, *CONTROLS}:
-            means = (cell(list(map(mean_of_tasks, methods[name]))) for name in (*CONTROLS, OURS))
-            rows.append((title, str(len(methods[OURS])), *means))
-    return as_markdown(Grid(("pretrained with", "seeds", *CONTROLS, OURS), tuple(rows)))
-
-
 def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> str:
     """What a random order finds, from whichever result has it: it is the same for all."""
     values = [result["scores"].get(key) for results in methods.values() for result in results]
@@ -193,11 +157,11 @@ def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> st
 
 
 def variants() -> str:
-    """All variants of the study `does_it_help`."""
+    """All variants of the study `does_it_help`, and what their names mean."""
     names = zip(("validation", "test"), scored(), strict=True)
     links = (f"{name} {comparison(f'variants-{name}', groups)}" for name, groups in names)
-    meant = "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items())
-    return f"{', '.join(links).capitalize()}. What the names mean:\n\n{meant}"
+    meant = whole("variants-names", Grid(("name", "meaning"), tuple(NAMES.items())))
+    return f"All variants: {', '.join(links)}; their names: {meant}"
 
 
 def comparison(name: str, groups: Groups) -> str:
@@ -222,17 +186,10 @@ def read(folder: Path) -> Groups:
 
 
 def photos() -> str:
-    """Flowers-17, as the study `flowers` measured it."""
+    """Everything that was measured on photos."""
     result = json.loads((RESULTS / f"{Flowers.results}.json").read_text())
     encoders = {
         name: {"encoder": name, "scores": scores} for name, scores in result["encoders"].items()
     }
-    commands = "\n".join(result["commands"])
-    return (
-        f"```bash\n{commands}\n```\n\n{as_markdown(Flowers().table(encoders))}\n\n"
-        f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s), "
-        "while other runs shared the machine. "
-        "One seed. "
-        "33 of the 340 test images have a near-copy in train or val, so all numbers are somewhat "
-        "high."
-    )
+    flowers = f"Flowers-17: {whole('flowers', Flowers().table(encoders))}"
+    return f"{'. '.join([compared_on_photos(), found_on_photos(), variants(), flowers])}."

@@ -8,7 +8,6 @@ from mast.analyses import Grid
 from mast.data import DataConfig
 from mast.recipes import configure
 from mast.runs.cost import saved_bytes
-from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT, whole
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -70,16 +69,9 @@ def scale() -> str:
             for name, of in warm.items()
         ),
     )
-    waits = ", ".join(f"{of:.1%} at {share}" for share, of in shards["waits"].items())
-    origin, setting = shards["provenance"], shards["setting"]
-    kind = "photos" if setting["photos"] else "generated images"
-    return "\n\n".join([
-        as_markdown(taken), as_markdown(assumed),
-        f"Reading speed by format: {whole('shards', speeds)}.",
-        f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
-        f"{origin['git_revision']}. Share of the time that training waits for data, by "
-        f"training speed relative to reading speed: {waits}.",
-    ])  # fmt: skip
+    links = {"what such runs take": whole("scale", taken), "assumed": whole("assumed", assumed),
+             "reading speed by format": whole("shards", speeds)}  # fmt: skip
+    return f"Estimates: {'; '.join(f'{of} {link}' for of, link in links.items())}."
 
 
 def _speed(of: dict[str, float] | None) -> str:
@@ -119,42 +111,27 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
 
 
 def many() -> str:
-    """A million files: seconds of each part."""
+    """A million files and a hundred million samples: seconds of each part."""
     titles = {
         "nothing": "Python and imports alone",
         "scan": "listed, sorted and fingerprinted",
         "cache": "decoded once, canvases of 32 pixels",
         "again": "opened again, including listing",
     }
-    return _opened("parts", titles, "files", {"MB": "peak MB"}, ", in memory")
-
-
-def kept() -> str:
-    """A hundred million images: how long until what is known of them is open."""
-    titles = {
+    opened = {
         "nothing": "Python and imports alone",
-        "index": "shards by `index.json`, and the order of the first process of 64",
+        "index": "shards by index.json, and the order of the first process of 64",
         "manifest": "the manifest of their canvases",
         "source": "shards, and the index of their samples",
     }
-    return _opened("kept", titles, "samples", {"own MB": "MB without mapped files"}, "")
-
-
-def _opened(
-    part: str, titles: dict[str, str], counted: str, memory: dict[str, str], where: str
-) -> str:
-    """Seconds and memory of the processes of `benchmarks/many.py`."""
     result = json.loads((RESULTS / "many.json").read_text())
-    ((key, title),) = memory.items()
-    rows = tuple(
-        (titles[name], f"{of['seconds']:.1f}", f"{of[key]:,.0f}")
-        for name, of in result[part].items()
-    )
-    unit, origin = {"files": "files", "samples": "images"}[counted], result["provenance"]
-    return (
-        f"{as_markdown(Grid((f'{result[counted]:,} {unit}', 's', title), rows))}\n\n"
-        f"{origin['processor']}{where}; revision {origin['git_revision']}."
-    )
+    rows = [(f"{result['files']:,} files", titles[name], of, "MB")
+            for name, of in result["parts"].items()]  # fmt: skip
+    rows += [(f"{result['samples']:,} images in shards", opened[name], of, "own MB")
+             for name, of in result["kept"].items()]  # fmt: skip
+    cells = tuple((what, title, f"{of['seconds']:.1f}", f"{of[key]:,.0f}")
+                  for what, title, of, key in rows)  # fmt: skip
+    return f"Seconds and memory: {whole('many', Grid(('of', 'part', 's', 'MB'), cells))}."
 
 
 def nodes() -> str:
@@ -169,14 +146,12 @@ def nodes() -> str:
         ))
         for victim in sorted(seconds[0])
     )  # fmt: skip
-    same = [each["same"] for each in (result, divided)]
-    text = "in both cases equals" if all(same) else f"equals ({same})"
+    assert all(each["same"] for each in (result, divided))
     head = ("killed", "kills, time until all exited", "with a sharded optimizer")
     return (
-        f"{as_markdown(Grid(head, rows))}\n\n"
-        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
-        f"an undisturbed run, byte for byte. Revisions {result['provenance']['git_revision']} and "
-        f"{divided['provenance']['git_revision']}."
+        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder equals that of "
+        f"an undisturbed run, byte for byte, with and without `--shard_optimizer` "
+        f"({whole('nodes', Grid(head, rows))})."
     )
 
 
@@ -197,13 +172,8 @@ def state() -> str:
         for name, of in result["ways"].items()
     )  # fmt: skip
     head = ("optimizer state", "GB per process", "checkpoint, GB", "seconds to save")
-    equal = result["same"]
-    same = "byte for byte the same" if all(equal.values()) else f"({equal})"
-    origin = result["provenance"]
+    assert all(result["same"].values())
     return (
-        f"{as_markdown(Grid(head, rows))}\n\n"
-        f"{result['encoder'].removeprefix('timm:')} with projector, "
-        f"{result['parameters'] / 1e6:.0f} million parameters, AdamW in float32, "
-        f"{result['processes']} processes (gloo) on {origin['processor']}. Both ways give {same} "
-        f"encoder, weights and optimizer state. Revision {origin['git_revision']}."
+        f"{result['encoder'].removeprefix('timm:')}, {result['processes']} processes on a CPU, the "
+        f"same encoder byte for byte: {whole('optimizer-state', Grid(head, rows))}."
     )

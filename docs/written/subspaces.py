@@ -6,8 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.search.duplicates import MARGIN
-from mast.studies.tables.printed import as_markdown
-from written.result_files import ROOT, top, whole
+from written.result_files import ROOT, whole
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
@@ -64,19 +63,10 @@ def found() -> str:
         Grid(("photos joined, of 1,000", *heads), tuple(joined)),
         Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
-    kinds_of, sets_of, joined_of, several_of = grids
-    links = ", ".join([
-        f"{by}: {whole(f'copies-{name}', grid)}"
-        for by, name, grid in (("by change", "by-change", kinds_of), ("joined photos", "joined",
-                               joined_of), ("several copies", "several", several_of))
-    ])  # fmt: skip
-    return f"{as_markdown(sets_of)}\n\n{_caption(sets)} All: {links}."
-
-
-def found_and_right(way: str) -> str:
-    """Copies found / with the right photo of a way, over all sets."""
-    sets = _sets()
-    return f"{_percent(sets, COPIES + way, 'all')} / {_percent(sets, COPIES + way, 'first')}"
+    names = ("by-change", "by-set", "joined", "several")
+    links = (f"{name.replace('-', ' ')} {whole(f'copies-{name}', grid)}"
+             for name, grid in zip(names, grids, strict=True))  # fmt: skip
+    return f"Copies found, {'; '.join(links)}."
 
 
 def pairs() -> str:
@@ -95,19 +85,11 @@ def pairs() -> str:
         (kind, *(_percent(sets, way, f"{end}, {kind}") for way in ways[-2:] for end in ends))
         for kind in kinds
     ]
-    grids = (
-        Grid(("copies found first", "to be found", "to be rejected"), tuple(cells)),
-        Grid(("by change", *(f"{name}, {of}" for name in (names[way] for way in ways[-2:])
-                             for of in ("to be found", "to be rejected"))), tuple(by_kind)),
-    )  # fmt: skip
-    text = as_markdown(grids[0])
-    link = whole("pairs-by-change", grids[1])
-    return (
-        f"{text}\n\nBy change: {link}. Percent of strongly edited copies that "
-        f"find their photo first, among {_names(sets)}; {_adapted(sets)}. In "
-        "brackets the lowest and highest set. A pair is a photo and its strong copy "
-        "(`benchmarks/subspaces.py`)."
-    )
+    names = [names[way] for way in ways[-2:]]
+    columns = [f"{name}, {of}" for name in names for of in ("to be found", "to be rejected")]
+    found = whole("pairs", Grid(("first", "to be found", "to be rejected"), tuple(cells)))
+    by_change = whole("pairs-by-change", Grid(("by change", *columns), tuple(by_kind)))
+    return f"All: {found}; by change {by_change}; grouped {wanted()}."
 
 
 def wanted() -> str:
@@ -125,39 +107,7 @@ def wanted() -> str:
         cells.append((f"{CHOICES[space]}, `--margin {margin}`{end}", *counts, joined,
                       _percent(sets, way, "precision")))  # fmt: skip
     heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
-    return (
-        f"{top('wanted-copies', Grid(heads, tuple(cells)), lambda row: 'default' in row[0])}\n\n"
-        f"{_names(sets)}: 47 have a wanted copy, changed as in the `--same` pairs, "
-        "and 47 an unwanted one, changed as in the `--different` pairs. Percent grouped "
-        "with their photo; *photos joined* to another photo's group, of 1,000; *precision*: wanted "
-        "copies among all images joined. "
-        f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
-    )
-
-
-def _caption(sets: Sets) -> str:
-    return (
-        f"{_names(sets)}, of which 100 have one copy each, drawn five times. *Found*: percent of "
-        "copies grouped with their photo. *Right*: percent of grouped copies whose group begins "
-        "with their photo. *As it is*: one orientation hashed. In the CSVs, *`changed_by` right*: "
-        "percent whose changed property it names (another photo: *none*); *joined*: photos in "
-        "another's group. "
-        f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
-    )
-
-
-def _names(sets: Sets) -> str:
-    return ", ".join(f"{each['setting']['images']:,} photos of {each['setting']['set']}"
-                     for each in sets)  # fmt: skip
-
-
-def _adapted(sets: Sets) -> str:
-    setting = sets[0]["setting"]
-    encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
-    return (
-        f"`{encoder}` with ImageNet weights at {setting['size']} pixels, adapted on five draws of "
-        "300 ImageNet photos"
-    )
+    return whole("wanted-copies", Grid(heads, tuple(cells)))
 
 
 def _range(sets: Sets, way: str, measure: str) -> str:
