@@ -31,7 +31,7 @@ THEIRS = {
 
 def home(readme: str) -> str:
     """The README, whose links lead from the folder of the documents."""
-    text = readme.replace(" · [contributing](CONTRIBUTING.md)", "")
+    text = readme.replace(" · [contributing](CONTRIBUTING.md) · [citing](CITATION.cff)", "")
     return re.sub(r"\]\(docs/", "](", text)
 
 
