@@ -184,10 +184,9 @@ def test_a_manifest_that_cannot_be_is_built_anew(
 
 def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(str(cached.cache))
-    words = ["show", "cache", "--cache", str(folder)]
 
-    def shown(*options: str) -> str:
-        assert main([*words, *options]) == 0
+    def shown(*options: str, cache: Path = folder) -> str:
+        assert main(["show", "cache", "--cache", str(cache), *options]) == 0
         return " ".join(re.sub(r"[│┃]", " ", capsys.readouterr().out).split())
 
     assert "not verified" in shown()
@@ -201,7 +200,7 @@ def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFix
     (manifest,) = folder.glob("*.safetensors")
     manifest.write_bytes(manifest.read_bytes().replace(b'\\"side\\": 88', b'\\"side\\": 89'))
     assert "manifest damaged" in shown()
-    assert "set" in shown("--cache", str(folder / "none"))
+    assert "set" in shown(cache=folder / "none")
 
 
 def test_a_score_that_is_not_finite_is_no_hit() -> None:
