@@ -72,7 +72,7 @@ def test_a_process_that_ends_early_ends_all_and_the_run_continues(
 
 # Where a signal comes, and what the process has done by then.
 MOMENTS = {
-    "before its words are read": ("import", "mast.cli.options"),
+    "before its words are read": ("import", "mast.cli.words"),
     "before PyTorch is imported": ("import", "torch"),
     "while images are decoded": ("open", ".jpg"),
 }
