@@ -53,7 +53,7 @@ def configured(
         recipe: What sets the defaults; `mast show recipes` lists them.
         config: A YAML file, such as a run's config.yaml, whose fields replace the recipe's.
         out: Run folder; `runs/<recipe>-<data>-<seed>` by default.
-        encoder: A name from timm or torchvision; `toy` is tiny.
+        encoder: A name from timm or torchvision.
         weights: Weights to start from: a run folder, a file, or a tag such as
             `timm:resnet50.a1_in1k`.
         download: Allow downloading the images or the weights.

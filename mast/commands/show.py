@@ -50,8 +50,8 @@ BY_PHOTOS = (
     (
         "below 3,000",
         "none",
-        "Use published weights, by `mast adapt`. On five sets of 806 to 2,587 photos, pretraining "
-        "from random weights ended 8 to 28 points below them.",
+        "Use the default encoder or other published weights. On five sets of 806 to 2,587 photos, "
+        "pretraining from random weights ended 8 to 28 points below them.",
     ),
     (
         "3,000 to 50,000, or no GPU",
