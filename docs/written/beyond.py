@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.beyond import ADAPTED, DEPTHS, FROZEN, LAST, READ, Beyond, gain
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole
 
 Result = dict[str, Any]

@@ -5,7 +5,7 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT, top
 
 FOLDER = ROOT / "benchmarks" / "results"

@@ -3,7 +3,7 @@
 import json
 
 from experiments.detectors import AVERAGED, Detectors
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results"

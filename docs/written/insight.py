@@ -6,7 +6,7 @@ from typing import Any
 from experiments.advice_check import AdviceCheck
 from experiments.small_sets import called
 from experiments.uncertainty_check import UncertaintyCheck
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS, whole
 
 STUDIED = "cifar_mast5"

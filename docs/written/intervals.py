@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.evaluation.intervals import BOOTSTRAP, STUDENT, TANGO, WILSON, WILSON_OF_CLASSES
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT, top
 
 FILE = ROOT / "benchmarks" / "results" / "interval_coverage.json"

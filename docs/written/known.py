@@ -3,7 +3,7 @@
 import json
 
 from mast.analyses import Grid
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS, ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "known_accuracy.json"

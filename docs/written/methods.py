@@ -7,7 +7,7 @@ from mast.analyses import Grid
 from mast.data.libraries import CATALOGUE
 from mast.methods import METHODS
 from mast.recipes import FULL
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT
 
 

@@ -3,8 +3,8 @@
 import json
 
 from mast.analyses import Grid
-from mast.studies.seeds import cell
-from mast.studies.tables.printed import as_markdown
+from paper.seeds import cell
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT
 
 

@@ -12,8 +12,8 @@ from experiments.searches import spaces
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.evaluation.result import PRECISION
-from mast.studies.seeds import cell, difference, spread
-from mast.studies.tables.printed import as_markdown
+from paper.seeds import cell, difference, spread
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole
 
 OURS = "MAST-C over VICReg's distance"

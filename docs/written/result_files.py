@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.core.errors import counted
-from mast.studies.tables.printed import as_csv, as_markdown
+from paper.tables.printed import as_csv, as_markdown
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "experiments" / "results"

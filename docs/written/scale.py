@@ -8,7 +8,7 @@ from mast.analyses import Grid
 from mast.data import DataConfig
 from mast.recipes import configure
 from mast.runs.cost import saved_bytes
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT, whole
 
 RESULTS = ROOT / "benchmarks" / "results"

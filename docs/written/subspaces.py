@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.search.duplicates import MARGIN
-from mast.studies.tables.printed import as_markdown
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT, top, whole
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"

@@ -1,4 +1,4 @@
-"""The tables that `mast reproduce` has, and what some of them found."""
+"""The tables that `python -m paper reproduce` has, and what some of them found."""
 
 import json
 import statistics
@@ -11,9 +11,9 @@ from experiments.elsewhere import ELSEWHERE
 from experiments.fair import DECIDING, FAIR
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
-from mast.studies.seeds import cell, difference
-from mast.studies.tables import TABLES, experiment
-from mast.studies.tables.printed import as_markdown
+from paper.seeds import cell, difference
+from paper.tables import TABLES, experiment
+from paper.tables.printed import as_markdown
 from written.result_files import RESULTS, processors, whole
 
 Result = dict[str, Any]
