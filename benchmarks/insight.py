@@ -34,7 +34,7 @@ from mast.evaluation.changes import Change
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS
-from mast.studies.experiment import NARROW
+from paper.experiment import NARROW
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test

@@ -51,7 +51,7 @@ from mast.recipes import RECIPES
 from mast.runs.adapt import STRONGER
 from mast.runs.load import load
 from mast.search.subspaces import Subspaces
-from mast.studies.experiment import NARROW
+from paper.experiment import NARROW
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50

@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from mast.core.checkpoint import write_json, write_text
 from mast.core.display import console
 from mast.core.run import provenance
 
+sys.path.append(str(Path(__file__).parents[1]))  # of `paper`
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("kornia", "lightly", "albumentationsx", "scikit-learn")
 

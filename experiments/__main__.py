@@ -24,13 +24,13 @@ from experiments.protocols import Protocols
 from experiments.small import Small
 from experiments.starts import Starts
 from experiments.uncertainty_check import UncertaintyCheck
-from mast.commands.reproduce import fitted, reproduced, seeds_of, workplace_of
 from mast.core.display import terminal
 from mast.core.errors import UserError
 from mast.runs.cost import GPUS
 from mast.studies.engine import RunShard, failures, table
-from mast.studies.experiment import Experiment, perform
-from mast.studies.tables import TableExperiment
+from paper.experiment import Experiment, perform
+from paper.reproduce import fitted, reproduced, seeds_of, workplace_of
+from paper.tables import TableExperiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(),  # MAST-C over VICReg's distance beside VICReg at equal budgets

@@ -12,7 +12,7 @@ from mast.analyses import Grid
 from mast.data.generated import CLASSES, DESTROYED_BY
 from mast.evaluation.result import Result
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace
+from paper.experiment import Experiment, Measured, Workplace
 
 COLUMNS = (
     "task",

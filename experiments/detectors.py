@@ -25,7 +25,7 @@ from mast.evaluation.protocols.detection.average_precision import AveragePrecisi
 from mast.evaluation.protocols.detection.protocol import ObjectProtocol
 from mast.models import Encoder, EncoderConfig
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace
+from paper.experiment import Experiment, Measured, Workplace
 
 TRAIN, TEST = "train2017", "val2017"
 AVERAGED = 20  # steps, at either end

@@ -18,7 +18,7 @@ from mast.core.run import plain
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import (
+from paper.experiment import (
     CIFAR,
     NARROW,
     SIZE,
@@ -29,7 +29,7 @@ from mast.studies.experiment import (
     last_metrics,
     link_cifar,
 )
-from mast.studies.seeds import cell
+from paper.seeds import cell
 
 SCORES = ("validation", "test")
 COLUMNS = {

@@ -13,7 +13,7 @@ from mast.analyses import ANALYSES, Grid, read_arrays
 from mast.core.run import RunFolder
 from mast.studies import QUESTIONS
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import (
+from paper.experiment import (
     SIZE,
     Experiment,
     Measured,

@@ -10,7 +10,7 @@ from mast.evaluation.intervals import BOOTSTRAP
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
+from paper.experiment import Experiment, Measured, Workplace, last_metrics
 
 PROTOCOLS = ("knn", "linear")
 PARTS = ("train", "val", "test")

@@ -13,8 +13,8 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
-from mast.studies.seeds import cell
+from paper.experiment import Experiment, Measured, Workplace, last_metrics
+from paper.seeds import cell
 
 PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")

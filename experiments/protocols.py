@@ -18,7 +18,7 @@ from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Result
 from mast.models import Encoder, EncoderConfig
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
+from paper.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
 
 RANDOM = "resnet18-random"
 RECIPES = ("vicreg5_small", "mast_c5_distance_small")

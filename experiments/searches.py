@@ -7,8 +7,8 @@ from experiments.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.evaluation.result import ENDS, PRECISION, TOLD
-from mast.studies.experiment import Measured
-from mast.studies.seeds import cell
+from paper.experiment import Measured
+from paper.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
 CHOSEN = {"ignore_": "ignoring", "match_": "matching"}

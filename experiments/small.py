@@ -30,7 +30,7 @@ from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import (
+from paper.experiment import (
     CIFAR,
     IMAGES,
     NARROW,
@@ -40,9 +40,9 @@ from mast.studies.experiment import (
     last_metrics,
     link_cifar,
 )
-from mast.studies.seeds import cell, difference, spread, unpack
-from mast.studies.tables.paper import AUGSELF, NEAR_COPIES
-from mast.studies.tables.reproduction import RESULTS, TableExperiment
+from paper.seeds import cell, difference, spread, unpack
+from paper.tables.paper import AUGSELF, NEAR_COPIES
+from paper.tables.reproduction import RESULTS, TableExperiment
 
 DEPTHS = "depths/"
 GENERATED = "factors"  # images of which these are known

@@ -15,8 +15,8 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import ENDS, PRECISION, Result, TargetResult
 from mast.methods import METHODS, MastCConfig, MastConfig, MethodConfig
-from mast.studies.experiment import CIFAR, NARROW, Workplace, narrow
-from mast.studies.seeds import pack
+from paper.experiment import CIFAR, NARROW, Workplace, narrow
+from paper.seeds import pack
 
 # Narrower again: two pretrainings in minutes on two cores.
 NARROWER = {**narrow(16, 32, 64, 256), "stem_stride": 2}

@@ -14,7 +14,7 @@ from mast.config import PretrainConfig
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import (
+from paper.experiment import (
     CIFAR,
     NARROW,
     SIZE,
@@ -24,7 +24,7 @@ from mast.studies.experiment import (
     last_metrics,
     link_cifar,
 )
-from mast.studies.seeds import cell
+from paper.seeds import cell
 
 SOURCE = "source"
 SCORES = ("validation", "test")

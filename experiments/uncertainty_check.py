@@ -16,7 +16,7 @@ from mast.analyses import Grid
 from mast.augment import center_views
 from mast.evaluation.intervals import mean_interval
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace, link_cifar
+from paper.experiment import Experiment, Measured, Workplace, link_cifar
 
 DATA = "cifar10/test"
 Damage: TypeAlias = Callable[[Image.Image, np.random.Generator], Image.Image]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mast.commands.predict import predict as predict
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
-    from mast.commands.reproduce import reproduce as reproduce
     from mast.commands.show import show_config as show_config
     from mast.commands.show import show_operators as show_operators
     from mast.commands.show import show_recipes as show_recipes
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = (
     "adapt", "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
-    "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report", "reproduce", "study",
+    "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report", "study",
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},

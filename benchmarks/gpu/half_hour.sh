@@ -53,8 +53,8 @@ C)
   # what is finished is skipped when it is started again
   jobs=${JOBS:-6} pids=()
   for job in $(seq 0 $((jobs - 1))); do
-    step "table6-$job" "${SECONDS_OF_C:-570}" mast reproduce table6 "${todo[@]}" --data "${DATA:-data}" \
-      --out "$OUT/runs" --device "$DEVICE" --shard "$job/$jobs" --threads 2 &
+    step "table6-$job" "${SECONDS_OF_C:-570}" python -m paper reproduce table6 "${todo[@]}" \
+      --data "${DATA:-data}" --out "$OUT/runs" --device "$DEVICE" --shard "$job/$jobs" --threads 2 &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=1; done

@@ -3,7 +3,7 @@
 import json
 
 from mast.analyses import Grid
-from mast.studies.seeds import cell
+from paper.seeds import cell
 from written.result_files import ROOT, whole
 
 

@@ -12,7 +12,7 @@ from experiments.searches import spaces
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.evaluation.result import PRECISION
-from mast.studies.seeds import cell, difference, spread
+from paper.seeds import cell, difference, spread
 from written.result_files import RESULTS, whole
 
 OURS = "MAST-C over VICReg's distance"

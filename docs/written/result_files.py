@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mast.analyses import Grid
 from mast.core.errors import counted
-from mast.studies.tables.printed import as_csv
+from paper.tables.printed import as_csv
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "experiments" / "results"

@@ -10,8 +10,8 @@ from experiments.small import DEPTHS
 from mast import PUBLIC
 from mast.analyses import Grid
 from mast.commands.common import TEXTS
-from mast.studies.seeds import cell
-from mast.studies.tables.printed import as_markdown
+from paper.seeds import cell
+from paper.tables.printed import as_markdown
 from written.result_files import ROOT
 from written.tables import results_of
 

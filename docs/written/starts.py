@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.analyses import Grid
-from mast.studies.seeds import cell, difference
+from paper.seeds import cell, difference
 from written.result_files import RESULTS, whole
 
 Result = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The tables that `mast reproduce` has, and what some of them found."""
+"""The tables that `python -m paper reproduce` has, and what some of them found."""
 
 import json
 import statistics
@@ -10,8 +10,8 @@ from experiments.elsewhere import ELSEWHERE
 from experiments.fair import DECIDING, FAIR
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
-from mast.studies.seeds import difference
-from mast.studies.tables import TABLES, experiment
+from paper.seeds import difference
+from paper.tables import TABLES, experiment
 from written.result_files import RESULTS, whole
 
 Result = dict[str, Any]

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from mast.cli.verbs import REGISTRIES, TOPICS, VERBS, named, show
+from mast.cli.verbs import MAST, REGISTRIES, TOPICS, Program, named, show
 from mast.cli.words import arguments_of, help_of
 from mast.core import entry
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
@@ -38,7 +38,7 @@ def _printing() -> Iterator[None]:
         raise _ClosedPipeError from error
 
 
-def run(arguments: Sequence[str] | None) -> int:
+def run(arguments: Sequence[str] | None, program: Program | None) -> int:
     """See `mast.cli.main`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str] | None) -> int:
             stream.reconfigure(errors="backslashreplace")
     entry.alone = True
     try:
-        _run(words)
+        _run(words, program or MAST)
     except SystemExit as ended:  # the processes of `mast.core.processes` did the work
         return int(ended.code or 0)
     except ProcessEndedError as error:
@@ -111,15 +111,16 @@ def _drop_output() -> None:
         os.dup2(nowhere, number)
 
 
-def _run(words: list[str]) -> None:
+def _run(words: list[str], program: Program) -> None:
+    others = {"show": " | ".join(_SHOWN)} if program is MAST else {}
     if not words or words[0] in ("-h", "--help"):
-        summaries = {name: verb.summary for name, verb in VERBS.items()}
-        _print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
+        summaries = {name: verb.summary for name, verb in program.verbs.items()}
+        _print(_overview(program.name, "COMMAND", summaries | others))
     elif words[0] == "--version":
         from importlib.metadata import version
 
         _print(version("mast-ssl"))
-    elif words[0] == "show":
+    elif words[0] in others:
         if len(words) == 1 or words[1] in ("-h", "--help"):
             summaries = {name: verb.summary for name, verb in TOPICS.items()}
             listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
@@ -131,11 +132,11 @@ def _run(words: list[str]) -> None:
         elif words[1] not in TOPICS:
             raise unknown("topic", words[1], _SHOWN)
         else:
-            _call(f"show {words[1]}", words[2:])
-    elif words[0] not in VERBS:
-        raise unknown("command", words[0], [*VERBS, "show"])
+            _call(f"show {words[1]}", words[2:], program)
+    elif words[0] not in program.verbs:
+        raise unknown("command", words[0], [*program.verbs, *others])
     else:
-        _call(words[0], words[1:])
+        _call(words[0], words[1:], program)
 
 
 def _print(text: str) -> None:
@@ -185,21 +186,21 @@ def _use_threads(given: dict[str, Any]) -> None:
         torch.set_num_threads(threads)
 
 
-def _call(name: str, words: list[str]) -> None:
+def _call(name: str, words: list[str], program: Program) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
     asked = bool({"-h", "--help"} & {*words})
     if sys.flags.optimize > 1 and (asked or name == "show recipes"):
         raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
     if asked:
         with _printing():
-            help_of(name)
+            help_of(name, program)
         return
     _check_surroundings()
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()
-    verb = named(name)
-    arguments = arguments_of(name, words)
+    verb = named(name, program)
+    arguments = arguments_of(name, words, program)
     _use_threads(arguments)
     with interruptible():
         with doing(name):

@@ -16,16 +16,17 @@ Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 class Verb(NamedTuple):
     """One command."""
 
-    function: str  # its module in `mast.commands` and its name
+    function: str  # its module in the package and its name
     words: tuple[str, ...] = ()  # parameters that need no name, in order; the last may be several
     configured: bool = False  # whether its `config` is made from options and key=value
     left_out: tuple[str, ...] = ()  # parameters that only Python has
     following: Following | None = None  # the command that may come next
+    package: str = "mast.commands"
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
         module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(f"mast.commands.{module}"), name)
+        function: Callable[..., Any] = getattr(import_module(f"{self.package}.{module}"), name)
         return function
 
     @property
@@ -151,7 +152,6 @@ VERBS: dict[str, Verb] = {
     "report": Verb("report:report", ("run",)),
     "export": Verb("export:export", ("model",)),
     "study": Verb("study:study", ("name", "run")),
-    "reproduce": Verb("reproduce:reproduce", ("table",)),
 }
 TOPICS: dict[str, Verb] = {
     "operators": Verb("show:show_operators"),
@@ -169,6 +169,16 @@ REGISTRIES = {
 }
 
 
-def named(name: str) -> Verb:
+class Program(NamedTuple):
+    """What a command line begins with, and the verbs that may follow."""
+
+    name: str
+    verbs: Mapping[str, Verb]
+
+
+MAST = Program("mast", VERBS)
+
+
+def named(name: str, program: Program = MAST) -> Verb:
     """A verb by name, such as "pretrain" or "show views"."""
-    return TOPICS[name.removeprefix("show ")] if name.startswith("show ") else VERBS[name]
+    return TOPICS[name.removeprefix("show ")] if name.startswith("show ") else program.verbs[name]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 import docstring_parser
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
 
-from mast.cli.verbs import Verb, named
+from mast.cli.verbs import MAST, Program, Verb, named
 from mast.commands.common import TEXTS
 from mast.commands.options import configured
 from mast.core.arguments import hints_of, is_list, members
@@ -32,15 +32,15 @@ PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
 Kind = inspect.Parameter
 
 
-def help_of(name: str) -> None:
+def help_of(name: str, program: Program = MAST) -> None:
     """Print what a command takes."""
-    _app(name, named(name)).help_print([])
+    _app(f"{program.name} {name}", named(name, program)).help_print([])
 
 
-def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
+def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> dict[str, Any]:
     """The arguments of a command's function, and `threads` where it does not take them itself."""
-    verb = named(name)
-    app = _app(name, verb)
+    verb, command = named(name, program), f"{program.name} {name}"
+    app = _app(command, verb)
     words = _in_order([_underscored(word) for word in words], verb)
     try:
         bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
@@ -50,10 +50,10 @@ def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
             text += f" The form is {app.usage}."
         if isinstance(error, UnknownOptionError) and verb.configured:
             text += " Fields go without dashes, such as optimizer.lr=0.1 (`mast show config`)."
-        raise UserError(visible(f"{text} See `mast {name} --help`.")) from error
+        raise UserError(visible(f"{text} See `{command} --help`.")) from error
     given = {option: value for option, value in bound.arguments.items() if value != ()}
     if "runs" in verb.words and "runs" not in given:
-        raise UserError(f"expected one run or more. See `mast {name} --help`.")
+        raise UserError(f"expected one run or more. See `{command} --help`.")
     return _as_arguments(verb, given)
 
 
@@ -145,7 +145,7 @@ def _in_words(hint: Any) -> Any:
     return Optional[plain] if type(None) in kinds else plain  # noqa: UP045
 
 
-def _app(name: str, verb: Verb) -> App:
+def _app(command: str, verb: Verb) -> App:
     """The command for cyclopts: a function with the parameters of the command."""
     order = [*verb.words, "changes"]
     parameters = [_parameter(name, *option, order) for name, option in options_of(verb).items()]
@@ -156,7 +156,7 @@ def _app(name: str, verb: Verb) -> App:
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {one.name: one.annotation for one in parameters}
-    usage = [f"mast {name}"]
+    usage = [command]
     for one in parameters:
         if one.name == "changes":
             usage.append("[KEY=VALUE...]")
@@ -166,7 +166,7 @@ def _app(name: str, verb: Verb) -> App:
         elif one.default is Kind.empty:
             usage.append(f"--{one.name} {one.name.upper()}")
     app = App(
-        name=f"mast {name}", usage=" ".join([*usage, "[options]"]), help=_summary(verb.load()),
+        name=command, usage=" ".join([*usage, "[options]"]), help=_summary(verb.load()),
         help_flags=(), version_flags=(), help_format="plaintext",
     )  # fmt: skip
     app.default(called)

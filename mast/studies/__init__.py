@@ -1,7 +1,6 @@
 """Studies: variants of a run are retrained to answer a question; one file and one row each.
 
-They return tables and figures, as analyses do. `experiment` is the engine of what starts from
-recipes: the paper's tables here, and `experiments/` in the repository.
+They return tables and figures, as analyses do.
 """
 
 from collections import ChainMap
@@ -11,7 +10,6 @@ from typing import Any
 from mast.analyses import ANALYSES
 from mast.core.registry import Entry
 from mast.studies.epochs import Epochs
-from mast.studies.experiment import Workplace as Workplace
 from mast.studies.leave_one_out import LeaveOneOut
 from mast.studies.study import Study as Study
 

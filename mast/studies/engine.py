@@ -6,13 +6,12 @@ trained and measured is passed in.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mast.config import PretrainConfig, change, read
 from mast.core.display import doing, say
-from mast.core.errors import UserError, counted, unknown
+from mast.core.errors import UserError, counted
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
 from mast.recipes import rival
@@ -95,15 +94,6 @@ def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
             f"{run.path} has {counted(before, 'epoch')} and would now have {config.epochs}; give "
             f"the same epochs as before, or delete {run.path.parent} to begin anew"
         )
-
-
-def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
-    """The runs whose name fits one of some patterns, such as "validation/*"; all without any."""
-    names = [run.name for run in runs]
-    for pattern in only:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise unknown("run", pattern, names)
-    return [run for run in runs if not only or any(fnmatchcase(run.name, each) for each in only)]
 
 
 class RunShard(NamedTuple):

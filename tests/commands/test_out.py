@@ -39,7 +39,6 @@ FOLDERS = {
     "pretrain": ["{photos}", "--recipe", "mast_c5_small", "--device", "cpu"],
     "shard": ["nowhere"],
     "export": ["{run}"],
-    "reproduce": ["table6", "--data", "nowhere"],
 }
 
 

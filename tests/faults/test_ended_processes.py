@@ -124,7 +124,7 @@ def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) 
         "import os, signal, sys\n"
         "from mast.cli import command, main\n"
         "def ask(): os.kill(os.getpid(), signal.SIGHUP)\n"
-        "def call(words):\n"
+        "def call(words, program):\n"
         "  with command.interruptible(): exec(sys.argv[1])\n"
         "command._run = call\n"
         "sys.exit(main())\n"
@@ -154,7 +154,7 @@ sys.stderr = os.fdopen(2, "w")
 from mast.cli import command, main
 from mast.core.stopping import StopRequest
 stop = StopRequest()
-def work(words):
+def work(words, program):
     if sys.argv[1] == "at once":
         os.kill(os.getpid(), signal.SIGHUP)
     with command.interruptible():

@@ -37,8 +37,8 @@ from mast.evaluation.protocols import Detection, Segmentation
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Result
 from mast.studies.engine import RunShard, StudyRun, carry_out
-from mast.studies.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
-from mast.studies.seeds import cell, difference, pack, unpack
+from paper.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
+from paper.seeds import cell, difference, pack, unpack
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24}}

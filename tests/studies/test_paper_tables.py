@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,18 @@ from experiments.small import ROWS, Small
 from mast.analyses import Grid
 from mast.augment.presets import MAST15
 from mast.cli import main
-from mast.commands.reproduce import Reproduced, reproduced
 from mast.core.errors import DivergedError, UserError
 from mast.core.run import flatten, plain
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
-from mast.studies import Workplace
 from mast.studies.engine import ALL, FINISHED, WAITING, RunShard
-from mast.studies.tables import SCALES, TABLES, TableExperiment, experiment, paper
-from mast.studies.tables.paper import SETS, Scale
-from mast.studies.tables.printed import as_csv, as_latex, as_markdown
+from paper.__main__ import PROGRAM
+from paper.experiment import Workplace
+from paper.reproduce import Reproduced, reproduce, reproduced
+from paper.tables import SCALES, TABLES, TableExperiment, experiment, paper
+from paper.tables.paper import SETS, Scale
+from paper.tables.printed import as_csv, as_latex, as_markdown
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +133,7 @@ def test_a_table_is_trained_measured_and_printed(
     monkeypatch.setitem(paper.SCALES, "small", scale)
     command = ["reproduce", "table6", "--data", str(sets), "--out", str(tmp_path), "--device",
                "cpu"]  # fmt: skip
-    planned = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    planned = reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
     assert not list(tmp_path.iterdir())
     (left,) = planned.grids.values()
     assert [row[0] for row in left.rows] == [
@@ -141,7 +141,7 @@ def test_a_table_is_trained_measured_and_printed(
         "resized images", "all",
     ]  # fmt: skip
 
-    done = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
+    done = reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
     assert {run.state for run in done.runs} == {FINISHED}
     assert len(done.runs) == 6
     scores = done.grids["results"]
@@ -168,33 +168,31 @@ def test_a_table_is_trained_measured_and_printed(
     assert r"\toprule" in latex.read_text()
 
     # Again: nothing is trained or measured.
-    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
-    again = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
+    monkeypatch.setattr("paper.reproduce.pretrain", None)
+    again = reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
     assert again == done
     # Of one seed alone, what is written has all that was measured.
-    assert (
-        mast.reproduce("table6", sets, tmp_path, device="cpu", only="*mast5-0").grids == done.grids
-    )
-    nothing = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    assert reproduce("table6", sets, tmp_path, device="cpu", only="*mast5-0").grids == done.grids
+    nothing = reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
     assert not next(iter(nothing.grids.values())).rows
-    assert main([*command, "--seeds", "0", "--only", "flowers17-mast5-*"]) == 0
+    assert main([*command, "--seeds", "0", "--only", "flowers17-mast5-*"], PROGRAM) == 0
     # What was measured of another configuration is to do again.
     monkeypatch.setitem(paper.SCALES, "small", replace(scale, epochs=2))
-    other = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    other = reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
     assert {run.state for run in other.runs} == {"to do"}
     assert experiment("table6").everything(place(sets, tmp_path)) == {}
 
 
 def test_a_set_that_is_missing_is_named_before_a_training(tmp_path: Path) -> None:
     (tmp_path / "imagenet100").mkdir()
-    done = mast.reproduce("table4", tmp_path, tmp_path / "out", "paper", only="*-mast5-0")
+    done = reproduce("table4", tmp_path, tmp_path / "out", "paper", only="*-mast5-0")
     (problem,) = done.problems
     assert re.search(r"has no folder (cub200|flowers102), the set", problem)
     assert not (tmp_path / "out").exists()
 
 
 def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
-    planned = mast.reproduce(
+    planned = reproduce(
         "table10", tmp_path, tmp_path, "paper", only="imagenet-mast5-0", dry=True, gpu="A100"
     )
     (left,) = planned.grids.values()

@@ -14,7 +14,7 @@ from experiments.small import DEPTHS, GENERATED, ROWS, Small, Tasks
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.models import Encoder
-from mast.studies.experiment import Workplace, perform
+from paper.experiment import Workplace, perform
 
 QUICK = {"penalties": [0.01], "resamples": 20}
 SETTINGS = EvaluationSettings(

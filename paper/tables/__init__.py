@@ -1,14 +1,14 @@
 """The tables of the paper."""
 
 from mast.core.errors import UserError, unknown
-from mast.studies.tables.paper import SCALES as SCALES
-from mast.studies.tables.paper import TABLES as TABLES
-from mast.studies.tables.paper import PaperTable as PaperTable
-from mast.studies.tables.paper import ScaleName as ScaleName
-from mast.studies.tables.reproduction import Reproduction as Reproduction
-from mast.studies.tables.reproduction import TableExperiment as TableExperiment
-from mast.studies.tables.reproduction import assumed as assumed
-from mast.studies.tables.reproduction import costs as costs
+from paper.tables.paper import SCALES as SCALES
+from paper.tables.paper import TABLES as TABLES
+from paper.tables.paper import PaperTable as PaperTable
+from paper.tables.paper import ScaleName as ScaleName
+from paper.tables.reproduction import Reproduction as Reproduction
+from paper.tables.reproduction import TableExperiment as TableExperiment
+from paper.tables.reproduction import assumed as assumed
+from paper.tables.reproduction import costs as costs
 
 
 def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> Reproduction:

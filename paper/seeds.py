@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.evaluation.intervals import difference_interval
-from mast.studies.experiment import Measured
+from paper.experiment import Measured
 
 
 def spread(values: Sequence[float]) -> float:

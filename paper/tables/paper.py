@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from mast.studies.experiment import CIFAR, NARROW, SIZE
+from paper.experiment import CIFAR, NARROW, SIZE
 
 ScaleName = Literal["small", "paper"]
 

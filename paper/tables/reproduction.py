@@ -22,7 +22,7 @@ from mast.evaluation.result import Result
 from mast.recipes import recipe
 from mast.runs.cost import REACHED, REACHED_ONCE, flops_a_second, flops_an_image, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
-from mast.studies.experiment import (
+from paper.experiment import (
     IMAGES,
     Experiment,
     Measured,
@@ -31,8 +31,8 @@ from mast.studies.experiment import (
     link_cifar,
     read_result,
 )
-from mast.studies.seeds import cell, difference, pack
-from mast.studies.tables.paper import (
+from paper.seeds import cell, difference, pack
+from paper.tables.paper import (
     SCALES,
     SETS,
     SMALL_SET,

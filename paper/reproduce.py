@@ -22,8 +22,8 @@ from mast.core.table import FittedTable, Shown, literal
 if TYPE_CHECKING:
     from mast.analyses import Grid
     from mast.studies.engine import RunShard, StudyRun
-    from mast.studies.experiment import Workplace
-    from mast.studies.tables import TableExperiment
+    from paper.experiment import Workplace
+    from paper.tables import TableExperiment
 
 
 ScaleName = Literal["small", "paper"]
@@ -103,7 +103,7 @@ def reproduce(
         The runs with their states, and the table.
     """
     from mast.studies.engine import RunShard
-    from mast.studies.tables import experiment
+    from paper.tables import experiment
 
     kind = experiment(table, scale, epochs)
     if dry and gpu is None and scale == "paper":
@@ -123,9 +123,9 @@ def reproduced(
 ) -> Reproduced:
     """What `reproduce` returns, of any experiment that is a table; `part` is for this process."""
     from mast.runs.cost import GPUS
-    from mast.studies.experiment import perform
-    from mast.studies.tables import assumed, costs
-    from mast.studies.tables.printed import refuse_something_else, write
+    from paper.experiment import perform
+    from paper.tables import assumed, costs
+    from paper.tables.printed import refuse_something_else, write
 
     refuse_something_else(place.out / kind.results, kind.title)
     runs, _ = perform(kind, place, seeds, only, part, dry)
@@ -164,7 +164,7 @@ def workplace_of(
 ) -> Workplace:
     """What an experiment works with; its arguments are those of `reproduce`."""
     from mast.core.launch import check_threads
-    from mast.studies.experiment import Workplace
+    from paper.experiment import Workplace
 
     if data is None:
         raise UserError(f"{name} needs images: give data, a folder of sets")

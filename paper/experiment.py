@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -21,7 +22,7 @@ import torch
 from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
-from mast.core.errors import DivergedError, UserError
+from mast.core.errors import DivergedError, UserError, unknown
 from mast.core.files import read_json
 from mast.core.kinds import Device
 from mast.core.launch import find_device
@@ -44,7 +45,6 @@ from mast.studies.engine import (
     RunShard,
     StudyRun,
     carry_out,
-    matching,
 )
 
 Measured = dict[str, Any]  # a result file
@@ -180,6 +180,15 @@ class Experiment(ABC):
             return FINISHED
         begun = run.config is not None and run.trained and run.folder.config.is_file()
         return BEGUN if begun else TO_DO
+
+
+def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
+    """The runs whose name fits one of some patterns, such as "validation/*"; all without any."""
+    names = [run.name for run in runs]
+    for pattern in only:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise unknown("run", pattern, names)
+    return [run for run in runs if not only or any(fnmatchcase(run.name, each) for each in only)]
 
 
 def perform(

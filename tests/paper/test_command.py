@@ -1,0 +1,24 @@
+"""The command of the repository, which is parsed as `mast` is."""
+
+import pytest
+
+from mast.cli import main
+from paper.__main__ import PROGRAM
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--help", 0, "usage: python -m paper COMMAND [options]\n\n  reproduce "),
+        ("reproduce --help", 0, "Usage: python -m paper reproduce TABLE [options]"),
+        ("reproduce", 2, "See `python -m paper reproduce --help`"),
+        ("reproduce tabel6 --data a --out b", 2, "Did you mean 'table6'"),
+        (f"reproduce table6 --data a --out {__file__}", 2, "out must be a folder"),
+        ("show config", 2, "unknown command 'show'. Choose from: reproduce."),
+    ],
+)
+def test_what_it_says(
+    words: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split(), PROGRAM) == code
+    assert message in capsys.readouterr()[code // 2]
