@@ -8,7 +8,6 @@ from typing import Any
 
 import generate
 import pytest
-import torch
 
 from mast.cli import main
 from mast.cli.options import arguments_of
@@ -97,21 +96,18 @@ def test_python_of_readme_and_manual_runs(
     trained("plain", tmp_path / "runs" / "photos")
     file = next((photos / "test").rglob("*.jpg"))
     here = {
-        "timm:resnet18.a1_in1k": "timm:test_resnet", '"resnet18"': '"timm:test_resnet"',
-        "download=True)  #": "images=12, size=32)  #", "download=True": "size=32",
-        "size=64": "images=12, size=32", "photos/cat.jpg": str(file),
-        '"photos"': f'"{photos}/val"', '"labelled"': f'"{photos}/val"',
-        "runs/flowers": "runs/photos", "64, 64": "32, 32", "run = ": "# ",
+        "photos/cat.jpg": str(file), '"photos"': f'"{photos}/val"', "runs/flowers": "runs/photos",
+        "64, 64": "32, 32", "run = ": "# ",
     }  # fmt: skip
     names: dict[str, Any] = {}
-    for document, blocks in (("README.md", 1), ("docs/pretraining.md", 1), ("docs/clean.md", 2)):
+    shown_in = ("README.md", "docs/start.md", "docs/pretraining.md", "docs/clean.md")
+    for document, blocks in zip(shown_in, (1, 1, 1, 2), strict=True):
         code = "\n".join(python_of(document)[:blocks])
         for shown, replaced in here.items():
             code = code.replace(shown, replaced)
         exec(code, names)
-    assert names["encoder"](torch.rand(8, 3, 32, 32)).shape == (8, 16)
-    assert Path("copies.html").is_file()
-    assert Path("classes.csv").is_file()
+    assert len(names["features"]) == len(list((photos / "val").rglob("*.jpg")))
+    assert {"path", "cosine"} <= {*names["similar"].columns}
     assert len(names["by_color"]) == 1
     assert names["of_one_color"].shape == names["in_any_color"].shape
     assert names["config"].encoder.name == "resnet34"

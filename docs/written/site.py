@@ -31,7 +31,7 @@ THEIRS = {
 
 def home(readme: str) -> str:
     """The README, whose links lead from the folder of the documents."""
-    text = readme.replace(" · [contributing](CONTRIBUTING.md)", "")
+    text = re.sub(r" · \[\w+\]\((CONTRIBUTING.md|CITATION.cff)\)", "", readme)
     return re.sub(r"\]\(docs/", "](", text)
 
 
