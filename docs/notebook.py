@@ -3,8 +3,8 @@
     pip install -e '.[docs]'
     python docs/notebook.py
 
-A fresh kernel runs docs/walkthrough.ipynb in an empty folder, in about a minute. All that it shows
-is kept but for what another run would show otherwise: lines of progress, which tell the time, and
+A fresh kernel runs docs/walkthrough.ipynb in an empty folder, in two minutes. All that it shows is
+kept but for what another run would show otherwise: lines of progress, which tell the time, and
 the version of Python. Figures get a palette, which makes them a third as large. A digest of the
 code is kept too, by which tests/test_walkthrough.py sees that the outputs are of this code.
 """

@@ -91,7 +91,8 @@ def test_python_of_readme_and_manual_runs(
         'duplicates("photos"': 'duplicates("photos", "runs/photos"', "run = ": "# ",
     }  # fmt: skip
     names: dict[str, Any] = {}
-    for document, blocks in (("README.md", 1), ("docs/pretraining.md", 1), ("docs/clean.md", 2)):
+    shown_in = ("README.md", "docs/start.md", "docs/pretraining.md", "docs/clean.md")
+    for document, blocks in zip(shown_in, (1, 1, 1, 2), strict=True):
         code = "\n".join(python_of(document)[:blocks])
         for shown, replaced in here.items():
             code = code.replace(shown, replaced)

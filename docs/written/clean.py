@@ -106,7 +106,7 @@ def label_errors() -> str:
     table = whole("label-errors", Grid(("encoder", "flagged", "images", "precision", "recall"),
                                        tuple(rows)))  # fmt: skip
     return (
-        f"All methods, beside cleanlab {result['provenance']['cleanlab']}: {table} "
+        f"All methods, and cleanlab {result['provenance']['cleanlab']}: {table} "
         f"({setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of the labels "
         f"changed at random, {setting['seeds']} seeds)."
     )

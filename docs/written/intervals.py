@@ -25,7 +25,7 @@ def coverage() -> str:
     return "\n".join([
         f"- Proportions and their differences: at worst {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} % ({table}).",
-        f"- Means over classes: {_of_classes(result)}.",
+        f"- Means over classes: at worst {_of_classes(result)}.",
         _of_files(result),
         _of_draws(result),
     ])  # fmt: skip
@@ -45,7 +45,10 @@ def _of_classes(result: dict[str, Any]) -> str:
         )
         for cell in result["classes"]
     ]
-    return whole("coverage-of-classes", Grid(headings, tuple(rows)))
+    table = whole("coverage-of-classes", Grid(headings, tuple(rows)))
+    lowest = (min(cell["covered"][method] for cell in result["classes"])
+              for method in (BOOTSTRAP, WILSON_OF_CLASSES))  # fmt: skip
+    return f"{' → '.join(f'{share:.0f}' for share in lowest)} % ({table})"
 
 
 def _of_files(result: dict[str, Any]) -> str:

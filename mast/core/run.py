@@ -7,7 +7,6 @@ checkpoints/last.pt   everything needed to continue; last.previous.pt is the one
 checkpoints/best.safetensors   the encoder at its best online score
 embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
-subspaces.safetensors how operators move its features, once something was ignored or matched
 spaces/               results in a space each, where something was
 classifier-*.safetensors   a classifier on the encoder, by `mast fit`
 tensorboard/          the same metrics for TensorBoard, where it is installed
