@@ -150,7 +150,7 @@ def nodes() -> str:
     head = ("killed", "kills, time until all exited", "with a sharded optimizer")
     return (
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder equals that of "
-        f"an undisturbed run, byte for byte, with and without `--shard_optimizer` "
+        f"an undisturbed run, byte for byte, with and without `shard_optimizer` "
         f"({whole('nodes', Grid(head, rows))})."
     )
 
