@@ -4,7 +4,6 @@ Shapes: B samples, T numbers of an operator.
 """
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,14 +14,12 @@ from mast.augment import (
     PRESETS,
     PROPERTIES,
     Pipeline,
-    Preset,
     Record,
     Views,
     difference,
     numbers,
 )
 from mast.augment.operators.geometry import crop_boxes
-from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 
 B = 64
@@ -99,29 +96,6 @@ def test_a_crop_differs_as_the_views_show() -> None:
     torch.testing.assert_close(found_BT[:, 1], center_B2[:, 1])
     ratio_B = (first_B4[:, 2] * first_B4[:, 3]) / (second_B4[:, 2] * second_B4[:, 3])
     torch.testing.assert_close(found_BT[:, 2], ratio_B.log() / 2)
-
-
-def test_a_mirrored_image_differs_as_its_mirror_image() -> None:
-    """Two records of the same pixels: an image cropped, and mirrored views of its mirror image."""
-    pipeline = Pipeline(Preset(("random_resized_crop", "horizontal_flip")), 16)
-    records = pipeline.draw(B, torch.Generator().manual_seed(5))
-    canvas = torch.randint(0, 256, (B, 24, 24, 3), dtype=torch.uint8)
-    never, always = torch.zeros(B, dtype=torch.bool), torch.ones(B, dtype=torch.bool)
-    plain, mirrored = [], []
-    for record in records:
-        crop = record.parameters["random_resized_crop"]
-        turned = {"random_resized_crop": crop | {"left": 1 - crop["left"]}, "horizontal_flip": {}}
-        plain.append(replace(record, applied_BK=torch.stack([always, never], dim=1)))
-        mirrored.append(
-            replace(record, applied_BK=torch.stack([always, always], 1), parameters=turned)
-        )
-    square = torch.ones(B)
-    one = pipeline.views(Canvases.of(canvas, square), tuple(plain))
-    other = pipeline.views(Canvases.of(canvas.flip(2), square), tuple(mirrored))
-    torch.testing.assert_close(one.images[0], other.images[0], rtol=0, atol=1e-4)
-    torch.testing.assert_close(
-        difference(one, "random_resized_crop"), difference(other, "random_resized_crop")
-    )
 
 
 def test_a_crop_that_was_not_drawn_is_the_centre() -> None:

@@ -249,18 +249,6 @@ def test_a_view_shares_decisions_with_the_first(batch):
         Preset(names, (View(), View(size=16, shares=shares)))
 
 
-def test_a_view_more_leaves_the_draws_of_the_first(batch):
-    preset = PRESETS["mast5"]
-    pair = Pipeline(preset, SIZE).draw(B, generator())
-    three = Pipeline(replace(preset, views=(*preset.views, View(size=16))), SIZE).draw(
-        B, generator()
-    )
-    for one, other in zip(pair, three, strict=False):
-        assert torch.equal(one.applied_BK, other.applied_BK)
-        for name, drawn in one.parameters.items():
-            assert all(torch.equal(drawn[key], other.parameters[name][key]) for key in drawn)
-
-
 @both_ways
 def test_parts_of_a_large_batch_are_invisible(batch, compiled, monkeypatch):
     pipeline = Pipeline(replace(PRESETS["mast15"], views=(View(),)), SIZE, compiled)

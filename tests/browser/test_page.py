@@ -229,14 +229,6 @@ def test_the_map_by_keyboard(seen: Visit) -> None:
     assert area.get_by_role("radio", name="invert").is_checked()
 
 
-def test_points_move_unless_motion_is_unwanted(seen: Visit, browser: Browser, file: Path) -> None:
-    ask = "dot => getComputedStyle(dot).transitionDuration"
-    assert seen.page.locator(".plane > g").first.evaluate(ask) == "0s"
-    moving = visit(browser, file.as_uri()).page
-    assert moving.locator(".plane > g").first.evaluate(ask) == "0.6s"
-    moving.context.close()
-
-
 def test_larger_images(seen: Visit) -> None:
     page, dialog = seen.page, seen.page.locator("dialog")
     galleries = page.locator(".gallery")

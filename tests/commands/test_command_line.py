@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,20 +15,11 @@ import mast
 from mast.cli import main
 from mast.cli.verbs import REGISTRIES, TOPICS, VERBS, named
 from mast.cli.words import arguments_of, options_of
-from mast.config import record
 from mast.evaluation.protocols import EVALUATORS
 from mast.recipes import RECIPES
 from mast.studies import QUESTIONS, STUDIES
 
 Configure = Callable[..., mast.PretrainConfig]
-
-
-def test_a_file_and_options_make_the_same_configuration(tiny: Configure, tmp_path: Path) -> None:
-    file, config = tmp_path / "config.yaml", tiny(epochs=1)
-    file.write_text(mast.show_config(config))
-    words = ["--recipe", "mast_c5_small", "--config", str(file), "--epochs", "3"]
-    made = arguments_of("pretrain", words)["config"]
-    assert record(made) == record(replace(config, epochs=3))
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "show config"])

@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,10 +10,7 @@ from rich.text import Text
 
 from mast.augment import OPERATORS
 from mast.commands.show import show_operators, show_recipes
-from mast.evaluation.compare import Comparison, ComparisonRow
-from mast.evaluation.paired import Difference
 from mast.evaluation.result import Result, TargetResult, tables
-from mast.evaluation.verdict import Verdict
 
 WIDTH = 80
 TASKS = ("shape", "color", "orientation", "position", "texture", "sharpness")
@@ -49,19 +45,6 @@ def evaluations() -> list[Table]:
     return list(tables(made))
 
 
-def comparison() -> Table:
-    runs = ("flowers-mast5", "flowers-vicreg5_augself", "resnet50-random-0", "vicreg-5b3a9f11")
-    gains = tuple(Difference(-10.5, -12.5, -8.5) for _ in runs[1:])
-    rows = tuple(
-        ComparisonRow(
-            ("linear", "flowers17-test", target, measure), (50.0,) * 4, ((48.5, 51.5),) * 4, gains
-        )
-        for target in TASKS
-        for measure in ("top1", "mean per class", "color jitter+grayscale")
-    )
-    return Comparison(runs, tuple(map(Path, runs)), rows, Verdict(runs[0])).table()
-
-
 def words(cell: object) -> list[str]:
     return Text.from_markup(str(cell)).plain.split()
 
@@ -70,7 +53,6 @@ def words(cell: object) -> list[str]:
     "printed",
     [
         *(pytest.param(table, id=f"evaluate-{at}") for at, table in enumerate(evaluations())),
-        pytest.param(comparison(), id="compare"),
         pytest.param(show_operators(224), id="operators"),
         *(pytest.param(table, id="recipes") for table in show_recipes().renderables),
     ],

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, the run folder, and errors that name the nearest choice."""
+"""Files that are whole or absent, and the run folder."""
 
 import errno
 import multiprocessing
@@ -27,7 +27,7 @@ from mast.core.checkpoint import (
     write_json,
     write_text,
 )
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.files import locked
 from mast.core.loggers import TensorBoardLogger, WandbLogger
 from mast.core.run import RunFolder, provenance
@@ -292,14 +292,6 @@ def test_a_log_is_rewound_and_a_half_written_line_is_left_out(run: RunFolder) ->
     run.rewind_metrics(2)
     run.append_metrics({"step": 3})
     assert [record["step"] for record in run.read_metrics()] == [1, 2, 3]
-
-
-def test_unknown_names_the_nearest() -> None:
-    error = unknown("method", "vicregg", ("mast", "vicreg"))
-    assert "'vicregg'. Did you mean 'vicreg'? Choose from: mast, vicreg." in str(error)
-    assert "Did you mean" not in str(unknown("method", "zzz", ("mast", "vicreg")))
-    nested = unknown("field", "lr", ("views", "optimizer.lr"))
-    assert "Did you mean 'optimizer.lr'?" in str(nested)
 
 
 def test_the_revision_is_that_of_this_program_alone(

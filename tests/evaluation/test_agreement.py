@@ -75,18 +75,3 @@ def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, class
         nearest = similarity_NN[query, others].argsort()[::-1][:5]
         if len(np.unique(similarity_NN[query])) == 12:  # no equals
             assert float(found.precision[at, query]) == pytest.approx(same_M[nearest].mean())
-
-
-@settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 2**16), exponent=st.integers(-100, 40))
-def test_neither_scale_nor_order_nor_chunks_matter(seed: int, exponent: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    features_ND = torch.randn(15, 4, generator=generator)
-    labels_TN = torch.randint(3, (2, 15), generator=generator)
-    found = retrieve(features_ND, features_ND, labels_TN, 4)
-    scaled = retrieve(features_ND * 2.0**exponent, features_ND, labels_TN, 4)
-    order_N = torch.randperm(15, generator=generator)
-    moved = retrieve(features_ND[order_N], features_ND[order_N], labels_TN[:, order_N], 4)
-    for value, after, moved_value in zip(found, scaled, moved, strict=True):
-        torch.testing.assert_close(after, value, equal_nan=True)
-        torch.testing.assert_close(moved_value, value[:, order_N], equal_nan=True)

@@ -1,26 +1,8 @@
-"""Operators at a magnitude stay within what pretraining draws."""
+"""A changed image is the same in every batch."""
 
-import pytest
 import torch
 
-from mast.augment import OPERATORS
 from mast.evaluation.changes import changed_by
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_magnitudes_stay_within_what_pretraining_draws(name: str) -> None:
-    operator = OPERATORS[name](64)
-    drawn = operator.sample(200, torch.Generator().manual_seed(0))
-    for magnitude in (0.0, 0.3, 1.0):
-        changed = operator.at_magnitude(magnitude, drawn)
-        assert changed.keys() == drawn.keys()
-        for key, values in changed.items():
-            assert values.shape == drawn[key].shape
-            assert values.dtype == drawn[key].dtype
-            slack = 0.1 * (drawn[key].max() - drawn[key].min()).abs() + 1e-6
-            assert values.min() >= drawn[key].min() - slack
-            assert values.max() <= drawn[key].max() + slack
-    assert operator.graded or operator.at_magnitude(0.5, drawn) is drawn
 
 
 def test_a_change_does_not_depend_on_batches() -> None:

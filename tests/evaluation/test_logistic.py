@@ -20,12 +20,10 @@ from mast.evaluation.logistic import (
     PENALTIES,
     Choice,
     LinearClassifier,
-    Problem,
     Target,
     Whitened,
     choose,
     fit,
-    minimise,
 )
 
 
@@ -151,20 +149,6 @@ def test_a_collapsed_encoder_scores_the_prior() -> None:
     assert accuracy(scores, labels, "top1") == pytest.approx(100 / 3, abs=1e-3)
     rare = fitted(x, (torch.arange(30) % 3).clamp(max=1), 3, 1e-3).scores(x).softmax(1)
     torch.testing.assert_close(rare[0], torch.tensor([1 / 3, 2 / 3, 0.0]).double())
-
-
-def test_the_optimum_does_not_depend_on_the_start() -> None:
-    """Far from it whole Newton steps overshoot."""
-    x, labels = relu_features(200, 20, 4)
-    whitened = Whitened.of(x)
-    problem = Problem(whitened.x_NP, labels, whitened.penalty(1e-3))
-    near = torch.zeros(4, whitened.x_NP.shape[1]).double()
-    starts = (near, 30 * torch.randn_like(near))
-    near, far = (
-        (whitened.x_NP.double() @ minimise(problem, start, 1e-12, 100).T).softmax(1)
-        for start in starts
-    )
-    torch.testing.assert_close(far, near, atol=1e-5, rtol=0)
 
 
 def several(images: int = 240) -> tuple[Tensor, list[Target]]:

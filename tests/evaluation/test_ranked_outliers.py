@@ -58,22 +58,6 @@ def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mast.search.outliers.PENALTIES", (0.1,))
 
 
-def test_planted_errors_are_found(few_penalties: None) -> None:
-    random = np.random.default_rng(0)
-    true = np.arange(150) % 3
-    features = torch.from_numpy(random.normal(size=(150, 6)) + 6 * np.eye(3, 6)[true]).float()
-    labels, wrong = true.copy(), random.permutation(150)[:8]
-    labels[wrong] = (true[wrong] + 1) % 3
-    probabilities = out_of_fold(features, labels, 3, seed=0)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    found = confident_classes(labels, probabilities)
-    suspects = np.flatnonzero((found != labels) & (found != NO_CLASS))
-    assert set(suspects) <= set(wrong)
-    assert len(suspects) >= 7
-    assert (found[suspects] == true[suspects]).all()
-    assert set(self_confidence(labels, probabilities).argsort()[:8]) == set(wrong)
-
-
 def test_an_image_does_not_vote_on_its_own_label(few_penalties: None) -> None:
     """Features without a class in them: a probe that had seen the labels would know them."""
     random = np.random.default_rng(0)

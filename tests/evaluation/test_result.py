@@ -58,17 +58,6 @@ def test_a_class_may_be_called_like_the_end_of_an_interval() -> None:
     assert target.interval("recall/a_low") is None
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    result = measured(tmp_path, torch.ones(4))
-    path = result.write(tmp_path)
-    before = path.read_bytes()
-    result.targets["class"].values["top1"] = float("nan")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        result.write(tmp_path)
-    assert path.read_bytes() == before
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
-
-
 @pytest.mark.parametrize("value", ["NaN", "-500", "1e300", "true"])
 def test_what_cannot_have_been_measured_is_refused(tmp_path: Path, value: str) -> None:
     path = tmp_path / "knn-x.json"

@@ -81,17 +81,6 @@ def test_features_under_the_name_of_others_are_taken_again(
     assert caplog.text.count(f"{file} is not what its name says") == 4
 
 
-def test_a_damaged_file_is_taken_again(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path
-) -> None:
-    store = FeatureStore(tmp_path, "colors")
-    expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(b"not features")
-    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-    assert file.stat().st_size > 100
-
-
 def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     encoder: nn.Module,
     data: EvaluationData,

@@ -3,14 +3,12 @@
 Shapes: B images, D dimensions.
 """
 
-import copy
-
 import pytest
 import torch
 from tiny import BATCH, ENCODER, SIZE, make_views
 from torch import nn
 
-from mast.methods.parts import Noise, Prototypes, Queue, Teacher, rising
+from mast.methods.parts import Noise, Prototypes, Queue, Teacher
 from mast.models import Encoder
 
 
@@ -18,23 +16,6 @@ def student() -> tuple[Encoder, nn.Linear]:
     torch.manual_seed(0)
     encoder = Encoder(ENCODER, SIZE)
     return encoder, nn.Linear(encoder.dim, 4)
-
-
-def test_a_teacher_is_the_moving_average_of_its_student() -> None:
-    encoder, projector = student()
-    teacher = Teacher(encoder, projector, 0.75, rises=False)
-    assert not any(parameter.requires_grad for parameter in teacher.parameters())
-    start = copy.deepcopy(teacher.state_dict())
-    with torch.no_grad():
-        for parameter in [*encoder.parameters(), *projector.parameters()]:
-            parameter.add_(1.0)
-    teacher.after_step(0.5)
-    for name, parameter in teacher.named_parameters():
-        torch.testing.assert_close(parameter.data, start[name] + 0.25)
-    encoder(torch.rand(4, 3, SIZE, SIZE))  # moves the statistics of its norms
-    teacher.begin()
-    own = teacher.encoder.state_dict()
-    assert all(torch.equal(own[key], value) for key, value in encoder.state_dict().items())
 
 
 def test_a_teacher_normalises_by_the_batch_and_drops_nothing() -> None:
@@ -45,12 +26,6 @@ def test_a_teacher_normalises_by_the_batch_and_drops_nothing() -> None:
     assert torch.equal(*outputs)
     assert not outputs[0].requires_grad
     assert not torch.allclose(outputs[0], teacher.eval()(images_BCHW))
-
-
-def test_a_momentum_rises_to_one() -> None:
-    assert rising(0.9, 0.0) == pytest.approx(0.9)
-    assert rising(0.9, 0.5) == pytest.approx(0.95)
-    assert rising(0.9, 1.0) == 1.0
 
 
 @pytest.mark.parametrize("length", [5, 6])

@@ -20,7 +20,7 @@ from mast.cli import main
 from mast.commands.report import report
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.page.page import duration, health
+from mast.page.page import health
 from mast.studies import QUESTIONS
 
 VOID = {"meta", "img", "br", "input"}
@@ -289,9 +289,3 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
         mast.report(tmp_path / "none")
     with pytest.raises(UserError, match="has no evaluations to compare"):
         mast.report(run.path, beside=[str(run.path)])
-
-
-def test_duration() -> None:
-    for seconds, words in ((9.4, "9 seconds"), (70, "1 minute"), (9000, "2.5 hours")):
-        assert duration([{"seconds": seconds}]) == words
-    assert duration([{"seconds": 1.0}, {"seconds": math.inf}]) is None

@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy.stats import sem, ttest_1samp
 from tiny import ENCODER
-from tiny_evaluation import Colors, tiny_set
 
 import experiments.__main__ as command
 import mast
@@ -23,7 +22,7 @@ from experiments.does_it_help import DoesItHelp
 from experiments.findings import Findings, Inquiry
 from experiments.flowers import Flowers
 from experiments.forgetting import CONTENDERS, Forgetting
-from experiments.protocols import Protocols, against_sklearn
+from experiments.protocols import Protocols
 from experiments.small import Tasks
 from experiments.small_sets import SmallRun, folds, with_colors
 from experiments.starts import STARTS, Starts
@@ -32,9 +31,8 @@ from experiments.variants import VARIANTS
 from mast.core.errors import UserError
 from mast.data import generated, open_canvas
 from mast.evaluation.intervals import tango
-from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import Detection, Segmentation
-from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.evaluation.protocols.run import EvaluationSettings
 from mast.evaluation.result import Result
 from mast.studies.engine import RunShard, StudyRun, carry_out
 from paper.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
@@ -180,15 +178,6 @@ def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
     assert [run.state for run in again] == ["finished"] * len(planned)
     assert experiment.table(same) == table
     assert contents(tmp_path) == after
-
-
-def test_the_probe_agrees_with_scikit_learn() -> None:
-    train, test = tiny_set(30, noise=200.0), tiny_set(60, seed=1, noise=200.0)
-    data, encoder = EvaluationData(train, None, test, 16), Colors().eval()
-    (linear,) = evaluate_encoder(encoder, data, ["linear"])
-    agreement = against_sklearn(encoder, data, linear)
-    assert 40 < agreement["ours"] < 80
-    assert agreement["ours"] == pytest.approx(agreement["scikit-learn"], abs=0.01)
 
 
 def test_a_set_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ from tiny import ENCODER
 
 import mast
 from experiments.beyond import READ, TRAINED, WAYS, Beyond
-from experiments.small import DEPTHS, GENERATED, ROWS, Small, Tasks
-from mast.evaluation.frozen import FrozenEncoder
+from experiments.small import DEPTHS, ROWS, Small, Tasks
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.models import Encoder
 from paper.experiment import Workplace, perform
 
 QUICK = {"penalties": [0.01], "resamples": 20}
@@ -59,19 +57,6 @@ def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path
     (row,) = experiment.table(results).rows
     assert row[:2] == ("VICReg", "2")
     assert row[2:4] == row[4:]  # of one set, its scores and their means
-
-
-def test_generated_images_are_probed_by_the_last_map_alone(photos: Path) -> None:
-    tasks = Tasks({"test": {"photos": ("linear",), GENERATED: ("linear",)}}, photos=("photos",),
-                  size=32, depths=True)  # fmt: skip
-    sets = tasks.sets(place(photos), "test", 24)
-    sets = {name: sets[name] for name in tasks.protocols["test"]}
-    encoder = FrozenEncoder(Encoder(ENCODER, 32).eval())
-    scores = tasks.probe(encoder, sets, "test", SETTINGS).scores
-    assert scores.keys() == {
-        "photos/class/linear", f"{DEPTHS}photos/class/linear",
-        "factors/position/linear", "factors/orientation/linear",
-    }  # fmt: skip
 
 
 def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import mast
 from mast.analyses import Grid, Score, Subject, Trial
-from mast.analyses.analysis import mean_and_margin
 from mast.augment.presets import MAST5
 from mast.core.errors import UserError
 from mast.studies import STUDIES, Study
@@ -188,11 +187,3 @@ def test_epochs_beside_vicreg() -> None:
     # Cheaper runs: the budgets are those of the base that was trained.
     cheap = trained(study, replace(RUN, epochs=8), score)
     assert study.compute(replace(cheap, epochs=100))["epochs"].tolist() == [2, 4, 8, 16]
-
-
-def test_mean_and_margin_over_the_seeds_that_are_there() -> None:
-    value_SX = np.array([[1.0, 1.0, math.nan], [3.0, math.nan, math.nan]])
-    mean_X, margin_X = mean_and_margin(value_SX)
-    assert mean_X[:2] == pytest.approx([2.0, 1.0])
-    assert margin_X[0] == pytest.approx(12.706, abs=1e-3)  # t of one degree of freedom
-    assert np.isnan([mean_X[2], *margin_X[1:]]).all()
