@@ -63,10 +63,9 @@ def copies() -> str:
     table = as_markdown(Grid(("edited copies found (%)", "recall", "precision", "s per 1,000"),
                              tuple(rows)))  # fmt: skip
     return (
-        f"{table}\n\nFive edits per photo (crop, two flips, rotation by 25 degrees, other aspect "
-        f"ratio), {images} images at a time, {sets} sets, {len(measured) // sets // len(TOOLS)} "
-        "draws, two cores, from the first call on (`benchmarks/copies.py`). *Published*: the same "
-        "edits of 10,800 UKBench images, four cores, defaults, by "
+        f"{table}\n\nFive edits per photo, {images} images at a time, {sets} sets, "
+        f"{len(measured) // sets // len(TOOLS)} draws, two cores (`benchmarks/copies.py`). "
+        "*Published*: 10,800 UKBench images, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )
 
@@ -74,10 +73,9 @@ def copies() -> str:
 def pretrained() -> str:
     """The README's table of pretraining, with its controls."""
     return (
-        f"{controls()}\n\nMean accuracy of four groups of tasks, {SEEDS} seeds, equal budgets and "
-        "tuning ([details](docs/results.md#mast-c-and-its-controls)). Of MAST-C's lead over VICReg "
-        "+ AugSelf the contrast has 0.9 points, heads on all depths 0.4, its block 0.3, within "
-        "seed noise."
+        f"{controls()}\n\nMean of four groups of tasks, {SEEDS} seeds, equal tuning "
+        "([details](docs/results.md#mast-c-and-its-controls)). MAST-C's block adds 0.3 points, "
+        "within seed noise."
     )
 
 
