@@ -27,7 +27,9 @@ def commands() -> list[str]:
     for document in DOCUMENTS:
         text = document.read_text()
         for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
-            found += re.findall(r"(?:^|&& |mast\.cli )((?:mast |pretrain ).*)$", block, flags=re.M)
+            found += re.findall(
+                r"(?:^|&& |mast\.cli )((?:mast |pretrain ).*?)(?:\s+# .*)?$", block, flags=re.M
+            )
         found += re.findall(r"`(mast [a-z]+ [^`]*)`", text)
     return sorted({re.sub(r"^pretrain", "mast pretrain", " ".join(line.split())) for line in found})
 
