@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from written.beyond import beyond
-from written.clean import label_errors, search
+from written.clean import label_errors, photos_measured, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import forgetting
@@ -38,8 +38,8 @@ PARTS = {
         "starts": starts, "nodes": nodes, "state": state, "scale": scale, "many": many,
     },
     "docs/clean.md": {
-        "ways": ways, "pairs": pairs, "search": search, "found": found,
-        "label_errors": label_errors,
+        "photos_measured": photos_measured, "ways": ways, "pairs": pairs, "search": search,
+        "found": found, "label_errors": label_errors,
     },
     "docs/evaluation.md": {"known": known, "coverage": coverage, "detection": detection},
     "docs/insight.md": {"advice": advice, "uncertainty": uncertainty, "studies": studies},

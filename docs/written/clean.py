@@ -42,6 +42,22 @@ def search() -> str:
     )
 
 
+def photos_measured() -> str:
+    """What is lost where operators are measured on fewer photos."""
+    keys, sets = ("copies", "class of 10", "color of 10", "named right"), _read("photos_measured")
+    rows = {each["setting"]["set"]: each["rows"] for each in sets["measured"]}
+    counts = [count for count in next(iter(rows.values())) if count.endswith("photos")]
+    columns = [f"{name}: {key}" for name in rows for key in keys]
+    grid = [(count.split()[0], *(f"{of[count][key]:.1f}" for of in rows.values() for key in keys))
+            for count in counts]  # fmt: skip
+    table = whole("photos-measured", Grid(("photos", *columns), tuple(grid)))
+    lost = ", ".join(
+        f"{of['150 photos']['copies'] - of['300 photos']['copies']:+.1f} ({name})"
+        for name, of in rows.items()
+    )
+    return f"Copies found first, with 150 photos instead of 300: {lost} points ({table})."
+
+
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2g}" if seconds < 100 else f"{seconds:,.0f}"
 
