@@ -25,7 +25,7 @@ def test_demo_says_what_neighbours_share_by_each_way(tmp_path: Path) -> None:
     narrow.print(*result.shown())
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
     assert "color orientation position" in shown  # none is cut short
-    assert "mast demo FOLDER --encoder" in str(result.shown()[-1])
+    assert "mast demo FOLDER" in str(result.shown()[-1])
     page = result.page.read_text()
     assert "Lime ring that looks to the upper right" in page
     assert page.count("Match color: same color") == 4
@@ -33,9 +33,7 @@ def test_demo_says_what_neighbours_share_by_each_way(tmp_path: Path) -> None:
 
 
 def test_demo_searches_photos_by_copies_of_them(photos: Path, tmp_path: Path) -> None:
-    result = mast.demo(
-        photos / "train", "timm:efficientnet_lite0", tmp_path / "demo", size=32, device="cpu"
-    )
+    result = mast.demo(photos / "train", out=tmp_path / "demo", size=32, device="cpu")
     assert [*result.shares] == ["output", "ignore all"]
     assert all(0.0 <= row["photo found first"] <= 100.0 for row in result.shares.values())
     assert len(list((tmp_path / "demo" / "copies").glob("*.png"))) > 9
