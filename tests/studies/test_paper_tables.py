@@ -24,7 +24,7 @@ from mast.studies.engine import ALL, FINISHED, WAITING, RunShard
 from paper.__main__ import PROGRAM
 from paper.experiment import Workplace
 from paper.reproduce import Reproduced, reproduce, reproduced
-from paper.tables import SCALES, TABLES, experiment, paper
+from paper.tables import SCALES, TABLES, TableExperiment, experiment, paper
 from paper.tables.paper import SETS, Scale
 from paper.tables.printed import as_csv, as_latex, as_markdown
 
@@ -298,6 +298,17 @@ def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
     rows = [{run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
             for own in (first, second)]  # fmt: skip
     assert not rows[0] & rows[1]
+
+
+@pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 100)])
+def test_results_that_are_kept_are_of_today_s_recipes(table: TableExperiment) -> None:
+    """Otherwise they would be measured again, and the document be of old ones."""
+    runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
+    kept = table.measured(runs, RESULTS)
+    assert kept
+    assert all(
+        kept[run.name]["fingerprint"] == table.fingerprint(run) for run in runs if run.name in kept
+    )
 
 
 # -------------------------------------------------------------------------------------- files
