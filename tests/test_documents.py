@@ -100,7 +100,7 @@ def test_python_of_readme_and_manual_runs(
             code = code.replace(shown, replaced)
         exec(code, names)
         if document == "README.md":
-            assert list(names["copies"].columns[:2]) == ["group", "path"]
+            assert [*names["copies"].columns][:2] == ["group", "path"]
             assert len(names["similar"]) == 10
     assert len(names["features"]) == len(list(Path("photos").rglob("*.jpg")))
     assert names["by_color"].shape[0] == 1
