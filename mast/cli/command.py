@@ -5,7 +5,6 @@ The module of a verb is imported when the verb is used.
 
 import io
 import os
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,21 +157,6 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
     return f"usage: {program} {command} [options]\n\n{_rows(summaries)}\n\n{hint}"
 
 
-def _check_surroundings() -> None:
-    """Refuse surroundings in which libraries cannot be imported."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise UserError("the current folder is gone: change to one that is there") from error
-    date = os.environ.get("SOURCE_DATE_EPOCH", "0")
-    try:
-        int(date)
-    except ValueError as error:
-        raise UserError(
-            f"SOURCE_DATE_EPOCH is {date!r}, expected a whole number of seconds: unset it"
-        ) from error
-
-
 def _use_threads(given: dict[str, Any]) -> None:
     """Use as many threads as the user says; where nobody does, as many as are fastest."""
     threads = given.pop("threads", None)
@@ -195,7 +179,10 @@ def _call(name: str, words: list[str], program: Program) -> None:
         with _printing():
             help_of(name, program)
         return
-    _check_surroundings()
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError("the current folder is gone: change to one that is there") from error
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()
@@ -207,8 +194,7 @@ def _call(name: str, words: list[str], program: Program) -> None:
             result = verb.load()(**arguments)
         with _printing():
             show(result)
-        if is_first_here() and verb.following is not None:
-            following = verb.following(arguments, result)
-            if following is not None and all(map(str.isprintable, following)):
-                with suppress(OSError):  # the terminal is gone, and the work is done
-                    say(f"next: {shlex.join(following)}")
+        following = verb.next(arguments, result)
+        if is_first_here() and following and following.isprintable():
+            with suppress(OSError):  # the terminal is gone, and the work is done
+                say(f"next: {following}")

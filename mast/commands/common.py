@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from mast.core.checkpoint import write_atomically
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.files import out_file, quoted
+from mast.core.files import named, out_file, quoted
 from mast.core.kinds import Device, EncoderLike, later
 from mast.core.table import Columns, begins, write_table
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Encoder = later("mast.runs.encoder", "Encoder")
 NamedSets = later("mast.evaluation.named_sets", "NamedSets")
 ENCODER = "encoder.safetensors"
+SET = re.compile("[:#@]|^(factors|toys)$")  # in the name of a set that may be no folder
 # What names weights or an architecture, and is no set of images.
 WEIGHTS = re.compile(r"timm:|(torchvision:)?(resnet|vit_|efficientnet|tf_efficient|convnext|swin)")
 P = ParamSpec("P")
@@ -100,17 +102,22 @@ def or_default(encoder: EncoderLike | None, data: Any = None) -> EncoderLike:
     Photos in place of an encoder, and an encoder in place of photos, are refused at once.
     """
     if isinstance(data, str | Path):
-        folder = Path(data).expanduser()
-        named = not folder.exists() and WEIGHTS.match(str(data))
-        if named or folder.suffix in (".safetensors", ".pth") or _is_encoder(folder):
+        folder = named(data)
+        weights = not os.path.exists(folder) and WEIGHTS.match(str(data))
+        if weights or folder.suffix in (".safetensors", ".pth") or _is_encoder(folder):
             raise UserError(f"data is an encoder: give photos, then --encoder {quoted(data)}")
     if isinstance(encoder, str | Path):
-        folder = Path(encoder).expanduser()
+        folder = named(encoder)
         if folder.is_dir() and not (_is_encoder(folder) or (folder / ENCODER).is_file()):
             raise UserError(
                 f"encoder {encoder} is a folder without {ENCODER}: photos are the first argument, "
                 "the encoder a run, a file or a name"
             )
+    if isinstance(data, str | Path) and not (SET.search(str(data)) or os.path.exists(named(data))):
+        raise UserError(
+            f"data: no folder {quoted(data)}, and no set such as list:photos.csv or hf:owner/name "
+            "(docs/data.md)"
+        )
     from mast.models.pretrained import DEFAULT
 
     return DEFAULT if encoder is None else encoder

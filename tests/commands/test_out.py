@@ -27,11 +27,11 @@ TABLES = (".csv", ".parquet", ".html")
 # By command, its words, and the endings that it writes. None of them comes to its work.
 FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "predict": (["nowhere", "--classifier", "nowhere"], (".csv", ".parquet")),
-    "embed": (["nowhere", "--encoder", "nowhere"], (".npz", ".parquet")),
-    "neighbours": (["nowhere", "--encoder", "nowhere", "--query", "0"], TABLES),
-    "duplicates": (["nowhere", "--encoder", "nowhere"], TABLES),
-    "outliers": (["nowhere", "--encoder", "nowhere"], TABLES),
-    "fit": (["nowhere", "--encoder", "nowhere"], (".safetensors",)),
+    "embed": (["toys", "--encoder", "nowhere"], (".npz", ".parquet")),
+    "neighbours": (["toys", "--encoder", "nowhere", "--query", "0"], TABLES),
+    "duplicates": (["toys", "--encoder", "nowhere"], TABLES),
+    "outliers": (["toys", "--encoder", "nowhere"], TABLES),
+    "fit": (["toys", "--encoder", "nowhere"], (".safetensors",)),
     "show views": (["nowhere", "--recipe", "mast_c5_small"], (".png",)),
     "report": (["{run}"], (".html",)),
 }
