@@ -21,7 +21,7 @@ from mast.core.errors import OutOfMemoryError, UserError, counted
 from mast.core.files import as_word
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
-from mast.core.table import Shown, literal
+from mast.core.table import Columns, Rows, Shown, literal
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Shown):
+class Plan(Shown, Rows):
     """What runs on some images would cost.
 
     Where no hours are given, there is a cost for each recipe with its own epochs, then as many with
@@ -52,6 +52,20 @@ class Plan(Shown):
     notes: tuple[str, ...]  # what takes long on a CPU, what is estimated, what would not fit
     encoder: str | None = None  # its name, where it is not the recipe's
     adapting: str | None = None  # the command of `mast adapt`, if that is planned: no costs
+
+    @property
+    def by_column(self) -> Columns:
+        """A row for each cost."""
+        configs, costs = [each.config for each in self.costs], self.costs
+        return {
+            "recipe": [config.recipe for config in configs],
+            "size": [config.size for config in configs],
+            "epochs": [config.epochs for config in configs],
+            "batch_size": [config.batch_size for config in configs],
+            "memory_gb": [math.nan if each.memory is None else each.memory / 1e9 for each in costs],
+            "images_per_second": [each.images_per_second for each in costs],
+            "hours": [each.seconds / 3600 for each in costs],
+        }
 
     def table(self) -> Table:
         """One row a cost."""

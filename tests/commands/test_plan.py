@@ -132,6 +132,7 @@ def test_a_plan_is_measured_here(
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
     assert not {"done:", "warning:"} & {*capsys.readouterr().err.split()}  # of the trial run
     assert plan.commands[0] in repr(plan)
+    assert [row["epochs"] for row in plan] == [each.config.epochs for each in plan.costs]
     measured, longer = plan.costs
     assert measured.measured
     assert measured.images_per_second > 0
