@@ -25,14 +25,12 @@ from torch.multiprocessing import start_processes
 
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset
+from mast.augment.compiled.rows import FOLDER
 from mast.core.canvases import Canvases
 from mast.core.launch import cores
 from mast.core.run import RunFolder
 
 pytest_plugins = ("evaluation_fixtures",)
-
-KERNELS = Path(mast.__file__).parent / "augment" / "compiled"
-
 
 WORKERS = 2  # of the whole suite; one named part of it runs in this process, unless -n says more
 
@@ -41,15 +39,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` of the configuration stands for."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return WORKERS if whole and cores() >= WORKERS else 0
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Numba looks at a kernel's own file only: after a change of `rows.py` all are stale."""
-    if not hasattr(session.config, "workerinput"):  # once, before there are workers
-        changed = (KERNELS / "rows.py").stat().st_mtime
-        for compiled in (KERNELS / "__pycache__").glob("*.nb?"):
-            if compiled.stat().st_mtime < changed:
-                compiled.unlink()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -95,6 +84,9 @@ def _no_progress() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mast.core.display.LINE_S", float("inf"))
         yield
+
+
+os.environ["NUMBA_CACHE_DIR"] = FOLDER  # processes of tests have caches of their own
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -18,7 +18,7 @@ from mast.commands.pretrain import pretrain, starting
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import OutOfMemoryError, UserError, counted
-from mast.core.files import as_word
+from mast.core.files import as_word, default_cache
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
 from mast.core.table import Columns, Rows, Shown, literal
@@ -286,7 +286,6 @@ def _shorter(costs: Sequence[Cost]) -> list[str]:
 
 
 def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
-    from mast.data import default_cache
     from mast.runs.cost import REACHED, REACHED_ONCE
 
     first = costs[0]

@@ -18,7 +18,7 @@ from mast.commands.common import command
 from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import Work, doing, track
 from mast.core.errors import UserError
-from mast.core.files import locked, out_folder, read_json, special
+from mast.core.files import default_cache, locked, out_folder, read_json, special
 from mast.core.table import ShownText
 from mast.core.threads import Threads
 
@@ -135,7 +135,7 @@ def shard(
     import numpy as np
 
     from mast.core.launch import cores
-    from mast.data import Pieces, default_cache, open_source
+    from mast.data import Pieces, open_source
     from mast.data.formats import Bands
     from mast.data.shards import INDEX, KIND
     from mast.data.source import sampled, warn_of_stacks

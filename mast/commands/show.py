@@ -11,7 +11,7 @@ from rich.text import Text
 from mast.commands.common import command
 from mast.commands.options import with_texts
 from mast.core.errors import UserError, counted
-from mast.core.files import named, out_file
+from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
 from mast.core.table import FittedTable
 
@@ -116,7 +116,7 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
         cache: The folder; by default the one that `mast pretrain` uses.
         verify: Read everything, and count what has changed since it was written.
     """
-    from mast.data import cached_sets, default_cache
+    from mast.data import cached_sets
 
     folder = default_cache() if cache is None else named(cache)
     table = FittedTable(2, title=f"kept in {folder}")

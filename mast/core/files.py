@@ -36,6 +36,14 @@ def named(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # Path.expanduser raises where there is no such user
 
 
+def default_cache() -> Path:
+    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
+    except RuntimeError as error:
+        raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
+
+
 def as_word(path: str | Path) -> str:
     """A path as a word that a command of this program reads as one; a shell wants it quoted.
 

@@ -30,7 +30,6 @@ from mast.data.pieces import groups_of as groups_of
 from mast.data.pieces import in_pieces as in_pieces
 from mast.data.pieces import split_cut as split_cut
 from mast.data.registry import SOURCES as SOURCES
-from mast.data.registry import default_cache as default_cache
 from mast.data.registry import describe as describe
 from mast.data.registry import open_source as open_source
 from mast.data.registry import set_name as set_name

@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
 from mast.data.pieces import Cut, Pieces, in_pieces
-from mast.data.registry import default_cache, open_source
+from mast.data.registry import open_source
 from mast.data.source import Pages, sampled
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import Reading
 from mast.core.threads import Prefetcher
@@ -33,7 +33,6 @@ from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
 from mast.data.decode import BrokenImageError, Opened, open_image
 from mast.data.formats import page_numbers
 from mast.data.pieces import split_cut
-from mast.data.registry import default_cache
 from mast.data.shards import open_index
 from mast.data.shards.dealing import Deal, Dealing, ReaderRow
 from mast.data.shards.index import TASK, ShardIndex, check_named

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import default_cache, named
 from mast.data.annotated import (
     describe_coco,
     describe_voc,
@@ -54,14 +54,6 @@ SOURCES: dict[str, Scheme] = {
         ("shards:FOLDER", "shards:s3://bucket/train-*.tar"), open_shards, describe_shards
     ),
 }
-
-
-def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
-    except RuntimeError as error:
-        raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
 def set_name(photos: Any) -> str:

@@ -17,13 +17,13 @@ from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, counted
-from mast.core.files import out_folder
+from mast.core.files import default_cache, out_folder
 from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import digest, read_tensors
-from mast.data import CanvasSet, DataConfig, default_cache, open_canvas, set_name
+from mast.data import CanvasSet, DataConfig, open_canvas, set_name
 from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_store import fingerprint

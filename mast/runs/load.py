@@ -18,10 +18,10 @@ from mast.core.checkpoint import load_checkpoint, previous
 from mast.core.display import say
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.files import default_cache
 from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing, forked
 from mast.core.tensors import check_finite, digest, read_tensors
-from mast.data.registry import default_cache
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import ENDINGS, FeatureFile
 from mast.evaluation.feature_store import FeatureStore, fingerprint

@@ -1,6 +1,7 @@
 """The compiled kernels against the PyTorch kernels that say what they compute."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from numba import njit
-from numba.core.caching import CompileResultCacheImpl
 
+import mast
 from mast.augment import (
     OPERATORS,
     PRESETS,
@@ -22,7 +22,6 @@ from mast.augment import (
     Stage,
     View,
 )
-from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases
@@ -195,15 +194,19 @@ def test_a_buffer_changes_nothing():
         pipeline.views(batch, records, out=scattered)
 
 
-def test_kernels_compile_where_nothing_can_be_written(monkeypatch):
-    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
-
-    def double(value):
-        return 2 * value
-
-    with pytest.raises(RuntimeError, match="cannot cache"):
-        njit(cache=True)(double)
-    assert kernel(double)(3) == 6
+@pytest.mark.parametrize(("cache", "kept"), [("{}/cache", True), ("/dev/null/x", False)])
+def test_compiled_kernels_are_kept_in_the_users_cache_alone(tmp_path, cache, kept):
+    """Beside the package they would stay after it, and hide an editable install."""
+    package = shutil.copytree(Path(mast.__file__).parent, tmp_path / "site" / "mast")
+    code = "from mast.augment.compiled.rows import mirrored; print(mirrored(-3, 8))"
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": ""}
+    environment["XDG_CACHE_HOME"] = cache.format(tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE
+    )
+    assert run.stdout == b"3\n"
+    assert not [*package.rglob("*.nb?")]
+    assert bool([*(tmp_path / "cache").rglob("*.nb?")]) == kept
 
 
 @pytest.mark.parametrize(("side", "size"), [(232, 224), (50, 28)])

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.core.files import default_cache
 from mast.core.run import RunFolder
 from mast.data import open_canvas
-from mast.data.registry import default_cache
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import Result, published_name

@@ -3,22 +3,25 @@
 A stretch is an array, where it starts, and how many numbers it has. Slices would read better, but
 each is a counted reference, which costs more than a row of pixels does.
 
-Numba keeps a compiled kernel until the file changes that defines it. After a change here delete
-the `__pycache__` of this folder, or the kernels of the other files keep what they were built from.
+Compiled kernels are kept in the user's cache, by the digest of all files of this folder. Numba's
+own place is beside the files, where they outlive the package and changes of kernels they inline.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
+from mast.core.files import default_cache
 
 try:
-    from numba import njit
+    from numba import config, njit
     from numba.core.event import Event, Listener, register
 except ValueError as error:  # it reads its environment when it is imported
     variables = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
@@ -26,6 +29,16 @@ except ValueError as error:  # it reads its environment when it is imported
 
 # Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+_numba: Any = config
+_SOURCE = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+try:
+    FOLDER = str(default_cache() / "kernels" / hashlib.sha256(_SOURCE).hexdigest()[:16])
+    FOLDER = _numba.CACHE_DIR or FOLDER  # NUMBA_CACHE_DIR goes first
+    os.makedirs(FOLDER, exist_ok=True)
+    FOLDER = FOLDER if os.access(FOLDER, os.W_OK) else ""
+except (OSError, UserError):
+    FOLDER = ""  # nothing is kept
 
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 RED, GREEN, BLUE = np.float32(0.2989), np.float32(0.587), np.float32(0.114)
@@ -40,10 +53,11 @@ def kernel(function: Callable[..., Any]) -> Any:
     options: dict[str, Any] = {
         "fastmath": _FAST, "nogil": True, "error_model": "numpy", "forceinline": True,
     }  # fmt: skip
+    before, _numba.CACHE_DIR = _numba.CACHE_DIR, FOLDER
     try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # neither this folder nor the user's cache can be written
-        return njit(**options)(function)
+        return njit(cache=bool(FOLDER), **options)(function)
+    finally:
+        _numba.CACHE_DIR = before
 
 
 class _Compiling(Listener):
