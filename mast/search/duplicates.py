@@ -84,8 +84,8 @@ def copies_within(
     at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
     first_P = group_N[at_P]
     number_P = 1 + np.unique(first_P, return_inverse=True)[1]
-    ends = (x_UD[torch.from_numpy(of_N[end_P])] for end_P in (at_P, first_P))
-    cosine_P = F.cosine_similarity(*ends)
+    one_PD, first_PD = (x_UD[torch.from_numpy(of_N[end_P])] for end_P in (at_P, first_P))
+    cosine_P = F.cosine_similarity(one_PD, first_PD)
     kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
     # Features of exact copies may all have been constant.
     cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
