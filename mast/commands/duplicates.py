@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, visible
-from mast.core.files import as_unicode, named, out_file, read_text
+from mast.core.files import as_unicode, named, out_file, read_text, spelling
 from mast.core.kinds import Device, EncoderLike
 from mast.core.table import Listing, images_of, safe_cell
 
@@ -157,12 +157,12 @@ def _pairs(file: Path) -> Sequence[tuple[str, str]]:
     rows = [*csv.reader(io.StringIO(read_text(file), newline=""))]
     if rows[:1] != [[*PAIR]] or any(len(row) != len(PAIR) for row in rows):
         raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
-    return [(one, other) for one, other in rows[1:]]
+    return [(spelling(one), spelling(other)) for one, other in rows[1:]]
 
 
 def _cell(name: str) -> str:
     """A name as the page writes it into a table of pairs."""
-    return visible(safe_cell(as_unicode(name)))
+    return visible(safe_cell(spelling(name)))
 
 
 def _is_list(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """Files that users name: read whole, written over none of another kind, or refused in one line."""
 
+import codecs
 import errno
 import hashlib
 import json
@@ -8,6 +9,7 @@ import os
 import re
 import shlex
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,7 +35,16 @@ _KINDS = {
 
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
-    return Path(os.path.expanduser(path))  # Path.expanduser raises where there is no such user
+    return own_form(Path(os.path.expanduser(path)))  # Path's raises where there is no such user
+
+
+def own_form(path: Path) -> Path:
+    """The path, each name in the Unicode form in which it is there, such as that of a Mac."""
+    if str(path).isascii() or os.path.exists(path):
+        return path
+    forms = [unicodedata.normalize(form, path.name) for form in ("NFC", "NFD")]
+    others = [own_form(path.parent) / name for name in (path.name, *forms)]
+    return next(filter(os.path.exists, others), path)
 
 
 def default_cache() -> Path:
@@ -117,13 +128,21 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """What a file of UTF-8 text holds."""
+    """What a file of UTF-8 text holds, or of UTF-16 with a byte-order mark."""
+    content = read_bytes(path)
+    by_mark = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return content.decode("utf-16" if by_mark else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8"
         ) from error
+
+
+def cells(line: str) -> list[str]:
+    """A line of a list, and its first cell, if a spreadsheet saved it."""
+    quoted = re.match(r'"((?:[^"]|"")*)"', line)
+    return [line, quoted[1].replace('""', '"') if quoted else re.split("[,;\t]", line)[0]]
 
 
 def read_json(path: Path) -> Any:
@@ -207,6 +226,11 @@ def as_unicode(text: str) -> str:
     """
     whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def spelling(name: str) -> str:
+    """A name as it is compared: whatever Unicode form, locale or list it comes from."""
+    return unicodedata.normalize("NFC", as_unicode(name))
 
 
 # What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.

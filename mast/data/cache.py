@@ -470,7 +470,7 @@ class Manifest:
             raise ValueError("arrays that do not fit each other")
 
 
-VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 8  # of the layout, of how a canvas is made and of what its hash covers
 MANIFEST = "safetensors"  # its ending
 _LISTED = 10  # broken images that a message names
 _SEEN = 64  # images of a set, by whose sizes its bytes are estimated

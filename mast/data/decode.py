@@ -41,6 +41,7 @@ from mast.data.formats import (
     refuse_bomb,
     refuse_size,
 )
+from mast.data.profiles import in_srgb
 
 Opened: TypeAlias = Image.Image | Bands
 
@@ -559,10 +560,9 @@ def _warn_of_range() -> None:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "RGB" and "transparency" not in image.info:
-        return image
-    if has_four_bands(image) or not image.has_transparency_data:
-        return image.convert("RGB")
+    image = in_srgb(image.convert("RGB") if has_four_bands(image) else image)
+    if not image.has_transparency_data:
+        return image if image.mode == "RGB" else image.convert("RGB")
     image = image.convert("RGBA")
     alpha = image.getchannel("A")
     bright = shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))

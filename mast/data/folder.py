@@ -15,12 +15,16 @@ import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, named, special
+from mast.core.files import named, special, spelling
 from mast.data.decode import Opened, open_image
 from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
 from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
-_SYSTEM = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
+# What systems and stores put there: thumbnails, recycle bins, snapshots, what was mended.
+_SYSTEM = frozenset(
+    ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "@recently-snapshot",
+     "lost+found", "system volume information", "network trash folder")
+)  # fmt: skip
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
 
@@ -155,7 +159,7 @@ class Folder(Source):
                 f"{', '.join(extensions())} (hidden ones are left out){unread}."
             )
         _warn(root, found)
-        self._files = sorted(found.images)
+        self._files = sorted(found.images, key=lambda of: (spelling(of[0]), of))
         paths = [path for path, _, _ in self._files]
         reason = no_classes(paths)
         self.targets, self.classes = ({}, {}) if reason else _label(paths)
@@ -307,4 +311,4 @@ def _some(paths: list[str]) -> str:
 
 def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
     label_N, names = numbered([path.partition("/")[0] if "/" in path else "" for path in paths])
-    return {"class": label_N}, {"class": tuple(map(as_unicode, names))}
+    return {"class": label_N}, {"class": names}

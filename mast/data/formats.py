@@ -24,6 +24,7 @@ import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, features
 
 from mast.core.reading import MOST_CHANNELS
+from mast.data.profiles import GRAYS, in_srgb
 
 EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
@@ -254,12 +255,13 @@ class Bands:
         elif has_four_bands(image):
             bands = cls(np.asarray(image))
         else:
-            mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
-            if image.has_transparency_data:
-                values_HWC = np.asarray(image.convert("LA" if mode == "L" else "RGBA"))
+            shown = in_srgb(image)
+            mode = "L" if shown.mode in GRAYS else "RGB"
+            if shown.has_transparency_data:
+                values_HWC = np.asarray(shown.convert(f"{mode}A"))
                 bands = cls(values_HWC[..., :-1], alpha_HW=_unit(values_HWC[..., -1]))
             else:
-                bands = cls(np.atleast_3d(np.asarray(image.convert(mode))))
+                bands = cls(np.atleast_3d(np.asarray(shown.convert(mode))))
         # Pillow itself turns a TIFF while it loads and then drops the tag.
         return replace(bands, format=image.format)._upright(orientation_of(image))
 

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import read_text
+from mast.core.files import read_text, spelling
 from mast.data.decode import Opened, open_image
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
@@ -98,8 +98,10 @@ class FileSplit:
                 f"or ask for {name}@{WHOLE}."
             )
         content = read_text(file)
-        position = {path.relative_to(folder).as_posix(): at for at, path in enumerate(paths)}
-        lines = [line.strip().lstrip("/") for line in content.splitlines()]
+        position = {
+            spelling(path.relative_to(folder).as_posix()): at for at, path in enumerate(paths)
+        }
+        lines = [spelling(line.strip().lstrip("/")) for line in content.splitlines()]
         listed = [line for line in lines if line]
         missing = [line for line in listed if line not in position]
         if missing or not listed:

@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import named
+from mast.core.files import named, spelling
 from mast.core.reading import Reading
 from mast.data.decode import Opened, naming, to_canvas, to_pixels, to_test_view, upright_size
 from mast.data.formats import Bands, is_deep, page_numbers
@@ -299,10 +299,11 @@ _NUMBERED = 2**16  # classes at most that are called by all numbers up to the hi
 def unique_names(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
     """Names of classes, with its number behind each that several share: ImageNet has two cranes.
 
-    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped.
+    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped,
+    and all are of one Unicode form.
     """
     numbers = range(len(names)) if numbers is None else numbers
-    names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    names = [*map(spelling, names)]
     while len(counts := Counter(names)) < len(names):
         names = [
             f"{name} ({number})" if counts[name] > 1 else name
@@ -317,6 +318,7 @@ def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     None, "" and numbers below 0 are `UNLABELLED`.
     """
     if any(isinstance(value, str) for value in values):
+        values = [value and spelling(value) for value in values]
         known = sorted({value for value in values if value})
         number = {value: at for at, value in enumerate(known)}
         return np.array([number.get(value, UNLABELLED) for value in values], np.int64), tuple(known)

@@ -20,15 +20,15 @@ from torch import Tensor
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
 from mast.evaluation.neighbours import block_shape, cosines, nearest
-from mast.evaluation.overlap import NEAR, one_by_one, pixel_digests, standardised
+from mast.evaluation.overlap import FEWEST, NEAR, one_by_one, pixel_digests, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
-FEWEST = 10  # images of which they do
-FLAT = 4  # levels of 256 in an image of one color
+FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
+BITS = 24  # of more than that in a hash that tells images apart; docs/log.md
 HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
 
 
@@ -57,7 +57,8 @@ def copies_within(
     Args:
         canvases: The set. Canvases are compared for exact copies, so that one in another file
             format that lost nothing is found, too.
-        features_ND: Their features, each dimension of which is standardised by the set.
+        features_ND: Their features, each dimension of which is standardised by the set's images,
+            copies counted once.
         above: Cosine above which two images are near-copies.
         margin: If given, features are compared as they are, and near-copies are those, too, that
             are nearer to each other than to their nearest others by so much.
@@ -68,8 +69,9 @@ def copies_within(
     """
     first_N = _first_of_its_pixels(canvases)
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
-    (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
-    x_UD = x_ND[torch.from_numpy(distinct_U)]
+    x_UD = features_ND[torch.from_numpy(distinct_U)]
+    if margin is None:
+        (x_UD,) = standardised(x_UD)
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_TUB = None
     if hashes:
@@ -82,7 +84,8 @@ def copies_within(
     at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
     first_P = group_N[at_P]
     number_P = 1 + np.unique(first_P, return_inverse=True)[1]
-    cosine_P = F.cosine_similarity(x_ND[torch.from_numpy(at_P)], x_ND[torch.from_numpy(first_P)])
+    one_PD, first_PD = (x_UD[torch.from_numpy(of_N[end_P])] for end_P in (at_P, first_P))
+    cosine_P = F.cosine_similarity(one_PD, first_PD)
     kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
     # Features of exact copies may all have been constant.
     cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
@@ -101,7 +104,8 @@ def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Ten
         turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
 
     Returns:
-        (1 or 8, M, 64), -1 or 1; 0 of images of one color, which have no frequencies.
+        (1 or 8, M, 64), -1 or 1; 0 of images of which fewer than 24 bits are clear, such as those
+        of one color or those that vary along one axis.
     """
     from scipy.fft import dctn
 
@@ -112,10 +116,11 @@ def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Ten
         gray = Image.fromarray(image_HWC).convert("L")
         gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
         bits_TB = np.zeros((len(ways), 64), np.float32)
-        if np.ptp(gray_HW) > FLAT:
-            for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
-                low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
-                bits_B[:] = np.where(low_B > np.median(low_B), 1, -1)
+        for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
+            low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
+            low_B -= np.median(low_B)
+            if (np.abs(low_B[1:]) > FAINT).sum() >= BITS:  # the first is the mean
+                bits_B[:] = np.where(low_B > 0, 1, -1)
         rows.append(bits_TB)
     return torch.from_numpy(np.stack(rows, axis=1))
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,10 +52,24 @@ def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
 
 def test_hidden_and_other_files_are_left_out(tmp_path, caplog):
     fill(tmp_path, "a.png", ".hidden.png", ".git/b.png", "@eaDir/a.png/c.png", "__MACOSX/a.png")
+    bins = ("#recycle", "@Recycle", "$RECYCLE.BIN/S-1-5", ".Trash-1000/files", "lost+found")
+    fill(tmp_path, *(f"{name}/a.png" for name in (*bins, "System Volume Information")))
     for name in ("README", "labels.csv", ".DS_Store", "film.mp4"):
         (tmp_path / name).write_text("")
     assert names(Folder(tmp_path)) == ["a.png"]
     assert not caplog.messages
+
+
+def test_a_class_has_one_name_in_all_unicode_forms(tmp_path, monkeypatch):
+    one = fill(tmp_path / "one", "café/1.png", "cafe\u0301/2.png", "tea/3.png")
+    assert Folder(one).targets["class"].tolist() == [0, 0, 1]
+    parts = fill(tmp_path / "parts", "train/é/1.png", "test/e\u0301/1.png", "test/e\u0301/é.png")
+    train, test = (Folder(parts / part) for part in ("train", "test"))
+    assert train.classes == test.classes == {"class": ("é",)}
+    assert names(test) == ["e\u0301/1.png", "e\u0301/é.png"]  # as the files are called
+    monkeypatch.chdir(parts)
+    for form in ("NFC", "NFD"):
+        assert len(open_source(unicodedata.normalize(form, "test/é"))) == 2
 
 
 def test_links_are_followed_once(tmp_path):

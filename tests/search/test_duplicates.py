@@ -193,6 +193,30 @@ def test_hashes_are_those_of_imagehash() -> None:
             assert np.array_equal(bits_B > 0, imagehash.phash(turned).hash.ravel())
 
 
+def test_a_hash_with_few_informative_bits_joins_nothing() -> None:
+    """Barcodes along either axis, a blank page; a face, whose halves mirror each other, has half
+    of its bits."""
+    draw = np.random.default_rng(0)
+    bars = draw.integers(0, 2, (2, 40), np.uint8).repeat(3, axis=1) * 255
+    axes = [bars[0][None].repeat(70, 0), bars[1][:, None].repeat(70, 1)]
+    half = np.asarray(Image.fromarray(draw.integers(0, 256, (6, 3), np.uint8)).resize((48, 48)))
+    images = [*axes, np.full((9, 9), 200, np.uint8), np.concatenate([half, half[:, ::-1]], axis=1)]
+    shown_TM = perceptual_hashes([np.dstack([each] * 3) for each in images], True).abs().mean(2)
+    assert shown_TM.tolist() == [[0, 0, 0, 1]] * 8
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_copies_are_found_among_very_few_images(others: int) -> None:
+    """Standardised by two or three images, features of copies would point away from each other."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(2 + others, 64, generator=generator)
+    x_ND[1] = x_ND[0] + 0.01 * x_ND[1]
+    found = copies_within(tiny_set(6).subset(range(2 + others)), x_ND, above=0.9)
+    assert [copy[:3] for copy in found] == [(1, 0, "first"), (1, 1, "near")]
+    expected = torch.nn.functional.cosine_similarity(x_ND[0], x_ND[1], dim=0)
+    assert found[1].cosine == pytest.approx(float(expected))
+
+
 def test_copies_stand_out_from_what_is_around_them() -> None:
     """Pairs and a group of six at a cosine that many images have to others."""
     generator = torch.Generator().manual_seed(0)
