@@ -20,7 +20,7 @@ import torch
 from measure import alternate, report
 from torch import Tensor
 
-from mast.evaluation.feature_store import FeatureStore
+from mast.data.store import ImageStore, key_of
 from mast.evaluation.neighbours import nearest
 from mast.search.approximate import open_index
 from mast.search.duplicates import grouped
@@ -53,11 +53,11 @@ def indexed(bank_ND: Tensor, query_MD: Tensor, rounds: int, device: torch.device
     """
     with tempfile.TemporaryDirectory() as folder:
         seconds = {}
-        store = FeatureStore(Path(folder), "encoder")
-        path = store.path()
-        store.write(path, bank_ND)
+        store, path = ImageStore(Path(folder)), Path(folder, "bank.lists")
+        keys = [key_of(at) for at in range(len(bank_ND))]
+        store.add_features("encoder", keys, bank_ND.numpy())
         work: dict[str, Callable[[], Any]] = {
-            "read": partial(store.read, path),
+            "read": partial(store.features, "encoder", keys),
             "build": partial(open_index, bank_ND, path, ""),
             "open": partial(open_index, bank_ND, path, ""),
         }

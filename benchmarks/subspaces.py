@@ -36,11 +36,12 @@ from PIL import Image
 from torch import Tensor
 
 from mast.data import canvas_size, read_canvas
+from mast.data.hashes import perceptual_hashes
 from mast.evaluation.overlap import NEAR, standardised
 from mast.runs.load import load
 from mast.search import duplicates
 from mast.search.adapted import Adapted
-from mast.search.duplicates import MARGIN, SAME, grouped, perceptual_hashes
+from mast.search.duplicates import MARGIN, SAME, grouped
 from mast.search.naming import Naming
 from mast.search.pairs import weights_of
 from mast.search.subspaces import Subspaces
@@ -83,7 +84,8 @@ def hashed(files: list[Path], size: int, change: str | None = None, strength: in
                 image = CHANGES[change][1](Image.open(file).convert("RGB"), strength, draw)
             yield read_canvas(image, canvas_size(size))[0]
 
-    return perceptual_hashes(canvases(), turned=True).transpose(0, 1).flatten(1)
+    hashes_N8B = np.stack([perceptual_hashes(canvas_HWC) for canvas_HWC in canvases()])
+    return torch.from_numpy(hashes_N8B.astype(np.float32)).flatten(1)
 
 
 class Seen(NamedTuple):

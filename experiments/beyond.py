@@ -28,7 +28,6 @@ from mast.data import CanvasSet
 from mast.evaluation.features import test_views
 from mast.evaluation.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.overlap import pixel_digests
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace, last_metrics, link
@@ -286,8 +285,8 @@ def _mean(result: Measured) -> float:
 
 def _parts(canvases: CanvasSet) -> list[np.ndarray]:
     """Positions to learn from, to choose by and to test, drawn once; without exact copies."""
-    digests = pixel_digests(canvases, np.ones(len(canvases), dtype=bool))
-    first = {digest: position for position, digest in reversed([*enumerate(digests)])}
+    digests = reversed([*enumerate(canvases.pixel_digests)])
+    first = {digest: position for position, digest in digests}
     order_N = np.random.default_rng(0).permutation(sorted(first.values()))
     ends = np.cumsum([round(share * len(order_N)) for share in SHARES])
     return [np.sort(part_N) for part_N in np.split(order_N, ends)]

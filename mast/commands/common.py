@@ -172,11 +172,11 @@ def open_set(
     reading: Reading | None = None,
 ) -> CanvasSet:
     """The images that a model is to see; with more than 8 bits, read as those beside them were."""
-    from mast.data import DataConfig, open_canvas
+    from mast.data import DataConfig, open_photos
 
     reading = reading if reading and reading.layout.deep else None
     config = DataConfig(str(data), max_broken=max_broken)
-    return open_canvas(config, size, model=model, reading=reading)
+    return open_photos(config, size, model, reading)
 
 
 def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:

@@ -203,7 +203,7 @@ def _tested(
     """The result of a classifier, written beside its file; that of a module by its weights."""
     from torch import nn
 
-    from mast.evaluation.feature_store import fingerprint
+    from mast.evaluation.fingerprint import fingerprint
     from mast.evaluation.result import FOLDER
     from mast.evaluation.tested_classifier import test_classifier
     from mast.models.classifier import NAME

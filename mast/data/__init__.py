@@ -24,6 +24,7 @@ from mast.data.loader import Batch as Batch
 from mast.data.loader import Feed as Feed
 from mast.data.loader import Loader as Loader
 from mast.data.loader import open_feed as open_feed
+from mast.data.photos import open_photos as open_photos
 from mast.data.pieces import Cut as Cut
 from mast.data.pieces import Pieces as Pieces
 from mast.data.pieces import groups_of as groups_of

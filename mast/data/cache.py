@@ -607,12 +607,8 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "which it decodes on the fly."
         ) from error
     assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
-    _refuse_too_many(request, cached[0].skipped, len(cached[0].index_N))
-    if broken := cached[0].skipped:
-        _log.warning(
-            "%d of %d images of %s are broken and are skipped:\n%s",
-            len(broken), len(request.source), request.source.name, _lines(broken),
-        )  # fmt: skip
+    refuse_too_many(request.source, cached[0].skipped, len(cached[0].index_N), request.max_broken)
+    warn_of_broken(request.source, cached[0].skipped)
     warn_of_stacks(request.source.name, cached[0].stacks, len(request.source))
     return cached
 
@@ -760,7 +756,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         if isinstance(outcome, BrokenImageError):
             skipped[source.identifier(index)] = outcome.reason
             if len(skipped) >= _LISTED:
-                _refuse_too_many(request, skipped, len(kept))
+                refuse_too_many(source, skipped, len(kept), request.max_broken)
             continue
         pixels = outcome[0].tobytes()
         written += len(pixels)
@@ -772,7 +768,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         sizes.extend(outcome[0].shape[-3:-1])
         identifiers.append(source.identifier(index))
         aspect.append(outcome[1])
-    _refuse_too_many(request, skipped, len(kept))
+    refuse_too_many(source, skipped, len(kept), request.max_broken)
     index_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
     size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
@@ -787,20 +783,31 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     )  # fmt: skip
 
 
-def _refuse_too_many(request: Request, broken: Mapping[str, str], whole: int) -> None:
+def refuse_too_many(
+    source: Source, broken: Mapping[str, str], whole: int, max_broken: float
+) -> None:
     """Raises if more images are broken than the user allows, or none is left."""
-    total = len(request.source)
+    total = len(source)
     if len(broken) == total:
         raise UserError(
-            f"none of the {total} images of {request.source.name} can be decoded:\n{_lines(broken)}"
+            f"none of the {total} images of {source.name} can be decoded:\n{_lines(broken)}"
         )
-    if len(broken) > request.max_broken * total:
+    if len(broken) > max_broken * total:
         raise UserError(
             f"{len(broken)} of the first {len(broken) + whole} images of "
-            f"{request.source.name} are broken, and max_broken = {request.max_broken:g} allows "
-            f"{int(request.max_broken * total)} of all {total}. Replace or remove them, or raise "
+            f"{source.name} are broken, and max_broken = {max_broken:g} allows "
+            f"{int(max_broken * total)} of all {total}. Replace or remove them, or raise "
             f"max_broken:\n{_lines(broken)}"
         )
+
+
+def warn_of_broken(source: Source, broken: Mapping[str, str]) -> None:
+    """Names images that are left out."""
+    if broken:
+        _log.warning(
+            "%d of %d images of %s are broken and are skipped:\n%s",
+            len(broken), len(source), source.name, _lines(broken),
+        )  # fmt: skip
 
 
 def _lines(broken: Mapping[str, str]) -> str:

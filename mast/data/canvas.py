@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, final
@@ -29,13 +29,16 @@ from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
+from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.registry import open_source
-from mast.data.source import Pages, sampled
+from mast.data.source import Pages, Source, sampled
+from mast.data.store import Facts, key_of
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
 _log = logging.getLogger("mast")
+_AT_ONCE = 256  # canvases that are decoded at a time
 _COPIED = 200_000_000  # bytes of canvases that go to a device at a time
 
 
@@ -171,6 +174,8 @@ class CanvasSet:
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
         test_views: Central views of the whole images; None: they are cut from the canvases.
         reading: How the files were read.
+        own_keys: Of each image, wherever it is, where it is known by its content.
+        facts: What is known of each image without decoding it, where it was looked at.
     """
 
     name: str
@@ -184,9 +189,38 @@ class CanvasSet:
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
     test_views: TestViews | None = None
     reading: Reading = field(default_factory=Reading)
+    own_keys: Sequence[bytes] = ()
+    facts: Sequence[Facts] = ()
 
     def __len__(self) -> int:
         return len(self.identifiers)
+
+    @functools.cached_property
+    def keys(self) -> Sequence[bytes]:
+        """By which features of each image are kept: its own, or of the set and its position."""
+        return self.own_keys or tuple(key_of(self.fingerprint, at) for at in range(len(self)))
+
+    @functools.cached_property
+    def pixel_digests(self) -> Sequence[bytes]:
+        """A digest of the canvas of each image."""
+        if self.facts:
+            return [each.pixels for each in self.facts]
+        return [pixel_digest(batch.sheets(at).numpy()) for batch, at in self._one_by_one()]
+
+    @functools.cached_property
+    def hashes_N8B(self) -> np.ndarray:
+        """The perceptual hashes of each image, int8."""
+        if self.facts:
+            hashes = b"".join(each.hashes for each in self.facts)
+            return np.frombuffer(hashes, np.int8).reshape(len(self), 8, -1)
+        images = (batch.image(at).numpy() for batch, at in self._one_by_one())
+        return np.stack([perceptual_hashes(image_HWC) for image_HWC in images])
+
+    def _one_by_one(self) -> Iterator[tuple[Canvases, int]]:
+        """Batches with all canvases, and where each is in its batch."""
+        for start in range(0, len(self), _AT_ONCE):
+            batch = self.batch(range(start, min(start + _AT_ONCE, len(self))))
+            yield from ((batch, at) for at in range(len(batch)))
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
@@ -205,6 +239,15 @@ class CanvasSet:
                 work.update(stop)
         size_N2, aspect_N = map(torch.from_numpy, (self.pixels.size_N2, self.aspect_N))
         return Canvases.packed(values_T, size_N2, aspect_N, layout)
+
+    def with_views(self, size: int) -> "CanvasSet":
+        """The same with test views of a side in memory, where these are not cut from canvases."""
+        views = self.test_views and self.test_views(size)
+        if not views:
+            return self
+        values_T = views.read(np.arange(len(self)))
+        of_size = InMemory(values_T, views.size_N2, views.layout)
+        return replace(self, test_views=lambda side: of_size if side == size else views)
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory."""
@@ -227,6 +270,8 @@ class CanvasSet:
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
             test_views=cache.some_views(self.test_views, index_B),
+            own_keys=tuple(self.keys[i] for i in index_B),
+            facts=tuple(self.facts[i] for i in index_B) if self.facts else (),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -240,6 +285,47 @@ class CanvasSet:
             torch.from_numpy(self.aspect_N[index_B]),
             self.pixels.layout,
         )
+
+
+def find_images(
+    config: DataConfig | str | Path,
+    view_size: int,
+    model: nn.Module | None = None,
+    reading: Reading | None = None,
+) -> tuple[DataConfig, Source, Callable[[Sequence[int]], Reading]]:
+    """The configuration for a model, the images, and what finds how some of them are read.
+
+    Arguments as for `open_canvas`; without indices the last looks at a sample.
+    """
+    if view_size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {view_size}")
+    if isinstance(config, str | Path):
+        config = DataConfig(str(config))
+    # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
+    parts = [] if model is None else model.modules()
+    readers = [each for each in parts if isinstance(getattr(each, "reading", 0), Reading | None)]
+    for part in readers[:1]:
+        learned = cast(Reading | None, part.reading)
+        reading = learned if learned and (learned.layout.deep or not reading) else reading
+        config = replace(config, channels=cast(int, part.channels))
+    with doing(f"looking for the images of {config.spec}"):
+        root = named(config.root or cache_of(config) / "downloads")
+        source = open_source(config.spec, root, config.download)
+        source = in_pieces(source, config.cut, root, config.no_data)
+
+    def find(among: Sequence[int]) -> Reading:
+        if reading and reading.layout.deep:
+            return reading
+        whole = source.source if isinstance(source, Pieces) and not among else source
+        found = config.find_reading(source.name, sampled(whole, among))
+        return found if reading is None or found.layout.deep else reading
+
+    return config, source, find
+
+
+def cache_of(config: DataConfig) -> Path:
+    """The cache folder."""
+    return default_cache() if config.cache is None else named(config.cache)
 
 
 def open_canvas(
@@ -268,33 +354,11 @@ def open_canvas(
         UserError: If there is no such set, too many files are broken, the disk is full, or the
             views have no pixels.
     """
-    if view_size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {view_size}")
-    if isinstance(config, str | Path):
-        config = DataConfig(str(config))
-    # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
-    parts = [] if model is None else model.modules()
-    readers = [each for each in parts if isinstance(getattr(each, "reading", 0), Reading | None)]
-    for part in readers[:1]:
-        learned = cast(Reading | None, part.reading)
-        reading = learned if learned and (learned.layout.deep or not reading) else reading
-        config = replace(config, channels=cast(int, part.channels))
-    folder = default_cache() if config.cache is None else named(config.cache)
-    with doing(f"looking for the images of {config.spec}"):
-        root = named(config.root or folder / "downloads")
-        source = open_source(config.spec, root, config.download)
-        source = in_pieces(source, config.cut, root, config.no_data)
+    config, source, find = find_images(config, view_size, model, reading)
+    folder = cache_of(config)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
-
-    def find(among: Sequence[int]) -> Reading:
-        if reading and reading.layout.deep:
-            return reading
-        whole = source.source if isinstance(source, Pieces) and not among else source
-        found = config.find_reading(source.name, sampled(whole, among))
-        return found if reading is None or found.layout.deep else reading
-
     asked = (
         ""
         if (config.range, config.channels, config.no_data) == (("auto",), 3, None)

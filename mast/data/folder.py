@@ -175,6 +175,9 @@ class Folder(Source):
         path, size, modified = self._files[index]
         return open_image(self.root / path, (size, modified), page, self.max_pixels)
 
+    def path(self, index: int) -> Path:
+        return self.root / self._files[index][0]
+
     def identifier(self, index: int) -> str:
         return self._files[index][0]
 

@@ -55,14 +55,16 @@ class Listed(Source):
         return len(self._paths)
 
     def open(self, index: int, page: int = 0) -> Opened:
-        file = self._folder / self._paths[index]
-        return open_image(file, self._states[index], page, self.max_pixels)
+        return open_image(self.path(index), self._states[index], page, self.max_pixels)
+
+    def path(self, index: int) -> Path:
+        return self._folder / self._paths[index]
 
     def identifier(self, index: int) -> str:
         return self._paths[index]
 
     def called(self, index: int) -> str:
-        return str(self._folder / self._paths[index])
+        return str(self.path(index))
 
     def fingerprint(self) -> str:
         """A hash of every path, size in bytes and time of modification."""

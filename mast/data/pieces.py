@@ -213,6 +213,9 @@ class Pieces(Source):
         said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._kept}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
+    def path(self, index: int) -> Path | None:
+        return self.source.path(int(self._file_S[self._scene_N[index]]))
+
     def identifier(self, index: int) -> str:
         scene = self._scene_N[index]
         file, page = int(self._file_S[scene]), int(self._page_S[scene])

@@ -77,6 +77,10 @@ class Source(ABC):
         """A name for one image that finds it again: a relative path or, by default, its index."""
         return f"{index:06d}"
 
+    def path(self, index: int) -> Path | None:
+        """The file that one image is read from; None of one in a file of many, or in none."""
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""

@@ -7,7 +7,7 @@ D dimensions, H and W pixels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -102,11 +102,13 @@ def extract(
     size: int,
     compute: Compute | None = None,
     change: Change | None = None,
+    keep: Callable[[int, Tensor], None] | None = None,
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
     The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
-    encoder is moved to the device and its mode is restored afterwards.
+    encoder is moved to the device and its mode is restored afterwards. `keep` gets the features of
+    images from a position on, as they come; of several processes at the end.
 
     Returns:
         features_ND, float32, on the CPU, in the order of the set; the same on all processes.
@@ -141,17 +143,13 @@ def extract(
                     features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
             if start in own_starts:
                 features_ND[start:stop] = features_BD
+            if keep is not None and compute.processes == 1 and _in_range(features_BD):
+                keep(start, features_BD)
             work.advance(stop - start)
     if compute.processes > 1:
         for chunk_RD in features_ND.split(GATHERED):
             chunk_RD.copy_(compute.sum(chunk_RD))
-    _check_range(features_ND, canvas_set)
-    return features_ND
-
-
-def _check_range(features_ND: Tensor, canvas_set: CanvasSet) -> None:
-    low, high = torch.stack(features_ND.aminmax()).tolist()
-    if not (low > -LARGEST and high < LARGEST):  # NaN is neither
+    if not _in_range(features_ND):
         bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
         first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
         raise UserError(
@@ -160,3 +158,11 @@ def _check_range(features_ND: Tensor, canvas_set: CanvasSet) -> None:
             f"{first}). Its weights may have diverged: evaluate an earlier checkpoint, or float32 "
             "if this was mixed precision."
         )
+    if keep is not None and compute.processes > 1:
+        keep(0, features_ND)
+    return features_ND
+
+
+def _in_range(features_ND: Tensor) -> bool:
+    low, high = torch.stack(features_ND.aminmax()).tolist()
+    return bool(low > -LARGEST and high < LARGEST)  # NaN is neither

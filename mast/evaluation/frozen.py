@@ -22,11 +22,12 @@ from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.seeds import forked
 from mast.data import crop_fraction
+from mast.data.store import ImageStore, key_of
 from mast.evaluation.changes import Change
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import FeatureFile
-from mast.evaluation.feature_store import FeatureStore, fingerprint
 from mast.evaluation.features import extract, test_views
+from mast.evaluation.fingerprint import fingerprint
 from mast.models import Encoder
 from mast.models.folded import folded
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
     from mast.evaluation.labelled_sets import EvaluationData, LearningData, ObjectData
 
+VERSION = 3  # of how views and features are made; a new one ignores all that was kept
 ROWS = 8192  # features that are mapped at once
 _log = logging.getLogger("mast")
 
@@ -65,6 +67,8 @@ class FrozenEncoder:
         bench: Where protocols train; one without a workspace if not given.
         whole: The encoder in whose features the module, an `InSpace`, sees a space: these are
             extracted and kept, whatever the space.
+        kept_as: What tells its features in the store from those of others; its fingerprint if not
+            given.
 
     Attributes:
         device: Where the module is.
@@ -74,10 +78,11 @@ class FrozenEncoder:
         self,
         module: nn.Module,
         compute: Compute | None = None,
-        store: FeatureStore | None = None,
+        store: ImageStore | None = None,
         description: Mapping[str, Any] | None = None,
         bench: Bench | None = None,
         whole: FrozenEncoder | None = None,
+        kept_as: str | None = None,
     ) -> None:
         if compute is None:
             compute = Compute() if bench is None else bench.compute
@@ -85,6 +90,7 @@ class FrozenEncoder:
         self.compute = compute.placed(module)
         self.device = self.compute.place(module)
         self.store = store
+        self._kept_as = kept_as
         self.whole = whole
         self._fast: nn.Module | None = None  # the module as it encodes
         self.description = dict(description or {})
@@ -99,7 +105,7 @@ class FrozenEncoder:
         """The `fingerprint` of the weights, taken once."""
         known: str | None = self.description.get("fingerprint")
         if known is None:
-            return fingerprint(self.module, None) if self.store is None else self.store.encoder
+            return fingerprint(self.module, None)
         return known
 
     def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
@@ -109,22 +115,11 @@ class FrozenEncoder:
             self._extracted[key] = (canvas_set, self._stored(canvas_set, size, change))
         return self._extracted[key][1]
 
-    def kept_at(
-        self, canvas_set: CanvasSet, size: int, change: Change | None = None
-    ) -> Path | None:
-        """The file of a set's features, whether it is there yet or not; None: they are not kept."""
-        if self.whole is not None:
-            return self.whole.kept_at(canvas_set, size, change)
-        if self.store is None:
-            return None
-        return self.store.path(
-            images=canvas_set.fingerprint,
-            size=size,
-            crop_fraction=crop_fraction(size),
-            precision=str(self.compute.dtype),
-            device=self.device.type,
-            change=None if change is None else change.name,
-        )
+    def kept_as(self, size: int) -> str:
+        """What the store calls the features: of all that they depend on but the images."""
+        identity = self._kept_as or self.identity
+        parts = (VERSION, identity, size, crop_fraction(size), self.compute.dtype)
+        return key_of(*parts, self.device.type).hex()
 
     def pool_features(
         self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
@@ -132,7 +127,13 @@ class FrozenEncoder:
         """Features (N, D) of several sets, one after the other."""
         return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])
 
-    def extract(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
+    def extract(
+        self,
+        canvas_set: CanvasSet,
+        size: int,
+        change: Change | None = None,
+        keep: Callable[[int, Tensor], None] | None = None,
+    ) -> Tensor:
         """As `features`, but neither looked up nor kept; all processes share the work."""
         if self.whole is not None:
             return self._seen(self.whole.extract(canvas_set, size, change))
@@ -142,30 +143,43 @@ class FrozenEncoder:
             self._fast, encoder = self.module, getattr(self.module, "encoder", self.module)
             if self.device.type == "cpu" and isinstance(encoder, Encoder) and len(canvas_set):
                 self._fast = folded(self.module, test_views(canvas_set, range(1), size))
-        return extract(self._fast, canvas_set, size, self.compute, change)
+        return extract(self._fast, canvas_set, size, self.compute, change, keep)
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
-        """Features from the store, or from the encoder and then into the store."""
+        """Features from the store; images that it lacks go through the encoder and into it."""
         if self.whole is not None:
             return self._seen(self.whole.features(canvas_set, size, change))
-        path = self.kept_at(canvas_set, size, change)
-        if self.store is None or path is None:
+        if self.store is None:
             return self.extract(canvas_set, size, change)
-        stored_ND = self.store.read(path)
-        if stored_ND is not None and len(stored_ND) != len(canvas_set):
-            stored_ND = None
-        # All processes take the same way: where one lacks the file, all extract.
-        lacking = torch.tensor(float(stored_ND is None), device=self.device)
-        if float(self.compute.sum(lacking)) == 0:
-            assert stored_ND is not None
-            return stored_ND
-        features_ND = self.extract(canvas_set, size, change)
-        if self.compute.rank == 0:
-            try:
-                self.store.write(path, features_ND)
-            except UserError as error:  # a full disk costs the next call time, not this one
-                _log.warning("features are not kept for the next call: %s", error)
-        return features_ND
+        name, keys = self.kept_as(size), canvas_set.keys
+        if change is not None:  # which is drawn by the place in the set
+            keys = [key_of(key, at, change.name) for at, key in enumerate(keys)]
+        known_ND, known_N = map(torch.from_numpy, self.store.features(name, keys))
+        # All processes take the same way: what one of them lacks, all extract.
+        lacking_N = self.compute.sum((~known_N).float().to(self.device)).cpu() > 0
+        first = dict[bytes, int]()
+        for at, key in enumerate(keys):
+            first.setdefault(key, at)
+        at_M = [at for at in first.values() if lacking_N[at]]
+        if not at_M:
+            return known_ND
+        if change is not None:
+            at_M = [*range(len(keys))]
+        about = f"{self.description.get('source', 'a module')} at {size} pixels"
+
+        def keep(start: int, features_BD: Tensor) -> None:
+            if self.store is not None and self.compute.rank == 0:
+                batch = [keys[at] for at in at_M[start : start + len(features_BD)]]
+                self.store.add_features(name, batch, features_BD.numpy(), about)
+
+        if len(at_M) == len(keys):
+            return self.extract(canvas_set, size, change, keep)
+        some_MD = self.extract(canvas_set.part(at_M, canvas_set.name), size, None, keep)
+        features_ND = some_MD.new_zeros(len(keys), some_MD.shape[1])
+        if known_N.any():
+            features_ND[:] = known_ND
+        features_ND[at_M] = some_MD
+        return features_ND[[first[key] for key in keys]]
 
     def _seen(self, features_NF: Tensor) -> Tensor:
         """Features of the whole in the space, on the CPU."""

@@ -5,15 +5,13 @@ N images to learn from, M test images or numbers of copies, D dimensions.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mast.core.canvases import Canvases
 from mast.data.canvas import CanvasSet
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
@@ -23,7 +21,6 @@ NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds an
 DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
 FEWEST = 10  # images that say what is usual; docs/log.md
 NAMED = 5  # pairs
-_AT_ONCE = 256  # canvases
 
 
 def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -59,19 +56,9 @@ def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
     return sum(digest in known for digest in pixel_digests(test, np.isin(test_M, sum_N)))
 
 
-def pixel_digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
-    """Hashes of the pixels of some canvases."""
-    for batch, at in one_by_one(canvases, np.flatnonzero(chosen_N)):
-        sheets_SHWC = batch.sheets(at).numpy()
-        shape = repr(sheets_SHWC.shape).encode()
-        yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()
-
-
-def one_by_one(canvases: CanvasSet, position_M: np.ndarray) -> Iterator[tuple[Canvases, int]]:
-    """Batches with some canvases, and where each is in its batch."""
-    for start in range(0, len(position_M), _AT_ONCE):
-        batch = canvases.batch(position_M[start : start + _AT_ONCE])
-        yield from ((batch, at) for at in range(len(batch)))
+def pixel_digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Sequence[bytes]:
+    """Digests of the pixels of some canvases."""
+    return canvases.part(np.flatnonzero(chosen_N)).pixel_digests
 
 
 def near_copies(

@@ -27,7 +27,7 @@ from mast.core.errors import UserError
 from mast.core.files import read_json
 from mast.core.table import FittedTable, Shown, as_frame, columns_of
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
-from mast.evaluation.feature_store import weights_are_in
+from mast.evaluation.fingerprint import weights_are_in
 from mast.evaluation.intervals import Measured, end_names
 
 _log = logging.getLogger("mast")

@@ -12,7 +12,7 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import InSpace
 from mast.models import (
     Classifier,

@@ -22,11 +22,12 @@ from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
-from mast.core.tensors import digest, read_tensors
-from mast.data import CanvasSet, DataConfig, open_canvas, set_name
+from mast.core.tensors import read_tensors
+from mast.data import CanvasSet, DataConfig, open_photos, set_name
+from mast.data.store import key_of
 from mast.evaluation.changes import acting_on, changed_by
 from mast.evaluation.compute import Compute
-from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
@@ -121,7 +122,7 @@ def adapt(
         _check_ours(folder, depths)
         check_writable(folder)
     config = DataConfig(set_name(data), max_broken=max_broken)
-    canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
+    canvases = _some(open_photos(config, loaded.size, depths), images, seed)
     adapted = _moved(depths, _at_depths(loaded, depths, encoder, compute), canvases, named, seed)
     if folder is not None:
         _keep_results(adapted, folder)
@@ -152,9 +153,8 @@ def measured(
         return None
     depths = Depths(loaded.module, loaded.size, _own_layers(loaded.module)).eval()
     some = _some(canvases, IMAGES, 0)
-    key = {"sums": torch.from_numpy(some.pixels.checksum_N.astype(np.int64))}
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
-    folder = default_cache() / "measured" / digest(key, f"{identity} {VERSION}")[:32]
+    folder = default_cache() / "measured" / key_of(identity, VERSION, *some.keys).hex()
     if (folder / ADAPTED).is_file():
         with suppress(UserError):  # damaged, or of a module with the same weights and other code
             return load_adapted(folder, loaded.module)
@@ -211,6 +211,7 @@ def _moved(
     depths: Depths, source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int
 ) -> Adapted:
     """An encoder with what the named operators do to its features of some images."""
+    canvases = canvases.with_views(depths.size)
     features_NF = source.features(canvases, depths.size)
     if not bool((features_NF.std(dim=0) > 0).any()):
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
@@ -277,5 +278,5 @@ def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
             f"{canvases.name} has {len(canvases)} images: {FEWEST} or more are needed, some 300 "
             "are better"
         )
-    hash_N = np.array([crc32(sum_.tobytes(), seed) for sum_ in canvases.pixels.checksum_N])
+    hash_N = np.array([crc32(digest, seed) for digest in canvases.pixel_digests])
     return canvases.part(np.sort(np.argsort(hash_N, kind="stable")[:images]))

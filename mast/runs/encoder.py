@@ -17,7 +17,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.kinds import Device
 from mast.core.launch import find_device
-from mast.data import CanvasSet, DataConfig, open_canvas, set_name
+from mast.data import CanvasSet, DataConfig, open_photos, set_name
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import represent
 from mast.models import DEFAULT
@@ -143,4 +143,4 @@ class Encoder:
 
     def _open(self, images: Any) -> CanvasSet:
         config = DataConfig(set_name(images), max_broken=0.0)
-        return open_canvas(config, self.size, model=self._loaded.module)
+        return open_photos(config, self.size, self._loaded.module)

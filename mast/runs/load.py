@@ -22,10 +22,11 @@ from mast.core.files import default_cache
 from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing, forked
 from mast.core.tensors import check_finite, digest, read_tensors
+from mast.data.store import ImageStore
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import ENDINGS, FeatureFile
-from mast.evaluation.feature_store import FeatureStore, fingerprint
 from mast.evaluation.features import represent
+from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.methods import ENCODER, Embedding, EnsembleOutput, Method
 from mast.models import (
@@ -330,16 +331,18 @@ def frozen(
     inner = next((part for part in loaded.module.modules() if isinstance(part, Encoder)), None)
     if inner is not None and loaded.size != inner.size:
         inner.check_side(loaded.size)
-    identity: str | None = fingerprint(loaded.module, loaded.description)
+    identity = fingerprint(loaded.module, loaded.description)
     cache = cache and not isinstance(loaded.module, FeatureFile)
     description = {"source": source_name(source), "fingerprint": identity, **loaded.description}
     description |= {"own_weights": True} if loaded.own else {}
+    kept_as = identity
     if cache and isinstance(source, nn.Module):
         alone = compute.processes == 1
         answers_BD = _answers(loaded.module, loaded.size, compute) if alone else None
-        identity = None if answers_BD is None else digest({"answers": answers_BD}, identity)
-    store = FeatureStore(default_cache() / "features", identity) if cache and identity else None
-    return FrozenEncoder(loaded.module, compute, store, description, bench)
+        cache = answers_BD is not None
+        kept_as = "" if answers_BD is None else digest({"answers": answers_BD}, identity)
+    store = ImageStore(default_cache()) if cache else None
+    return FrozenEncoder(loaded.module, compute, store, description, bench, kept_as=kept_as)
 
 
 def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:

@@ -18,9 +18,10 @@ from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.core.tensors import digest
 from mast.data import CanvasSet
+from mast.data.store import key_of
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import ENDINGS
-from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import Bench, FrozenEncoder, InSpace
 from mast.models import Encoder
 from mast.runs.adapt import FEWEST, check_adapted_at, measured
@@ -124,7 +125,11 @@ class Compared:
 
     def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
         """An index of the features of a set; it is kept where they are."""
-        place = self.encoder.kept_at(canvases, self.size)
+        whole = self.encoder.whole or self.encoder
+        place = None
+        if whole.store is not None:
+            key = key_of(whole.kept_as(self.size), *canvases.keys).hex()
+            place = whole.store.rows / f"{key}.lists"
         return open_index(features_ND, place, self.encoder.identity)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mast.config import PretrainConfig, build_method, configuration_of, read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
-from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.fingerprint import fingerprint
 from mast.methods import Method
 from mast.models import (
     Encoder,

@@ -18,7 +18,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.evaluation import result
-from mast.evaluation.feature_store import fingerprint
+from mast.evaluation.fingerprint import fingerprint
 from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import check_size
 from mast.search.naming import NONE, Energies, Naming

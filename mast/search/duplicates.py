@@ -8,27 +8,24 @@ cosines.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from PIL import Image
 from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
 from mast.evaluation.neighbours import block_shape, cosines, nearest
-from mast.evaluation.overlap import FEWEST, NEAR, one_by_one, pixel_digests, standardised
+from mast.evaluation.overlap import FEWEST, NEAR, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
-FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
-BITS = 24  # of more than that in a hash that tells images apart; docs/log.md
 HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
 
 
@@ -67,7 +64,10 @@ def copies_within(
             differ.
         turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
     """
-    first_N = _first_of_its_pixels(canvases)
+    first = dict[bytes, int]()  # the position of the first image with the same pixels
+    first_N = np.array(
+        [first.setdefault(each, at) for at, each in enumerate(canvases.pixel_digests)]
+    )
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
     x_UD = features_ND[torch.from_numpy(distinct_U)]
     if margin is None:
@@ -75,8 +75,8 @@ def copies_within(
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_TUB = None
     if hashes:
-        images = (batch.image(at).numpy() for batch, at in one_by_one(canvases, distinct_U))
-        hash_TUB = perceptual_hashes(images, turned).to(x_UD.device)
+        hash_UTB = torch.from_numpy(canvases.hashes_N8B[distinct_U].astype(np.float32))
+        hash_TUB = hash_UTB[:, : 8 if turned else 1].transpose(0, 1).to(x_UD.device)
     joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
@@ -91,50 +91,6 @@ def copies_within(
     cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
     columns = (number_P, at_P, kind_P, cosine_P)
     return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
-
-
-def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
-    """Hashes of images that brightness, hue, blur, noise and compression hardly change.
-
-    Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
-    above their median, as those of `imagehash.phash`.
-
-    Args:
-        images: M of them, (H, W, 3) uint8.
-        turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
-
-    Returns:
-        (1 or 8, M, 64), -1 or 1; 0 of images of which fewer than 24 bits are clear, such as those
-        of one color or those that vary along one axis.
-    """
-    from scipy.fft import dctn
-
-    ways = [(mirrored, quarters) for mirrored in (1, -1) for quarters in range(4)]
-    ways = ways if turned else ways[:1]
-    rows = []
-    for image_HWC in images:
-        gray = Image.fromarray(image_HWC).convert("L")
-        gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
-        bits_TB = np.zeros((len(ways), 64), np.float32)
-        for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
-            low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
-            low_B -= np.median(low_B)
-            if (np.abs(low_B[1:]) > FAINT).sum() >= BITS:  # the first is the mean
-                bits_B[:] = np.where(low_B > 0, 1, -1)
-        rows.append(bits_TB)
-    return torch.from_numpy(np.stack(rows, axis=1))
-
-
-def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
-    """The position of the first image with the same pixels, of each image."""
-    sum_N = canvases.pixels.checksum_N
-    _, of_N, counts = np.unique(sum_N, return_inverse=True, return_counts=True)
-    chosen_N = counts[of_N] > 1
-    first_N = np.arange(len(sum_N))
-    first: dict[bytes, int] = {}
-    for at, digest in zip(np.flatnonzero(chosen_N), pixel_digests(canvases, chosen_N), strict=True):
-        first_N[at] = first.setdefault(digest, int(at))
-    return first_N
 
 
 def around(x_ND: Tensor, margin: float) -> Tensor:

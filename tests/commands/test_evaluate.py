@@ -4,10 +4,10 @@ import hashlib
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torchvision
-from safetensors.torch import load_file
 
 import mast
 from mast.cli import main
@@ -15,6 +15,7 @@ from mast.core.errors import UserError
 from mast.core.files import default_cache
 from mast.core.run import RunFolder
 from mast.data import open_canvas
+from mast.data.store import ImageStore
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import Result, published_name
@@ -49,9 +50,9 @@ def test_precision_is_that_of_the_encoder(
     (result,) = mast.evaluate(ours.path, photos, "knn", precision="bfloat16")
     assert result.settings["extraction"]["precision"] == "bfloat16"
     encoder = FrozenEncoder(mast.load_encoder(ours.path), Compute(dtype=torch.bfloat16))
-    expected = encoder.features(open_canvas(str(photos / "test"), 32), 32)
-    stored = (default_cache() / "features").glob("*.safetensors")
-    assert any(torch.equal(expected, load_file(file)["features"]) for file in stored)
+    test, store = open_canvas(str(photos / "test"), 32), ImageStore(default_cache())
+    (name,) = [kept.name for kept in store.kept()]
+    assert np.array_equal(store.features(name, test.keys)[0], encoder.features(test, 32))
 
 
 def test_what_was_measured_after_other_training_images_does_not_count(

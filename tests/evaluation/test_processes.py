@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from mast.core.launch import make_fabric
 from mast.data import Annotated
+from mast.data.store import ImageStore
 from mast.evaluation.compute import Compute
-from mast.evaluation.feature_store import FeatureStore
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
@@ -58,8 +58,8 @@ def measure(fabric: Any, workspace: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def share_features(fabric: Any, folder: Path) -> Tensor:
-    """Features where the stores of two processes differ: only the first one's has the file."""
-    store = FeatureStore(folder / f"store{fabric.global_rank}", "colors")
+    """Features where the stores of two processes differ: only the first one's has them."""
+    store = ImageStore(folder / f"store{fabric.global_rank}")
     test = tiny_set(8, seed=2)
     torch.manual_seed(0)
     if fabric.global_rank == 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,8 +16,8 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
+from mast.data.store import ImageStore
 from mast.evaluation.accuracy import correct_within
-from mast.evaluation.feature_store import FeatureStore
 
 FEATURES = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
 
@@ -39,19 +40,23 @@ def cut_short(content: bytearray) -> None:
 def test_damaged_features_are_not_read(
     tmp_path: Path, damage: Callable[[bytearray], None], caplog: Any
 ) -> None:
-    store = FeatureStore(tmp_path, "encoder")
-    path = store.path(images="some")
-    assert store.read(path) is None
-    store.write(path, FEATURES)
-    content = bytearray(path.read_bytes())
-    features_ND = store.read(path)
-    assert features_ND is not None
-    assert torch.equal(features_ND, FEATURES)
+    store, keys = ImageStore(tmp_path), [bytes([at]) * 16 for at in range(len(FEATURES))]
+    assert not store.features("encoder", keys)[1].any()
+    store.add_features("encoder", keys, FEATURES.numpy())
+    features_ND, known_N = store.features("encoder", keys)
+    assert np.array_equal(features_ND, FEATURES)
+    assert known_N.all()
     assert not caplog.records
+    (file,) = store.rows.iterdir()
+    content = bytearray(file.read_bytes())
     damage(content)
-    path.write_bytes(content)
-    assert store.read(path) is None
-    assert "is damaged" in caplog.text
+    file.write_bytes(content)
+    features_ND, known_N = store.features("encoder", keys)
+    assert not known_N.all()
+    assert np.array_equal(features_ND[known_N], FEATURES[known_N])
+    assert "damaged" in caplog.text
+    store.add_features("encoder", keys, FEATURES.numpy())
+    assert np.array_equal(store.features("encoder", keys)[0], FEATURES)
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.data import CanvasSet, open_canvas
 from mast.data.cache import InMemory
+from mast.data.hashes import perceptual_hashes
 from mast.evaluation.compare import compare
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.overlap import count_copies, near_copies, standardised
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result, tables
-from mast.search.duplicates import copies_within, grouped, perceptual_hashes
+from mast.search.duplicates import copies_within, grouped
 
 
 def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
@@ -187,8 +188,8 @@ def test_hashes_are_those_of_imagehash() -> None:
     draw = np.random.default_rng(0)
     coarse = [Image.fromarray(draw.integers(0, 256, (5, 7, 3), np.uint8)) for _ in range(9)]
     images = [each.resize((70, 50), Image.Resampling.BICUBIC) for each in coarse]
-    for way, bits_MB in enumerate(perceptual_hashes(map(np.asarray, images), turned=True)):
-        for image, bits_B in zip(images, bits_MB, strict=True):
+    for image in images:
+        for way, bits_B in enumerate(perceptual_hashes(np.asarray(image))):
             turned = (image if way < 4 else ImageOps.mirror(image)).rotate(90 * way, expand=True)
             assert np.array_equal(bits_B > 0, imagehash.phash(turned).hash.ravel())
 
@@ -201,8 +202,8 @@ def test_a_hash_with_few_informative_bits_joins_nothing() -> None:
     axes = [bars[0][None].repeat(70, 0), bars[1][:, None].repeat(70, 1)]
     half = np.asarray(Image.fromarray(draw.integers(0, 256, (6, 3), np.uint8)).resize((48, 48)))
     images = [*axes, np.full((9, 9), 200, np.uint8), np.concatenate([half, half[:, ::-1]], axis=1)]
-    shown_TM = perceptual_hashes([np.dstack([each] * 3) for each in images], True).abs().mean(2)
-    assert shown_TM.tolist() == [[0, 0, 0, 1]] * 8
+    shown_M8 = [abs(perceptual_hashes(np.dstack([each] * 3))).mean(1).tolist() for each in images]
+    assert shown_M8 == [[0] * 8] * 3 + [[1] * 8]
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])

@@ -8,9 +8,9 @@ import torch
 from tiny_evaluation import QUICK
 from torch import nn
 
+from mast.data.store import ImageStore
 from mast.evaluation.changes import Change
 from mast.evaluation.compute import Compute
-from mast.evaluation.feature_store import FeatureStore, fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import evaluate_encoder
@@ -20,7 +20,7 @@ from mast.evaluation.result import Result
 def test_the_next_protocol_needs_no_forward_pass(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    store = FeatureStore(tmp_path, fingerprint(encoder, "colors"))
+    store = ImageStore(tmp_path)
 
     def evaluate(protocol: str) -> Result:
         (result,) = evaluate_encoder(FrozenEncoder(encoder, store=store), data, protocol, QUICK)
@@ -32,53 +32,56 @@ def test_the_next_protocol_needs_no_forward_pass(
     second = evaluate("knn")
     assert encoder.calls == 3
     assert second == first
-    assert len(list(tmp_path.iterdir())) == 3
+    (kept,) = store.kept()
+    assert kept.images == sum(map(len, data.named.values()))
 
 
-def test_everything_that_matters_has_a_file_of_its_own(
+def test_everything_that_matters_has_rows_of_its_own(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
+    store = ImageStore(tmp_path)
+
     def features(
-        described: str = "colors",
+        described: str | None = None,
         size: int = 16,
         compute: Compute | None = None,
         change: Change | None = None,
     ) -> torch.Tensor:
-        store = FeatureStore(tmp_path, fingerprint(encoder, described))
-        return FrozenEncoder(encoder, compute, store).features(data.test, size, change)
+        frozen = FrozenEncoder(encoder, compute, store, kept_as=described)
+        return frozen.features(data.test, size, change)
 
     dark = Change("dark", lambda images, _: images / 2)
     plain, halved = features(), features(change=dark)
     features("other code")
     features(size=12)
     features(compute=Compute(dtype=torch.bfloat16))
-    FrozenEncoder(encoder, store=FeatureStore(tmp_path, "")).features(
-        replace(data.test, fingerprint="other images"), 16
-    )
+    others = replace(data.test, fingerprint="other images", own_keys=())
+    FrozenEncoder(encoder, store=store).features(others, 16)
     with torch.no_grad():
         encoder.norm.weight.mul_(2)
     doubled = features()
-    assert encoder.calls == 7 == len(list(tmp_path.iterdir()))
+    assert encoder.calls == 7
+    assert sum(kept.images for kept in store.kept()) == 7 * len(data.test)
     assert torch.equal(doubled, 2 * plain)
     torch.testing.assert_close(halved, plain / 2)
     assert torch.equal(features(), doubled)
     assert encoder.calls == 7
 
 
-def test_features_under_the_name_of_others_are_taken_again(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_only_what_a_set_does_not_share_is_encoded(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    store = FeatureStore(tmp_path, "colors")
-    expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
-    (file,) = tmp_path.iterdir()
-    other = tmp_path / "other.safetensors"
-    store.write(other, expected.flip(0))
-    other.replace(file)
-    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-    for wrong in (expected * torch.nan, expected.double(), expected[..., None]):
-        store.write(file, wrong)
-        assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-    assert caplog.text.count(f"{file} is not what its name says") == 4
+    """Of a set in another order, with an image twice, and one with images that are new."""
+    frozen = FrozenEncoder(encoder, store=ImageStore(tmp_path))
+    known = frozen.features(data.test.part(range(10)), 16)
+    others = data.test.part([3, 20, 3, 0, 20, 11])
+    seen: list[int] = []
+    encoder.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
+    features_ND = frozen.features(others, 16)
+    assert seen == [2]
+    assert torch.equal(features_ND[[0, 2, 3]], known[[3, 3, 0]])
+    expected_ND = FrozenEncoder(encoder).features(others, 16)
+    torch.testing.assert_close(features_ND, expected_ND)
 
 
 def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
@@ -88,12 +91,11 @@ def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(*_: object, **__: object) -> None:
+    def full(_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    store = FeatureStore(tmp_path, "colors")
-    monkeypatch.setattr("safetensors.torch.save_file", full)
-    frozen = FrozenEncoder(encoder, store=store)
+    monkeypatch.setattr("os.fsync", full)
+    frozen = FrozenEncoder(encoder, store=ImageStore(tmp_path))
     assert frozen.features(data.test, 16).shape == (24, 12)
-    assert "features are not kept" in caplog.text
-    assert list(tmp_path.iterdir()) == []
+    assert caplog.text.count("No space left on device") == 1
+    assert ImageStore(tmp_path).kept() == []

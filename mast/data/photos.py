@@ -1,0 +1,147 @@
+"""Images to be searched: each is looked at once, and known by its content ever after.
+
+Nothing but facts is kept of their pixels, which are decoded again where they are shown or encoded.
+
+Legend: N images.
+"""
+
+import functools
+import logging
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from mast.core.display import track
+from mast.core.files import default_cache
+from mast.core.launch import cores
+from mast.core.reading import Reading
+from mast.data.cache import OnTheFly, decode_in_order, refuse_too_many, warn_of_broken
+from mast.data.canvas import CanvasSet, DataConfig, find_images
+from mast.data.decode import BrokenImageError
+from mast.data.hashes import perceptual_hashes, pixel_digest
+from mast.data.pieces import Pieces, file_of
+from mast.data.source import Source, warn_of_stacks
+from mast.data.store import Facts, ImageStore, key_of
+
+SIDE = 616  # of a square with as many pixels as a canvas has
+_SAVED = 512  # images, after which what was found is written
+_log = logging.getLogger("mast")
+
+
+def open_photos(
+    config: DataConfig | str | Path,
+    size: int,
+    model: nn.Module | None = None,
+    reading: Reading | None = None,
+) -> CanvasSet:
+    """Open a set to be searched; images that were not seen before are decoded.
+
+    Args:
+        config: What to open; a name or path stands for `DataConfig(spec=…)`.
+        size: Side in pixels of the views that encoders will see.
+        model: Reads the images, as for `open_canvas`.
+        reading: Likewise.
+
+    Returns:
+        The images that are whole, with `keys` and `facts`.
+
+    Raises:
+        UserError: There is no such set, or too many files are broken.
+    """
+    config, source, find = find_images(config, size, model, reading)
+    store = ImageStore(default_cache())
+    known = find(())
+    found = _look(source, store, known)
+    if source.deep and not known.layout.deep:  # none of them was in the sample
+        known = find(sorted(source.deep))
+        found = _look(source, store, known)
+    skipped = {
+        source.identifier(at): each for at, each in enumerate(found) if isinstance(each, str)
+    }
+    refuse_too_many(source, skipped, len(source) - len(skipped), config.max_broken)
+    warn_of_broken(source, skipped)
+    stacks = [source.identifier(at) for at in sorted(source.stacks)]
+    warn_of_stacks(source.name, stacks, len(source))
+    whole = [(at, *each) for at, each in enumerate(found) if not isinstance(each, str)]
+    index_N = np.array([at for at, _, _ in whole], np.int64)
+    keys, facts = tuple(key for _, key, _ in whole), tuple(each for _, _, each in whole)
+    workers = config.workers or cores()
+    sides_N2 = np.array([(each.height, each.width) for each in facts], np.int64)
+
+    @functools.cache
+    def views(side: int) -> OnTheFly:
+        view = functools.partial(source.test_view, size=side, reading=known)
+        square_N2 = np.full((len(index_N), 2), side)
+        return OnTheFly(source, index_N, view, workers, square_N2, np.zeros(0), known.layout)
+
+    return CanvasSet(
+        name=source.name,
+        pixels=OnTheFly(
+            source, index_N, lambda index: source.canvas(index, SIDE, known)[0], workers,
+            sides_N2, np.zeros(0), known.layout,
+        ),
+        aspect_N=np.array([each.aspect for each in facts], np.float32),
+        targets={task: label_N[index_N] for task, label_N in source.targets.items()},
+        classes=source.classes,
+        identifiers=tuple(source.identifier(at) for at in index_N.tolist()),
+        fingerprint=key_of(*keys).hex(),
+        skipped=skipped,
+        multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
+        test_views=views,
+        reading=known,
+        own_keys=keys,
+        facts=facts,
+    )  # fmt: skip
+
+
+def _look(source: Source, store: ImageStore, reading: Reading) -> list[tuple[bytes, Facts] | str]:
+    """The key and facts of every image, or why it cannot be decoded."""
+    keys = _keys(source, store, reading)
+    known, broken = store.facts(keys), dict[bytes, str]()
+    first = {key: at for at, key in reversed([*enumerate(keys)]) if key not in known}
+    new = sorted(first.values())
+
+    def look(at: int) -> Facts:
+        sheets, aspect = source.canvas(at, SIDE, reading)
+        sheets_SHWC = sheets if sheets.ndim == 4 else sheets[None]
+        height, width = sheets_SHWC.shape[1:3]
+        shown_HWC = sheets_SHWC[0]
+        if reading.layout.channels < 3:
+            shown_HWC = shown_HWC[..., :1].repeat(3, axis=2)
+        hashes = perceptual_hashes(shown_HWC).tobytes()
+        several, deep = at in source.stacks, at in source.deep
+        return Facts(height, width, aspect, pixel_digest(sheets_SHWC), hashes, several, deep)
+
+    fresh = dict[bytes, Facts]()
+    outcomes = decode_in_order(look, new, cores())
+    shown = track(outcomes, f"reading {source.name}", len(new), "images")
+    for at, outcome in zip(new, shown, strict=True):
+        if isinstance(outcome, BrokenImageError):
+            broken[keys[at]] = outcome.reason
+        else:
+            fresh[keys[at]] = outcome
+        if len(fresh) == _SAVED or at == new[-1]:
+            store.add_facts(fresh)
+            known |= fresh
+            fresh = {}
+    for at, key in enumerate(keys):
+        if key in known:
+            source.stacks.update([at] * known[key].stack)
+            source.deep.update([at] * known[key].deep)
+    return [broken.get(key) or (key, known[key]) for key in keys]
+
+
+def _keys(source: Source, store: ImageStore, reading: Reading) -> list[bytes]:
+    """The keys of all images: of their content where they are files, else of the set's state."""
+    paths = [source.path(at) for at in range(len(source))]
+    of_files = iter(store.digests([path for path in paths if path is not None]))
+    state = source.fingerprint() if None in paths else ""
+    how = (source.max_pixels, source.cut.tile if isinstance(source, Pieces) else None, reading)
+    keys = []
+    for at, path in enumerate(paths):
+        name = source.identifier(at)
+        piece = name[len(file_of(name)) :]
+        what = next(of_files) if path is not None else (source.whereabouts, state, at)
+        keys.append(key_of(what, piece, *how))
+    return keys

@@ -1,0 +1,318 @@
+"""What is known of single images, kept for later calls: of their pixels, and their features.
+
+    images-1.sqlite      digests of files, facts of images, and of which images an encoder has rows
+    images-1/*.f32       the rows of an encoder, float32, in the order in which they came
+
+The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
+and of a folder with a new photo that one alone is encoded. Rows are written before they are
+entered, so what a killed process leaves is never read. Several processes may share a store.
+
+Legend: N images, D dimensions, B bits of a perceptual hash in 8 ways to turn an image.
+"""
+
+import hashlib
+import logging
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, final
+from zlib import crc32
+
+import numpy as np
+
+VERSION = 1  # of its tables, and of what facts and rows mean
+WAIT_S = 60.0  # for another process that writes
+SIZE = 16  # bytes of a key
+_log = logging.getLogger("mast")
+_TABLES = """
+create table if not exists files
+    (path blob primary key, size int, modified int, digest blob) without rowid;
+create table if not exists images
+    (key blob primary key, height int, width int, aspect real, pixels blob, hashes blob,
+    stack int, deep int) without rowid;
+create table if not exists encoders
+    (name text primary key, dimensions int, about text) without rowid;
+create table if not exists features
+    (encoder text, key blob, row int, checksum int, primary key (encoder, key)) without rowid;
+"""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Facts(NamedTuple):
+    """What is known of an image without its pixels."""
+
+    height: int  # of its canvas, as the width
+    width: int
+    aspect: float  # width / height of the original
+    pixels: bytes  # digest of its canvas
+    hashes: bytes  # its perceptual hashes (8, B), int8
+    stack: bool  # whether its file has other pages
+    deep: bool  # whether it has more than 8 bits
+
+
+class Kept(NamedTuple):
+    """What a store has of an encoder."""
+
+    name: str
+    about: str
+    images: int
+    bytes: int
+
+
+def key_of(*parts: object) -> bytes:
+    """The key of what some parts describe."""
+    return hashlib.blake2b(
+        repr(parts).encode("utf-8", "surrogateescape"), digest_size=SIZE
+    ).digest()
+
+
+def _or_nothing(
+    method: Callable[Concatenate["ImageStore", P], T],
+) -> Callable[Concatenate["ImageStore", P], T | None]:
+    """A method that returns None, and warns once, where its files cannot be read or written."""
+
+    def tried(self: "ImageStore", *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return None if self.broken else method(self, *args, **kwargs)
+        except (sqlite3.Error, OSError) as error:
+            self.broken = True
+            _log.warning(
+                "nothing is kept for later calls in %s (%s): free some space, or empty it by "
+                "`mast show cache --forget all`", self.file, error,
+            )  # fmt: skip
+            return None
+
+    return tried
+
+
+@final
+class ImageStore:
+    """A store in a folder, which may be deleted; where it cannot be used, nothing is known.
+
+    Attributes:
+        broken: Whether it could not be read or written; it is left alone then.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / f"images-{VERSION}.sqlite"
+        self.rows = folder / f"images-{VERSION}"
+        self.broken = False
+
+    @contextmanager
+    def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection for a block, which is one transaction."""
+        self.rows.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
+        try:
+            if write:
+                database.execute("begin immediate")
+            if not database.execute("pragma schema_version").fetchone()[0]:
+                database.executescript(_TABLES)
+                if write:
+                    database.execute("begin immediate")
+            yield database
+            if write:
+                database.execute("commit")
+        finally:
+            database.close()  # what was not committed is undone
+
+    # --------------------------------------------------------------------------------- files
+
+    def digests(self, files: Sequence[Path], verify: bool = False) -> list[bytes]:
+        """The digest of each file's content; files that did not change are not read.
+
+        Args:
+            files: They may be there or not.
+            verify: Whether all are read.
+        """
+        paths = [os.fsencode(os.path.abspath(file)) for file in files]
+        states = [_state(file) for file in files]
+        known = {} if verify else self._files(paths) or {}
+        found, new = [], {}
+        for path, state in zip(paths, states, strict=True):
+            size, modified, digest = known.get(path, (None, None, b""))
+            if state is None:  # not a file, or it cannot be read: what opens it says so
+                digest = key_of(path)
+            elif (size, modified) != state:
+                digest = _digest(path)
+                if _state(path) == state:  # it did not change while it was read
+                    new[path] = (*state, digest)
+            found.append(digest)
+        if new:
+            self._add_files(new)
+        return found
+
+    @_or_nothing
+    def _files(self, paths: Sequence[bytes]) -> dict[bytes, tuple[int, int, bytes]]:
+        with self._open() as database:
+            rows = _select(
+                database, "select path, size, modified, digest from files", "path", paths
+            )
+            return {path: (size, modified, digest) for path, size, modified, digest in rows}
+
+    @_or_nothing
+    def _add_files(self, files: Mapping[bytes, tuple[int, int, bytes]]) -> None:
+        with self._open(write=True) as database:
+            rows = [(path, *each) for path, each in files.items()]
+            database.executemany("insert or replace into files values (?, ?, ?, ?)", rows)
+
+    # --------------------------------------------------------------------------------- facts
+
+    def facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
+        """What is known of images, by key."""
+        return self._facts(keys) or {}
+
+    @_or_nothing
+    def _facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
+        with self._open() as database:
+            return {row[0]: Facts(*row[1:])
+                    for row in _select(database, "select * from images", "key", keys)}  # fmt: skip
+
+    @_or_nothing
+    def add_facts(self, facts: Mapping[bytes, Facts]) -> None:
+        """Keep what was found of images."""
+        with self._open(write=True) as database:
+            rows = [(key, *each) for key, each in facts.items()]
+            database.executemany(
+                "insert or replace into images values (?, ?, ?, ?, ?, ?, ?, ?)", rows
+            )
+
+    # ------------------------------------------------------------------------------ features
+
+    def features(self, encoder: str, keys: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """What an encoder gave of images.
+
+        Args:
+            encoder: Its key: all that its features depend on but the images.
+            keys: Of the images.
+
+        Returns:
+            features_ND in float32, and whether each is known, (N,); D is 0 where none is.
+        """
+        read = self._features(encoder, keys)
+        return (
+            (np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool))
+            if read is None
+            else read
+        )
+
+    @_or_nothing
+    def _features(
+        self, encoder: str, keys: Sequence[bytes]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        with self._open() as database:
+            found = database.execute("select dimensions from encoders where name = ?", [encoder])
+            dimensions = next((each for (each,) in found), 0)
+            rows = _select(
+                database, "select key, row, checksum from features", "key", keys,
+                f"encoder = '{encoder}' and",
+            )  # fmt: skip
+            known = {key: (row, checksum) for key, row, checksum in rows}
+        if not known or not (file := self.rows / f"{encoder}.f32").exists():
+            return None
+        features_ND = np.zeros((len(keys), dimensions), np.float32)
+        known_N = np.zeros(len(keys), bool)
+        order = sorted((known[key], at) for at, key in enumerate(keys) if key in known)
+        with file.open("rb") as opened:
+            for (row, checksum), at in order:
+                opened.seek(4 * dimensions * row)  # in order, so that what is read ahead is used
+                values = opened.read(4 * dimensions)
+                if crc32(values) == checksum:
+                    features_ND[at] = np.frombuffer(values, "<f4")
+                    known_N[at] = True
+        if damaged := len(order) - int(known_N.sum()):
+            _log.warning("%s: %d rows are damaged, and encoded again", file, damaged)
+        return features_ND, known_N
+
+    @_or_nothing
+    def add_features(
+        self, encoder: str, keys: Sequence[bytes], features_ND: np.ndarray, about: str = ""
+    ) -> None:
+        """Keep what an encoder gave of images; `about` says to a reader which encoder it is."""
+        values = np.ascontiguousarray(features_ND, "<f4")
+        width = values[0].nbytes
+        with self._open(write=True) as database:  # nobody else writes now
+            with (self.rows / f"{encoder}.f32").open("ab") as file:
+                first = -(-file.tell() // width)  # behind what a killed process left of a row
+                file.write(bytes(first * width - file.tell()) + values.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            database.execute(
+                "insert or ignore into encoders values (?, ?, ?)", [encoder, values.shape[1], about]
+            )
+            rows = [(encoder, key, first + at, crc32(values[at])) for at, key in enumerate(keys)]
+            database.executemany("insert or replace into features values (?, ?, ?, ?)", rows)
+
+    # -------------------------------------------------------------------------------- upkeep
+
+    def kept(self) -> list[Kept]:
+        """What there is of each encoder."""
+        return self._kept() or []
+
+    @_or_nothing
+    def _kept(self) -> list[Kept]:
+        if not self.file.exists():
+            return []
+        counted = (
+            "select name, about, count(key) from encoders left join features on name = encoder "
+            "group by name order by about, name"
+        )
+        with self._open() as database:
+            return [Kept(name, about, images, _bytes(self.rows / f"{name}.f32"))
+                    for name, about, images in database.execute(counted)]  # fmt: skip
+
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Remove the features of some encoders; None: all that is kept."""
+        if names is None:
+            self.file.unlink(missing_ok=True)
+            shutil.rmtree(self.rows, ignore_errors=True)
+            return
+        with self._open(write=True) as database:
+            for name in names:
+                database.execute("delete from features where encoder = ?", [name])
+                database.execute("delete from encoders where name = ?", [name])
+                (self.rows / f"{name}.f32").unlink(missing_ok=True)
+
+
+_AT_ONCE = 30_000  # values in a statement, of which SQLite takes 32,766
+
+
+def _select(
+    database: sqlite3.Connection,
+    what: str,
+    column: str,
+    among: Sequence[bytes],
+    condition: str = "",
+) -> Iterator[tuple]:
+    """The rows in whose column one of some values is."""
+    for start in range(0, len(among), _AT_ONCE):
+        part = among[start : start + _AT_ONCE]
+        marks = ",".join("?" * len(part))
+        yield from database.execute(f"{what} where {condition} {column} in ({marks})", part)
+
+
+def _bytes(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _state(file: Path | bytes) -> tuple[int, int] | None:
+    """Bytes and time of modification of a file; None of anything else."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
+def _digest(file: bytes) -> bytes:
+    try:
+        with open(file, "rb") as opened:
+            content = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=SIZE))
+        return content.digest()
+    except OSError:
+        return key_of(file)
