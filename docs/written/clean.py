@@ -11,34 +11,27 @@ FOLDER = ROOT / "benchmarks" / "results"
 
 
 def search() -> str:
-    """Seconds of an exact search, an approximate one and comparing all pairs, by their numbers."""
+    """Seconds of a search, of reading the features and of comparing all pairs, by their numbers."""
     result = _read("search-cpu")
-    setting, cases = result["setting"], dict(result["cases"])
-    pairs, counts = cases.pop("all pairs"), [case.removesuffix(" queries") for case in cases]
-    rows = []
-    for size in _first(cases):
-        exact = [cases[f"{count} queries"][size]["median"] for count in counts]
-        rows.append((size, "exact", "–", "–", *map(_seconds, exact), "100"))
-        if size in result["index"]:
-            rows.append(_index_row(size, result["index"][size]))
-    rows += [
-        _index_row(size, of) for size, of in result["index"].items() if size not in _first(cases)
+    cases = dict(result["cases"])
+    pairs, reading = cases.pop("all pairs"), cases.pop("reading")
+    counts = [case.removesuffix(" queries") for case in cases]
+    rows = [
+        (size, *(_seconds(of[size]["median"]) for of in (reading, *cases.values())))
+        for size in _first(cases)
     ]
-    heads = (
-        "searched",
-        "search",
-        "build",
-        "open",
-        *(f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts),
-    )
-    table = whole("search", Grid((*heads, "recall"), tuple(rows)))
+    heads = (f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts)
+    table = whole("search", Grid(("searched", "read", *heads), tuple(rows)))
     compared = ", ".join(
         f"{seconds['median']:.2g} s for {size.removesuffix(' images')}"
         for size, seconds in pairs.items()
     )
+    largest, most = rows[-1][0], counts[-1].replace(",", "")
+    query = 1000 * cases[f"{counts[-1]} queries"][largest]["median"] / int(most)
     return (
-        f"{_pays(result)} Comparing all pairs of images takes {compared} (one thread, "
-        f"{setting['dimensions']} dimensions; {table})."
+        f"Among {largest}, a batched query takes {query:.2g} ms after {rows[-1][1]} s that read "
+        f"the features. Comparing all pairs of images takes {compared} (one thread, "
+        f"{result['setting']['dimensions']} dimensions; {table})."
     )
 
 
@@ -60,41 +53,6 @@ def photos_measured() -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2g}" if seconds < 100 else f"{seconds:,.0f}"
-
-
-def _index_row(size: str, of: dict[str, Any]) -> tuple[str, ...]:
-    """An index that was searched."""
-    searched = f"{of['searched']:,} of {of['lists']:,} lists"
-    seconds = (of["build"], of["open"], *(each["median"] for each in of["search"].values()))
-    return size, searched, *map(_seconds, seconds), f"{100 * of['recall']:.1f}"
-
-
-def _pays(result: dict[str, Any]) -> str:
-    """From how many queries on an index pays, by what each query after the first hundred saves."""
-    size = [name for name in result["index"] if name.endswith("images")][-1]
-    of = result["index"][size]
-    some, many = (int(count.replace(",", "")) for count in list(of["search"])[-2:])
-
-    def each(seconds: dict[int, float]) -> float:
-        return (seconds[many] - seconds[some]) / (many - some)
-
-    exact = each({n: result["cases"][f"{n:,} queries"][size]["median"] for n in (some, many)})
-    saved = exact - each({n: of["search"][str(n)]["median"] for n in (some, many)})
-    if saved <= 0:
-        return f"Among {size} the index saves nothing."
-    first, later = (of[what] / saved for what in ("build", "open"))
-    return (
-        f"Among {size}, a batched query takes {1e3 * exact:.2g} ms, with the index "
-        f"{1e3 * (exact - saved):.2g} ms; the index pays off from about "
-        f"{_rounded(first)} queries, or {_rounded(later)} if already built. Reading the features "
-        f"takes {_seconds(of['read'])} s in either case."
-    )
-
-
-def _rounded(count: float) -> str:
-    """To one digit that is not zero."""
-    whole = round(count)
-    return f"{round(whole, 1 - len(str(whole))):,}"
 
 
 def label_errors() -> str:

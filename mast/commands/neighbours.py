@@ -43,7 +43,6 @@ def neighbours(
     same: Pairs = (),
     different: Pairs = (),
     space: str | Path | None = None,
-    approximate: bool = False,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -52,8 +51,7 @@ def neighbours(
 ) -> Listing:
     """Find the images of a set that are most similar to a query, by cosine.
 
-    Every image is compared unless `approximate` is set. Features of the set are cached for the next
-    search.
+    Every image is compared. Features are kept for the next search.
 
     Args:
         data: The images to search.
@@ -68,14 +66,10 @@ def neighbours(
         space: A .json file of property weights: written if same and different are given, otherwise
             read, here and by all commands that take ignore and match; or "depths": all depths of
             the encoder, scaled alike.
-        approximate: Search an index (its nearest lists) instead of all images; for millions of
-            images and many queries. The first search builds the index on the CPU, measures its
-            recall and caches it with the features. k is at most 100. Needs the extra `search`.
 
     Returns:
         A row for each neighbor, the nearest first: `query` (as given; for a position, the image's
-        name), `rank` from 1, `path` in the set and `cosine`. An approximate search adds `recall`:
-        the share of the true k nearest that it found for 200 images of the set.
+        name), `rank` from 1, `path` in the set and `cosine`.
     """
     encoder = or_default(encoder, data)
     file = listing_file(out, *COLUMNS)
@@ -84,11 +78,8 @@ def neighbours(
     from mast.data import open_files
     from mast.evaluation.neighbours import nearest
     from mast.runs.spaces import Invariances
-    from mast.search.approximate import check_depth, check_installed
     from mast.search.pairs import in_words, is_weights, write_weights
 
-    if approximate:
-        check_installed()
     chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
@@ -110,8 +101,6 @@ def neighbours(
     if k < 1 or most < 1:
         raise UserError(f"no neighbours: k is {k}, and {most} images are beside a query")
     k = min(k, most)
-    if approximate:
-        check_depth(k, len(canvases))
     if pairs:
         learned = _chosen(by, canvases, str(data), chosen_by)
         say(in_words(learned))
@@ -121,17 +110,11 @@ def neighbours(
         by = by.weighted(learned)
 
     bank_ND = by.features(canvases)
-    index = by.index(canvases, bank_ND) if approximate else None
     parts = [bank_ND[[at for at in inside.values() if at is not None]]]
     if others is not None:
         parts.append(by.extract(others))
-    query_MD, wanted = torch.cat(parts), min(k + 1, len(canvases))
-    if index is None:
-        bank_ND, query_MD = bank_ND.to(by.encoder.device), query_MD.to(by.encoder.device)
-        cosine_MK, position_MK = nearest(bank_ND, query_MD, wanted)
-    else:
-        cosine_MK, position_MK = index.nearest(query_MD, wanted)
-    recall = None if index is None else index.recall(k)
+    query_MD, wanted = torch.cat(parts).to(by.encoder.device), min(k + 1, len(canvases))
+    cosine_MK, position_MK = nearest(bank_ND.to(by.encoder.device), query_MD, wanted)
     ordered = [name for name in queries if inside[name] is not None] + outside
     found = {
         name: [
@@ -147,11 +130,10 @@ def neighbours(
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
     chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
     lead = (
         f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
-        f"cosine{how}{chosen and f'; {chosen}'}."
+        f"cosine{chosen and f'; {chosen}'}."
     )
 
     def shelves() -> list[GalleryRow]:
@@ -164,9 +146,7 @@ def neighbours(
     }
     from mast.page import Thumbnails
 
-    return Listing(
-        columns, sections, file, recall, grouped_by="query", picture=Thumbnails(canvases)
-    )
+    return Listing(columns, sections, file, grouped_by="query", picture=Thumbnails(canvases))
 
 
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from mast.commands.options import with_texts
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, literal
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -106,24 +106,37 @@ def show_config(config: PretrainConfig) -> str:
     return with_texts(config)
 
 
-def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedTable:
-    """The sets in the cache, with their sizes.
+def show_cache(
+    cache: str | Path | None = None, verify: bool = False, forget: str | None = None
+) -> FittedTable:
+    """What the cache keeps: features by encoder, and canvases by set.
 
-    Damage is noticed on reading: a damaged canvas is decoded again, and so is a set with a damaged
-    manifest.
+    Damage is noticed on reading: what is damaged is made anew.
 
     Args:
         cache: The folder; by default the one that `mast pretrain` uses.
-        verify: Read everything, and count what has changed since it was written.
+        verify: Read every canvas, and count those that changed since they were written.
+        forget: Remove the features of the encoders whose name has this in it; "all" removes all
+            that is known of images.
     """
     from mast.data import cached_sets
+    from mast.data.store import ImageStore
 
     folder = default_cache() if cache is None else named(cache)
+    store = ImageStore(folder)
+    if forget is not None:
+        chosen = [each.name for each in store.kept() if forget in each.about]
+        if not chosen and forget != "all":
+            raise UserError(f"forget: no encoder {forget!r}: `mast show cache` lists them")
+        store.forget(None if forget == "all" else chosen)
     table = FittedTable(2, title=f"kept in {folder}")
-    table.add_column("set")
+    table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):
         table.add_column(column, justify="right")
     table.add_column("state")
+    for of in store.kept():
+        cells = (f"{of.images:,}", f"{of.bytes / 1e9:.2f}", "verified when they are read")
+        table.add_row(literal(f"features by {of.about}"), "", *cells)
     for each in cached_sets(folder, verify):
         state = "not verified" if each.damaged is None else "whole"
         if each.damaged:

@@ -196,7 +196,6 @@ class Listing(Shown, Rows):
         columns: The values of every row, by the name of the column.
         sections: Which rows are worth a look, by heading, in the order in which to look at them.
         file: Where the rows were written; None: nowhere.
-        recall: Share of the true rows that an approximate search finds, as measured; None: of all.
         grouped_by: A column of which each section has one value, which its heading says.
         picture: From a name in the column `path` to the data URI of a small image, or "".
     """
@@ -204,7 +203,6 @@ class Listing(Shown, Rows):
     columns: Columns
     sections: Mapping[str, Sequence[int]]
     file: Path | None = None
-    recall: float | None = None
     grouped_by: str = ""
     picture: Callable[[str], str] | None = None
 
@@ -250,8 +248,6 @@ class Listing(Shown, Rows):
             yield table
             if len(rows) > SHOWN:
                 yield Text(f"and {len(rows) - SHOWN:,} more")
-        if self.recall is not None:
-            yield Text(f"Found approximately, with a recall of {100 * self.recall:.1f} %.")
         if self.file is not None:
             yield literal(str(self.file))
 

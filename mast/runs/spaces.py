@@ -18,7 +18,6 @@ from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.core.tensors import digest
 from mast.data import CanvasSet
-from mast.data.store import key_of
 from mast.evaluation.compute import Compute
 from mast.evaluation.feature_file import ENDINGS
 from mast.evaluation.fingerprint import fingerprint
@@ -28,7 +27,6 @@ from mast.runs.adapt import FEWEST, check_adapted_at, measured
 from mast.runs.load import Loaded, Representation, frozen, load, source_name
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
-from mast.search.approximate import ApproximateIndex, open_index
 from mast.search.pairs import check_weights, read_weights
 from mast.search.subspaces import Weights
 
@@ -122,15 +120,6 @@ class Compared:
         space = self.adapted.subspaces.weighted(weights)
         encoder = _in_space(self.encoder.whole, space, chosen, self.encoder.bench)
         return replace(self, encoder=encoder, chosen=chosen)
-
-    def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
-        """An index of the features of a set; it is kept where they are."""
-        whole = self.encoder.whole or self.encoder
-        place = None
-        if whole.store is not None:
-            key = key_of(whole.kept_as(self.size), *canvases.keys).hex()
-            place = whole.store.rows / f"{key}.lists"
-        return open_index(features_ND, place, self.encoder.identity)
 
 
 def compared(

@@ -329,20 +329,6 @@ def test_protocols_see_the_space_that_is_chosen(
     assert accuracy["ignore"] < 75
 
 
-def test_an_index_is_of_one_adaptation(
-    small: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[tuple[Path, str]] = []
-    monkeypatch.setattr("mast.runs.spaces.open_index", lambda *given: kept.append(given[1:]))
-    fewer = {"images": 12, "operators": FEW, "device": "cpu"}
-    other = mast.adapt(colors, SMALL, untrained=True, size=32, out=tmp_path / "other", **fewer)
-    for run in (small, other):
-        mast.neighbours(colors, 0, run.path, 3, ignore="color", approximate=True, device="cpu")
-    (features, one), (same_features, another) = kept
-    assert features == same_features
-    assert one != another
-
-
 def test_pairs_choose_and_their_weights_are_kept(
     adapted: Adaptation, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,47 +80,6 @@ def test_a_query_may_be_named_in_many_ways(
     assert "000001" in found  # the image that the set calls so; the query is a file
 
 
-def test_an_approximate_search_says_its_recall(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """A list for every four images, of which a query sees one, or more where it holds too few."""
-    monkeypatch.setattr("mast.search.approximate.LEARNED", 4)
-    monkeypatch.setattr("mast.search.approximate.WANTED", 0.0)
-    monkeypatch.setattr("mast.search.approximate.VERSION", -1)  # a file of its own
-    data, page = str(photos / "test"), tmp_path / "near.html"
-    outside = str(next((photos / "train").rglob("*.jpg")))
-    command = ["neighbours", data, "--encoder", str(ours.path), "--query", "5", outside, "--k", "2"]
-    assert main([*command, "--approximate", "--out", str(page)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    exact = mast.neighbours(data, ["5", outside], ours.path, k=23)
-    found = mast.neighbours(data, ["5", outside], ours.path, k=2, approximate=True)
-    assert exact.recall is None
-    assert found.recall is not None
-    assert 0 < found.recall < 1
-    said = f"with a recall of {100 * found.recall:.1f} %"
-    assert f"Found approximately, {said}." in shown
-    assert f"by cosine (approximately, {said})." in page.read_text()
-    assert found.columns["rank"] == (1, 2, 1, 2)
-    assert found.columns["query"] == (*exact.columns["query"][:1] * 2, outside, outside)
-    rows = zip(*(exact.columns[name] for name in ("query", "path", "cosine")), strict=True)
-    cosine_of = {(query, path): cosine for query, path, cosine in rows}
-    pairs = zip(found.columns["query"], found.columns["path"], strict=True)
-    assert found.columns["cosine"] == pytest.approx([cosine_of[pair] for pair in pairs], abs=1e-5)
-
-
-def test_what_an_approximate_search_cannot_do_is_refused_first(
-    ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def work(*_: object) -> None:
-        raise AssertionError("features were taken")
-
-    monkeypatch.setattr("mast.runs.spaces.Compared.features", work)
-    data, outside = str(photos / "test"), str(next((photos / "train").rglob("*.jpg")))
-    with pytest.raises(UserError, match="up to 23 neighbours among 24 images, got k 24"):
-        mast.neighbours(data, outside, ours.path, k=24, approximate=True)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

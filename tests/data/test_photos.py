@@ -92,10 +92,7 @@ def test_files_are_decoded_as_they_are_read_together(tmp_path: Path) -> None:
         values = draw.integers(0, 2**12 if at else 2**16, (8, 8)).astype(np.uint16)
         Image.fromarray(values).save(tmp_path / f"{at}.png")
     limits = ((0, 4095), ("dtype",))
-    whole, part = (
-        open_photos(DataConfig(str(tmp_path), range=limits), 8)
-        for limits in ((0, 4095), ("dtype",))
-    )
+    whole, part = (open_photos(DataConfig(str(tmp_path), range=each), 8) for each in limits)
     assert not {*whole.keys} & {*part.keys}
     assert whole.reading != part.reading
     assert isinstance(Folder(tmp_path).path(0), Path)
