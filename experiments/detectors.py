@@ -20,12 +20,12 @@ from mast.data import Annotated, open_source
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
-from mast.evaluation.protocols import Detection, Segmentation
-from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
-from mast.evaluation.protocols.detection.protocol import ObjectProtocol
 from mast.models import Encoder, EncoderConfig
 from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace
+from paper.protocols import Detection, Segmentation
+from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
+from paper.protocols.detection.protocol import ObjectProtocol
 
 TRAIN, TEST = "train2017", "val2017"
 AVERAGED = 20  # steps, at either end

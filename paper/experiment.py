@@ -46,6 +46,7 @@ from mast.studies.engine import (
     StudyRun,
     carry_out,
 )
+from paper.protocols import register
 
 Measured = dict[str, Any]  # a result file
 
@@ -212,6 +213,7 @@ def perform(
     Returns:
         The runs with their states, and by name the results that there are.
     """
+    register()
     plan = experiment.plan(workplace, seeds)
 
     def state(run: StudyRun) -> str:

@@ -16,6 +16,9 @@ from tiny_evaluation import SIDE, Colors, tiny_set
 from mast.data import Annotated, CanvasSet, open_source
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.models import Encoder
+from paper.protocols import register
+
+register()
 
 
 @pytest.fixture

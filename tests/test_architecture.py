@@ -168,10 +168,10 @@ def test_every_dependency_is_imported_and_every_import_is_a_dependency() -> None
             if extra not in ("test", "bench", "browser", "docs")
         )
     )
-    own = {module.replace("_", "-") for module in sys.stdlib_module_names} | {"mast"}
+    own = {module.replace("_", "-") for module in sys.stdlib_module_names} | {"mast", "paper"}
     # PyTorch brings the Triton that it was built with, where there is one
-    assert imported("mast") - own - {"triton"} == product - WEIGHTS
-    assert extras["test"] - TOOLS <= imported("mast", "tests")
+    assert (imported("mast") | imported("paper")) - own - {"triton"} == product - WEIGHTS
+    assert extras["test"] - TOOLS <= imported("mast", "paper", "tests")
     assert extras["browser"] <= imported("tests/browser")
     assert extras["bench"] <= imported("benchmarks")
 

@@ -19,11 +19,11 @@ from mast.evaluation.compute import Compute
 from mast.evaluation.features import extract
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
-from mast.evaluation.protocols.detection.batches import TrainingObjects
-from mast.evaluation.protocols.detection.protocol import Detection
 from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
+from paper.protocols.detection.batches import TrainingObjects
+from paper.protocols.detection.protocol import Detection
 
 pytestmark = pytest.mark.slow
 

@@ -21,19 +21,18 @@ from mast.data import Annotated, open_source
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
-from mast.evaluation.protocols import Detection, Segmentation
-from mast.evaluation.protocols.detection import average_precision as precision_module
-from mast.evaluation.protocols.detection import protocol as protocol_module
-from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
-from mast.evaluation.protocols.detection.batches import (
+from mast.models import Encoder, EncoderConfig
+from paper.protocols.detection import average_precision as precision_module
+from paper.protocols.detection import protocol as protocol_module
+from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
+from paper.protocols.detection.batches import (
     ObjectBatch,
     TrainingObjects,
     mirrored,
     rasterise,
 )
-from mast.evaluation.protocols.detection.detectors import build_detector
-from mast.evaluation.protocols.detection.protocol import ObjectProtocol
-from mast.models import Encoder, EncoderConfig
+from paper.protocols.detection.detectors import build_detector
+from paper.protocols.detection.protocol import Detection, ObjectProtocol, Segmentation
 
 CPU = torch.device("cpu")
 ONE: Any

@@ -13,11 +13,11 @@ from mast.data import CanvasSet
 from mast.data.cache import InMemory
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import EmbeddingProbe, Ensemble, Linear, Rotation
+from mast.evaluation.protocols import EmbeddingProbe, Ensemble, Linear
 from mast.evaluation.protocols.retained import Retained
-from mast.evaluation.protocols.rotation import rotated_by
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import TargetResult
+from paper.protocols.rotation import Rotation, rotated_by
 
 
 class Mean(nn.Module):

@@ -18,9 +18,9 @@ from mast.data.store import ImageStore
 from mast.evaluation.compute import Compute
 from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
-from mast.evaluation.protocols.detection.average_precision import AveragePrecision, annotated_target
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import synchronise_batchnorm
+from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluation.changes import acting_on
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import Detection
-from mast.evaluation.protocols.detection.detectors import build_detector
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import Encoder
 from mast.models.encoders import usual_normalization
+from paper.protocols import Detection
+from paper.protocols.detection.detectors import build_detector
 
 SIDE = 32
 FIVE = replace(ENCODER, **usual_normalization(5)._asdict())

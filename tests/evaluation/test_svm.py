@@ -16,8 +16,7 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import Svm
-from mast.evaluation.protocols.svm import average_precision
+from paper.protocols.svm import Svm, average_precision
 
 COSTS = (0.01, 0.1, 1)
 

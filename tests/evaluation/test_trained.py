@@ -14,8 +14,8 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import FineTune, Semi
-from mast.evaluation.protocols.semi import draw_share, positions_listed
+from mast.evaluation.protocols import FineTune
+from paper.protocols.semi import Semi, draw_share, positions_listed
 
 
 def test_a3_trains(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:

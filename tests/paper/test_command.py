@@ -14,7 +14,7 @@ from paper.__main__ import PROGRAM
         ("reproduce", 2, "See `python -m paper reproduce --help`"),
         ("reproduce tabel6 --data a --out b", 2, "Did you mean 'table6'"),
         (f"reproduce table6 --data a --out {__file__}", 2, "out must be a folder"),
-        ("show config", 2, "unknown command 'show'. Choose from: reproduce."),
+        ("show config", 2, "unknown command 'show'. Choose from: reproduce, evaluate."),
     ],
 )
 def test_what_it_says(

@@ -3,8 +3,6 @@
 from typing import Any
 
 from mast.core.registry import Entry
-from mast.evaluation.protocols.detection import Detection as Detection
-from mast.evaluation.protocols.detection import Segmentation as Segmentation
 from mast.evaluation.protocols.ensemble import EmbeddingProbe, Ensemble
 from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
 from mast.evaluation.protocols.fewshot import FewShot
@@ -15,24 +13,16 @@ from mast.evaluation.protocols.probe import Linear as Linear
 from mast.evaluation.protocols.retained import Retained as Retained
 from mast.evaluation.protocols.retrieval import Retrieval
 from mast.evaluation.protocols.robust import Robust
-from mast.evaluation.protocols.rotation import Rotation
-from mast.evaluation.protocols.semi import Semi
-from mast.evaluation.protocols.svm import Svm
 
 EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "knn": Entry("weighted nearest neighbors, tuned on validation", Knn),
     "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
     "fewshot": Entry("a few labels per class, and episodes of a few classes", FewShot),
-    "rotation": Entry("which of four rotations an image has; needs no labels", Rotation),
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
-    "svm": Entry("several classes per image: one linear SVM per class, scored by mAP", Svm),
-    "semi": Entry("fine-tuned on a few percent of the labels", Semi),
     "finetune": Entry("fine-tuned on all labels", FineTune),
     "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
     "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
-    "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
-    "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
 }

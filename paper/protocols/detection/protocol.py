@@ -25,21 +25,21 @@ from mast.evaluation.compute import autocast
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import ObjectData
-from mast.evaluation.protocols.detection.average_precision import AveragePrecision, require_tools
-from mast.evaluation.protocols.detection.batches import (
+from mast.evaluation.protocols.evaluator import Evaluator
+from mast.models import synchronise_batchnorm
+from mast.models.encoders import evaluating
+from paper.protocols.detection.average_precision import AveragePrecision, require_tools
+from paper.protocols.detection.batches import (
     ObjectBatch,
     TrainingObjects,
     read_image,
     require_masks,
 )
-from mast.evaluation.protocols.detection.detectors import (
+from paper.protocols.detection.detectors import (
     Architecture,
     DetectorConfig,
     build_detector,
 )
-from mast.evaluation.protocols.evaluator import Evaluator
-from mast.models import synchronise_batchnorm
-from mast.models.encoders import evaluating
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -62,7 +62,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     """What detection and segmentation share.
 
     Args:
-        architecture: "c4" or "fpn"; see `mast.evaluation.protocols.detection.detectors`.
+        architecture: "c4" or "fpn"; see `paper.protocols.detection.detectors`.
         iterations: Optimizer steps.
         batch_size: Images in a step, over all processes; they must share it evenly.
         optimizer: "sgd", or "adamw" for sets so small that SGD does not get anywhere.

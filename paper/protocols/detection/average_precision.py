@@ -13,7 +13,7 @@ import torch
 
 from mast.core.errors import UserError
 from mast.evaluation.intervals import Measured
-from mast.evaluation.protocols.detection.batches import Target, as_target
+from paper.protocols.detection.batches import Target, as_target
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -1,0 +1,23 @@
+"""Protocols of the paper that users of a library seldom ask for: a file and a row each."""
+
+from typing import Any
+
+from mast.core.registry import Entry
+from mast.evaluation.protocols import EVALUATORS, Evaluator
+from paper.protocols.detection import Detection, Segmentation
+from paper.protocols.rotation import Rotation
+from paper.protocols.semi import Semi
+from paper.protocols.svm import Svm
+
+PROTOCOLS: dict[str, Entry[Evaluator[Any]]] = {
+    "rotation": Entry("which of four rotations an image has; needs no labels", Rotation),
+    "svm": Entry("several classes per image: one linear SVM per class, scored by mAP", Svm),
+    "semi": Entry("fine-tuned on a few percent of the labels", Semi),
+    "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
+    "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
+}
+
+
+def register() -> None:
+    """Add them to those of `mast evaluate`."""
+    EVALUATORS.update(PROTOCOLS)
