@@ -74,7 +74,7 @@ def pretrained() -> str:
     """The README's table of pretraining, with its controls."""
     return (
         f"{controls()}\n\nMean of four groups of tasks, {SEEDS} seeds, equal tuning "
-        "([details](docs/results.md#mast-c-and-its-controls)). MAST-C's block adds 0.3 points, "
+        "([details](docs/results.md#mast-c-and-its-controls)). Its color block adds 0.3 points, "
         "within seed noise."
     )
 

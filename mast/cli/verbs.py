@@ -28,7 +28,9 @@ class Verb(NamedTuple):
     def next(self, arguments: Mapping[str, Any], result: Any) -> str:
         """The command that may come next, as a shell takes it; empty if there is none."""
         places = {**arguments, "path": getattr(result, "path", "")}
-        return self.then.format_map({name: quoted(str(each)) for name, each in places.items()})
+        words = {name: quoted(str(each)) for name, each in places.items()}
+        of_file = str(arguments.get("encoder")).endswith((".npz", ".parquet"))
+        return self.then.format_map({**words, "features": " --features FILE" * of_file})
 
     @property
     def summary(self) -> str:
@@ -72,7 +74,7 @@ VERBS: dict[str, Verb] = {
     "adapt": Verb(
         "adapt:adapt", _DATA, then="mast neighbours {data} --encoder {path} --query 0 --ignore all"
     ),
-    "fit": Verb("fit:fit", _DATA, then="mast predict FOLDER --classifier {path}"),
+    "fit": Verb("fit:fit", _DATA, then="mast predict FOLDER --classifier {path}{features}"),
     "predict": Verb("predict:predict", _DATA),
     "embed": Verb("embed:embed", _DATA),
     "pretrain": Verb(

@@ -4,6 +4,7 @@ Nothing heavy is imported here: help, and errors in words, come before PyTorch i
 """
 
 import inspect
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,12 @@ SETS = {
     "root": "Folder of torchvision and Hugging Face sets.",
     "download": "Allow downloading such a set, and the tag's weights.",
 }
+BOUNDS = {
+    "above": (-1, 1), "batch_size": (1, math.inf), "devices": (1, math.inf),
+    "epochs": (1, math.inf), "images": (1, math.inf), "k": (1, math.inf), "margin": (0, 2),
+    "max_broken": (0, 1), "nodes": (1, math.inf), "seed": (0, math.inf), "size": (1, math.inf),
+    "threads": (1, math.inf),
+}  # fmt: skip
 FIELD = re.compile(r"\w+([.]\w+)*=")  # how key=value begins
 PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
 Kind = inspect.Parameter
@@ -52,6 +59,13 @@ def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> di
             text += " Fields go without dashes, such as optimizer.lr=0.1 (`mast show config`)."
         raise UserError(visible(f"{text} See `{command} --help`.")) from error
     given = {option: value for option, value in bound.arguments.items() if value != ()}
+    for option, value in given.items():
+        least, most = BOUNDS.get(option, (-math.inf, math.inf))
+        if value == [] or (isinstance(value, int | float) and not least <= value <= most):
+            expected = "a value" if value == [] else f"{least:g} or more"
+            expected = expected if most == math.inf else f"{least:g} to {most:g}"
+            got = "nothing" if value == [] else value
+            raise UserError(f"--{option}: expected {expected}, got {got}. See `{command} --help`.")
     if "runs" in verb.words and "runs" not in given:
         raise UserError(f"expected one run or more. See `{command} --help`.")
     return _as_arguments(verb, given)
@@ -85,6 +99,11 @@ def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
             if option not in own or option == "config"
         }  # fmt: skip
         data = fields.pop("data", None)
+        named_data = data or fields.get("config") or any("spec=" in word for word in changes)
+        if verb.then and not named_data:  # it trains
+            raise UserError(
+                "expected photos, or toys for generated images. See `mast pretrain --help`."
+            )
         if data is not None and "=" in data and not os.path.exists(data):
             data, changes = None, (data, *changes)
         return {**given, "config": configured(data, *changes, **fields)}

@@ -225,7 +225,8 @@ def verdict(
     has_published = any(each.is_published and each.gains for each in beside)
     if trained and rgb and not has_published and not started_from_weights(run):
         by = sorted({protocol for protocol, _ in of_run} & QUOTED.keys())
-        protocols = [] if by == ["knn", "linear"] else ["--protocols", *by]  # which are usual
+        usual = by in ([], ["knn", "linear"])
+        protocols = [] if usual else ["--protocols", *by]
         size = ["--size", str(BASELINE_SIZE), "--download"]
         commands["published weights"] = _command(BASELINE, of_run, *protocols, *size)
     return Verdict(name, tuple(beside), commands)

@@ -4,17 +4,18 @@ N samples, D features, M axes.
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mast.search.subspaces import RIDGE, Subspaces
+from mast.search.subspaces import RIDGE, Space, Subspaces
 
 
-class Invariance(TransformerMixin, BaseEstimator):
+class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Shrink features along the directions in which a change moves them.
 
         Invariance().fit(X, X_changed).transform(X)
@@ -30,8 +31,10 @@ class Invariance(TransformerMixin, BaseEstimator):
         space_: The linear map.
 
     Reference:
-        docs/method.md, "In closed form"; the whitening of MAST's masked distance.
+        docs/method.md, "In closed form".
     """
+
+    space_: Space
 
     def __init__(self, ridge: float = RIDGE) -> None:
         self.ridge = ridge
@@ -51,10 +54,12 @@ class Invariance(TransformerMixin, BaseEstimator):
         Raises:
             ValueError: Other shapes, or numbers that are not finite.
         """
-        x_ND = torch.from_numpy(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
-        changes = X_changed.values() if isinstance(X_changed, Mapping) else X_changed
-        several = isinstance(changes, Sequence) or isinstance(X_changed, Mapping)
-        arrays = [np.asarray(each, np.float32) for each in (changes if several else [X_changed])]
+        if not isinstance(self.ridge, Real) or not self.ridge > 0:
+            raise ValueError(f"ridge must be a number above 0, got {self.ridge!r}")
+        x_ND = torch.tensor(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
+        changes = [*X_changed.values()] if isinstance(X_changed, Mapping) else X_changed
+        several = isinstance(changes, Sequence) and all(np.ndim(each) > 1 for each in changes)
+        arrays = [np.array(each, np.float32) for each in (changes if several else [changes])]
         for each in arrays:
             if each.shape != x_ND.shape or not np.isfinite(each).all():
                 raise ValueError(f"X_changed must be finite, of shape {tuple(x_ND.shape)}, got "
@@ -68,4 +73,8 @@ class Invariance(TransformerMixin, BaseEstimator):
         """Features (N, D), centered and scaled, in which the changes hardly count; by cosine."""
         check_is_fitted(self)
         x_ND = validate_data(self, X, dtype=np.float32, reset=False)
-        return self.space_(torch.from_numpy(x_ND)).numpy()
+        return self.space_(torch.tensor(x_ND)).numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.space_(torch.zeros(1, self.n_features_in_)).shape[1]
