@@ -85,7 +85,11 @@ class Rows(Sequence[dict[str, Any]]):
     def __getitem__(self, at: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+    @overload
+    def __getitem__(self, at: str) -> Sequence[Any]: ...
+    def __getitem__(self, at: int | slice | str) -> Any:
+        if isinstance(at, str):
+            return self.by_column[at]
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         return {name: values[at] for name, values in self.by_column.items()}
@@ -209,6 +213,9 @@ class Listing(Shown, Rows):
     @property
     def by_column(self) -> Columns:
         return self.columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "picture": None}  # which reads the images
 
     def _repr_html_(self) -> str:
         """The first rows of the first sections, with their images."""
