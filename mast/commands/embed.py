@@ -78,7 +78,7 @@ def embed(
         **by.chosen,
         **({"broken": list(canvases.skipped.items())} if canvases.skipped else {}),
     }
-    writers[file.suffix](file, by.extract(canvases).numpy(), canvases, beside)
+    writers[file.suffix](file, by.features(canvases).numpy(), canvases, beside)
     return file
 
 
