@@ -110,6 +110,18 @@ def special(path: Path) -> str | None:
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 
 
+MISSING = -1, -1
+
+
+def state_of(file: Path | os.DirEntry[str]) -> tuple[int, int]:
+    """Size in bytes and time of modification in ns; `MISSING` of what is no file."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):  # no such file, or no name of one
+        return MISSING
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else MISSING
+
+
 def read_bytes(path: Path) -> bytes:
     try:
         if kind := special(path):

@@ -63,7 +63,8 @@ def naming(name: Callable[[], str]) -> Iterator[None]:
     except UserError:  # such as a store that fails
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
+        said = getattr(error, "strerror", None) or str(error)
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", said)  # of what is no file of its own
         raise BrokenImageError(name(), " ".join(said.split()) or type(error).__name__) from error
 
 

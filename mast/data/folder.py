@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import logging
 import os
-import stat
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,15 +14,15 @@ import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.files import named, special, spelling
+from mast.core.files import named, special, spelling, state_of
 from mast.data.decode import Opened, open_image
 from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
 from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
 # What systems and stores put there: thumbnails, recycle bins, snapshots, what was mended.
 _SYSTEM = frozenset(
-    ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "@recently-snapshot",
-     "lost+found", "system volume information", "network trash folder")
+    ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "lost+found",
+     "@recently-snapshot", "system volume information", "network trash folder")
 )  # fmt: skip
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
@@ -91,7 +90,7 @@ def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
     """Adds a file to what was found if it is an image or may be one."""
     name = entry.name.lower()
     if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
-        found.images.append((path, *_state(entry)))
+        found.images.append((path, *state_of(entry)))
     elif entry.is_symlink() and not os.path.exists(entry.path):
         found.nowhere.append(path)
     elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
@@ -120,15 +119,6 @@ def ending_of(path: str) -> str:
     return "" if ending[1:].isdecimal() else ending
 
 
-def _state(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Bytes and time of modification of a file; -1 of anything else."""
-    try:
-        status = entry.stat()
-    except OSError:
-        return -1, -1
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)
-
-
 _log = logging.getLogger("mast")
 _NAMED = 3  # of what is left out, with its most common endings
 _STRAY = 0.1  # share of the images that may lie beside the folders of the classes
@@ -150,8 +140,8 @@ class Folder(Source):
         if root.is_dir():
             found = walk(root)
         else:
-            status, self.root = root.stat(), root.parent
-            found = FoundFiles([(root.name, status.st_size, status.st_mtime_ns)])
+            self.root = root.parent
+            found = FoundFiles([(root.name, *state_of(root))])
         if not found.images:
             unread = f"; {_unread(found.unread)}" if found.unread else ""
             raise UserError(

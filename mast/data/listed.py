@@ -14,7 +14,7 @@ from PIL import Image
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
-from mast.core.files import named, read_text
+from mast.core.files import named, own_form, read_text, state_of
 from mast.data.decode import Opened, open_image
 from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered
 
@@ -49,34 +49,25 @@ class Listed(Source):
             label_N, names = numbered([row[label] for row in rows])
             self.targets, self.classes = {"class": label_N}, {"class": names}
         self._folder = file.parent
-        self._states = [_state(self._folder / path) for path in self._paths]
+        self._files = [own_form(self._folder / path) for path in self._paths]
+        self._states = [*map(state_of, self._files)]
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def open(self, index: int, page: int = 0) -> Opened:
-        file = self._folder / self._paths[index]
-        return open_image(file, self._states[index], page, self.max_pixels)
+        return open_image(self._files[index], self._states[index], page, self.max_pixels)
 
     def identifier(self, index: int) -> str:
         return self._paths[index]
 
     def called(self, index: int) -> str:
-        return str(self._folder / self._paths[index])
+        return str(self._files[index])
 
     def fingerprint(self) -> str:
         """A hash of every path, size in bytes and time of modification."""
         state = repr([*zip(self._paths, self._states, strict=True)])
         return hashlib.blake2b(os.fsencode(state), digest_size=16).hexdigest()
-
-
-def _state(file: Path) -> tuple[int, int]:
-    """Bytes and time of modification of a file; -1 where there is none."""
-    try:
-        status = file.stat()
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

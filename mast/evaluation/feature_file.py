@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.core.files import spelling, parse_json
+from mast.core.files import parse_json, spelling
 from mast.data.canvas import CanvasSet
 from mast.data.pieces import split_cut
 
