@@ -122,11 +122,13 @@ def state_of(file: Path | os.DirEntry[str]) -> tuple[int, int]:
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else MISSING
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """What a file holds, or its first bytes."""
     try:
         if kind := special(path):
             raise UserError(f"{path} is {kind}: expected a file")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import IO, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
@@ -34,7 +34,9 @@ from mast.data.formats import (
     is_deep,
     load_pixels,
     lost_by_pillow,
+    needed_chunks,
     needs,
+    no_image,
     orientation_of,
     read_array,
     read_tiff,
@@ -104,12 +106,17 @@ def open_image(
                 raise needs("dicom") from None
             return read_dicom(content, page, max_pixels)
         refuse_bomb(content)
-    try:
-        image = _opened(file) if max_pixels is None else _opened_unbound(file)
-    except UnidentifiedImageError:
-        if not begin.startswith((b"II", b"MM")):
-            raise
-        return read_tiff(file, page, max_pixels)
+        try:
+            image = _opened(file, max_pixels)
+        except (UnidentifiedImageError, ValueError) as error:
+            if begin.startswith(b"\x89PNG"):
+                file, image = _opened_in_part(content, max_pixels)
+            elif isinstance(error, ValueError):
+                raise
+            elif begin.startswith((b"II", b"MM")):
+                return read_tiff(file, page, max_pixels)
+            else:
+                raise no_image(begin) from None
     try:
         if page:
             image.seek(page)
@@ -124,11 +131,24 @@ def open_image(
     return bands or image
 
 
-def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
+def _opened(file: Path | BytesIO, max_pixels: int | None) -> ImageFile.ImageFile:
+    if max_pixels is not None:
+        return _opened_unbound(file)
     try:
         return Image.open(file, formats=formats())
     except Image.DecompressionBombError as error:
         raise ValueError(f"{error} max_pixels allows more") from error
+
+
+def _opened_in_part(
+    content: IO[bytes], max_pixels: int | None
+) -> tuple[BytesIO, ImageFile.ImageFile]:
+    """A PNG that does not open as a whole: without the parts that no pixel needs."""
+    part = needed_chunks(content, (b"tRNS", b"iCCP", b"eXIf"))
+    with suppress(UnidentifiedImageError, ValueError):
+        return part, _opened(part, max_pixels)
+    part = needed_chunks(content, (b"tRNS",))
+    return part, _opened(part, max_pixels)
 
 
 def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:

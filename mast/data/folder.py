@@ -14,9 +14,9 @@ import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.files import named, special, spelling, state_of
+from mast.core.files import named, read_bytes, special, spelling, state_of
 from mast.data.decode import Opened, open_image
-from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
+from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, begins_as_image, extensions
 from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
 # What systems and stores put there: thumbnails, recycle bins, snapshots, what was mended.
@@ -89,7 +89,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
     """Adds a file to what was found if it is an image or may be one."""
     name = entry.name.lower()
-    if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
+    if name.endswith(extensions()) or _is_image(entry, name):
         found.images.append((path, *state_of(entry)))
     elif entry.is_symlink() and not os.path.exists(entry.path):
         found.nowhere.append(path)
@@ -97,15 +97,16 @@ def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
         found.unread.append(path)
 
 
-def _is_dicom(entry: os.DirEntry[str]) -> bool:
-    """Whether a file is one by its content, where these are read."""
-    try:
-        if DICOM[0] not in extensions() or not entry.is_file():  # a pipe would not answer
-            return False
-        with open(entry.path, "rb") as file:
-            return file.read(132).endswith(b"DICM")
-    except OSError:
+def _is_image(entry: os.DirEntry[str], name: str) -> bool:
+    """Whether a file without an ending is one by its content, or one with that of another kind."""
+    called = name.endswith(UNREAD)  # raw files begin as the TIFF of their preview does
+    if ending_of(name) and not called:
         return False
+    try:
+        begin = read_bytes(Path(entry.path), 132)
+    except UserError:  # no file, or one that cannot be read
+        return False
+    return begins_as_image(begin) and not (called and begin.startswith((b"II", b"MM")))
 
 
 def wanted(entry: os.DirEntry[str]) -> bool:
@@ -189,7 +190,8 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
     """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
-    if not path.is_dir() and (kind or not path.name.lower().endswith(extensions())):
+    called = path.name.lower().endswith(extensions())
+    if not path.is_dir() and (kind or not (called or begins_as_image(read_bytes(path, 132)))):
         raise UserError(
             f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
             f"that ends in {', '.join(extensions())}."
@@ -286,7 +288,7 @@ def _unread(paths: list[str]) -> str:
         advice = f"arrays are read where most images are, or {advice}"
     for extra, endings in (("heif", HEIF), ("dicom", DICOM)):
         if any(counts[ending] for ending in endings):
-            install = f"`pip install 'mast-ssl[{extra}]'` to read {' and '.join(endings)}"
+            install = f"`pip install 'mast-ssl[{extra}]'` to read {', '.join(endings)}"
             advice = f"{install}, or {advice}"
     return (
         f"{len(paths)} files of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
