@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, final
@@ -171,6 +171,8 @@ class CanvasSet:
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
         test_views: Central views of the whole images; None: they are cut from the canvases.
         reading: How the files were read.
+        stacks: What gives a hash of all pages or frames of a file, by the names of images that are
+            the first of several.
     """
 
     name: str
@@ -184,6 +186,7 @@ class CanvasSet:
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
     test_views: TestViews | None = None
     reading: Reading = field(default_factory=Reading)
+    stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -345,6 +348,11 @@ def open_canvas(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=make,
         reading=known,
+        stacks={
+            name: functools.partial(source.digest, int(index))
+            for name, index in zip(manifest.identifiers, index_N, strict=True)
+            if manifest.stacks and name in manifest.stacks
+        },
     )
 
 

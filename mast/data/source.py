@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from PIL import Image
@@ -141,6 +141,23 @@ class Source(ABC):
         name = self.identifier(index)
         alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
         return self.name if alone else f"{self.name}/{name}"
+
+    def digest(self, index: int) -> bytes:
+        """A hash of the pixels of all pages or frames of a file; its own of one that is broken."""
+        digest = hashlib.blake2b(digest_size=16)
+        try:
+            with self.open(index) as image:
+                for page in page_numbers(image):
+                    if isinstance(image, Bands):
+                        with self.open(index, page) as other:
+                            pixels_HWC = cast(Bands, other).values_HWC
+                    else:
+                        image.seek(page)
+                        pixels_HWC = to_pixels(image)
+                    digest.update(repr(pixels_HWC.shape).encode() + pixels_HWC.tobytes())
+        except Exception:
+            digest.update(self.identifier(index).encode("utf-8", "surrogateescape"))
+        return digest.digest()
 
     def note(self, index: int, image: Opened) -> None:
         """Remember an image that is opened, where it is deep or its file has several pages."""
