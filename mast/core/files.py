@@ -1,8 +1,10 @@
 """Files that users name: read whole, written over none of another kind, or refused in one line."""
 
 import codecs
+import csv
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -11,7 +13,7 @@ import shlex
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -149,6 +151,26 @@ def cells(line: str) -> list[str]:
     """A line of a list, and its first cell, if a spreadsheet saved it."""
     quoted = re.match(r'"((?:[^"]|"")*)"', line)
     return [line, quoted[1].replace('""', '"') if quoted else re.split("[,;\t]", line)[0]]
+
+
+def read_rows(path: Path, known: Collection[str]) -> list[list[str]]:
+    """The rows of a .csv, whose cells spreadsheets part by commas, semicolons or tabs.
+
+    Args:
+        path: The file.
+        known: What one column is called, in small letters; it tells by which sign.
+    """
+    text = re.sub(r"\Asep=.\r?\n", "", read_text(path))
+    ways = list[list[list[str]]]()
+    for sign in ",;\t":
+        try:
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row]
+        except csv.Error as error:
+            raise UserError(f"{path} is no table: {error}") from error
+        ways.append([[cell.strip() for cell in row] if row is rows[0] else row for row in rows])
+        if rows and not {cell.lower() for cell in ways[-1][0]}.isdisjoint(known):
+            return ways[-1]
+    return ways[0]
 
 
 def read_json(path: Path) -> Any:

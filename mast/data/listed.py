@@ -1,11 +1,10 @@
 """Images that a table lists, `list:photos.csv`; and lists, tables and images of Python as such."""
 
-import csv
 import hashlib
-import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, final
 
@@ -14,9 +13,18 @@ from PIL import Image
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
-from mast.core.files import named, own_form, read_text, state_of
+from mast.core.files import cells, named, own_form, read_rows, read_text, state_of
 from mast.data.decode import Opened, open_image
-from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered
+from mast.data.profiles import in_srgb
+from mast.data.source import (
+    PARTS,
+    WHOLE,
+    SetDescription,
+    Source,
+    label_column,
+    numbered,
+    part_of,
+)
 
 # What columns of paths are called, and that of parts.
 PATHS = ("path", "paths", "file", "filename", "filepath", "image")
@@ -36,7 +44,7 @@ class Listed(Source):
 
     def __init__(self, name: str, file: Path, part: str | None = None) -> None:
         self.name = name
-        rows = [row for row in _rows(file) if part is None or row.get(SPLIT) == part]
+        rows = [row for row in _rows(file) if part is None or _part(row) == part]
         columns = list(rows[0]) if rows else []
         column = next((each for each in columns if each.lower() in PATHS), None)
         if rows and column is None:
@@ -72,10 +80,23 @@ class Listed(Source):
 
 def _rows(file: Path) -> list[dict[str, str]]:
     """The rows of a table."""
-    text = read_text(file)
     if file.suffix == ".csv":
-        return list(csv.DictReader(io.StringIO(text, newline="")))
-    return [{PATHS[0]: line} for line in text.splitlines() if line]
+        header, *rows = read_rows(file, PATHS) or [[]]
+        return [dict(zip_longest(header, row[: len(header)], fillvalue="")) for row in rows]
+    ways = [cells(line) for line in read_text(file).splitlines() if line]
+    return [{PATHS[0]: _there(file.parent, each)} for each in ways]
+
+
+def _there(folder: Path, ways: Sequence[str]) -> str:
+    """The first of some paths at which there is a file; the first of all where there is none."""
+    return next((way for way in ways if os.path.exists(own_form(folder / way))), ways[0])
+
+
+def _part(row: Mapping[str, str]) -> str:
+    """The part that a row says, as folders do: "val" for `Validation`."""
+    said = next((value for name, value in row.items() if name.lower() == SPLIT), "")
+    part, other = part_of(said) or ("", "")
+    return "" if other else part
 
 
 def _file(spec: str) -> tuple[Path, str | None]:
@@ -95,7 +116,7 @@ def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
 
 def describe_listed(spec: str) -> SetDescription:
     """The parts that a column `split` names; all of it where there is none."""
-    parts = {row.get(SPLIT) for row in _rows(_file(spec)[0])}
+    parts = {*map(_part, _rows(_file(spec)[0]))}
     named_parts = {part: f"{spec}@{part}" for part in PARTS if part in parts}
     return SetDescription(named_parts or {WHOLE: spec})
 
@@ -113,7 +134,8 @@ def as_spec(photos: Any, folder: Path) -> str:
                 f"data must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
             )
         absolute = [os.path.abspath(named(path)) for path in photos[column]]
-        return _written(photos.assign(**{column: absolute}).to_csv(index=False), ".csv", folder)
+        table = photos.assign(**{column: absolute}).convert_dtypes()  # 1 stays so beside no label
+        return _written(table.to_csv(index=False), ".csv", folder)
     photos = list(photos) if isinstance(photos, Iterable) else [photos]
     if not photos:
         raise UserError("data is empty: give one or more images")
@@ -138,10 +160,12 @@ def _written(text: str, ending: str, folder: Path) -> str:
 
 def _saved(images: Sequence[Image.Image], folder: Path) -> str:
     """A folder with these images as PNG, which loses nothing."""
-    plain = [each if each.mode in ("L", "RGB", "RGBA") else each.convert("RGB") for each in images]
-    digest = hashlib.sha256()
-    for each in plain:
-        digest.update(repr((each.mode, each.size)).encode() + np.asarray(each).tobytes())
+    digest, plain = hashlib.sha256(), list[Image.Image]()
+    for each in images:
+        keeps = each.mode in ("L", "RGB", "RGBA")  # and its color profile
+        plain.append(each if keeps else in_srgb(each).convert("RGB"))
+        about = plain[-1].mode, each.size, plain[-1].info.get("icc_profile")
+        digest.update(repr(about).encode() + np.asarray(plain[-1]).tobytes())
     place = folder / digest.hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
     for at, each in enumerate(plain):

@@ -27,6 +27,7 @@ from mast.data import (
     open_canvas,
     open_source,
     part_of,
+    set_name,
     split_cut,
     with_objects,
 )
@@ -73,6 +74,9 @@ class NamedSets:
     max_broken: float = 1.0
 
     def __post_init__(self) -> None:
+        for part in ("data", "train", "val", "test"):
+            if not isinstance(photos := getattr(self, part), str | Path | None):  # as of commands
+                object.__setattr__(self, part, set_name(photos))
         check_fields(self)
 
     def description(self) -> SetDescription:
