@@ -348,7 +348,7 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
     return read_coco(spec, place / "annotations" / f"{_BEFORE}{after}{_AFTER}", folder)
 
 
-def describe_coco(spec: str) -> SetDescription:
+def describe_coco(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The newest splits of coco:FOLDER.
 
     COCO is scored on its val, as the labels of its test are kept back; other sets may have both.
@@ -553,7 +553,7 @@ def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
     return read_voc(spec, folder, split)
 
 
-def describe_voc(spec: str) -> SetDescription:
+def describe_voc(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The splits of voc:FOLDER.
 
     VOC 2007 learns from train and val together and is scored on test; later years keep test back.

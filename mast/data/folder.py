@@ -199,7 +199,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
     return Folder(path)
 
 
-def describe_folder(spec: str) -> SetDescription:
+def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is."""
     root = named(spec)
     if not os.path.isdir(root):

@@ -130,7 +130,7 @@ class Generated(Source):
         return cls(split or "train", int(count) if count else None)
 
     @classmethod
-    def described(cls, spec: str) -> SetDescription:
+    def described(cls, spec: str, _root: Path, _download: bool) -> SetDescription:
         """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others."""
         word = cls.word
         if spec.startswith(f"{word}@"):

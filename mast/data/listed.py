@@ -114,7 +114,7 @@ def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
     return Listed(spec, *_file(spec))
 
 
-def describe_listed(spec: str) -> SetDescription:
+def describe_listed(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts that a column `split` names; all of it where there is none."""
     parts = {*map(_part, _rows(_file(spec)[0]))}
     named_parts = {part: f"{spec}@{part}" for part in PARTS if part in parts}

@@ -102,7 +102,9 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     return in_pieces(whole, cut, place)
 
 
-def describe(data: str | Path) -> SetDescription:
+def describe(
+    data: str | Path, root: str | Path | None = None, download: bool = False
+) -> SetDescription:
     """The usual parts of a labelled set, and what is reported on it.
 
     Args:
@@ -112,6 +114,8 @@ def describe(data: str | Path) -> SetDescription:
             which folders or names of files begin with train, val and test; or a folder with
             `train`, `test` and perhaps `val` below it, whatever their case and affix (`Training`,
             `seg_test`, `valid`), or with a subfolder per class.
+        root: As of `open_source`, and `download`.
+        download: Whether the network may be used to see which splits a set of the hub has.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.
@@ -123,7 +127,8 @@ def describe(data: str | Path) -> SetDescription:
     if not text:
         raise UserError("data is empty: name a folder or a set")
     whole, cut = split_cut(text)
-    described = _scheme(whole).describe(whole)
+    place = named(root) if root is not None else default_cache() / "downloads"
+    described = _scheme(whole).describe(whole, place, download)
     return replace(
         described, parts={part: spec + cut.suffix for part, spec in described.parts.items()}
     )

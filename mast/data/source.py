@@ -198,13 +198,13 @@ class Scheme:
         examples: Names of this kind.
         open: Opens the images of one split. Takes the name as the user wrote it, the folder where
             downloaded sets are, and whether the network may be used.
-        describe: The parts of the whole set of a name, without opening one.
+        describe: The parts of the whole set of a name, without opening one; takes the same.
         alone: Whether the scheme's word is a name by itself, as `factors` is.
     """
 
     examples: tuple[str, ...]
     open: Callable[[str, Path, bool], Source]
-    describe: Callable[[str], SetDescription]
+    describe: Callable[[str, Path, bool], SetDescription]
     alone: bool = False
 
 

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -48,6 +49,10 @@ class Image_(SimpleNamespace):  # noqa: N801 (renamed below to what `datasets` c
 
 class ClassLabel(SimpleNamespace):
     pass
+
+
+class List(SimpleNamespace):
+    """Of a feature, as ClassLabel."""
 
 
 class Value(SimpleNamespace):
@@ -104,6 +109,14 @@ HUB = {
         {"image": PHOTOS * 2, "label": [2, None, 0, -1]}, {"image": PHOTO, "label": Value("int64")}
     ),
     "null": ({"image": PHOTOS * 2, "label": [1, None, 0, -1]}, {"image": PHOTO, "label": KIND}),
+    "lists": (
+        {"image": PHOTOS * 2, "label": [[1], [], None, [0, 1]]},
+        {"image": PHOTO, "label": List(feature=KIND)},
+    ),
+    "texts": (
+        {"image": PHOTOS * 2, "label": [["dog"], [], None, ["cat", "dog"]]},
+        {"image": PHOTO, "label": List(feature=Value("string"))},
+    ),
     "words": ({"label": [0]}, {"label": KIND}),
 }  # fmt: skip
 
@@ -120,11 +133,24 @@ def hub(monkeypatch):
     def load_dataset(name, split, cache_dir, download_config):
         offline = datasets.config.HF_HUB_OFFLINE and client.constants.HF_HUB_OFFLINE
         asked.append((name, split, offline))
+        if name.startswith("of "):
+            name = "someone/pets"
         if name not in HUB:
             raise FileNotFoundError("no such set")
         return Table(*HUB[name])
 
-    datasets.load_dataset = load_dataset
+    def get_dataset_split_names(name, cache_dir, download_config):
+        if not name.startswith("of "):
+            raise ConnectionError
+        return name.removeprefix("of ").split()
+
+    def load_from_disk(path):
+        whole = Table(*HUB["someone/pets"])
+        several = (Path(path) / "dataset_dict.json").exists()
+        return {"train": whole, "test": whole} if several else whole
+
+    datasets.load_dataset, datasets.load_from_disk = load_dataset, load_from_disk
+    datasets.get_dataset_split_names = get_dataset_split_names
     monkeypatch.setitem(sys.modules, "datasets", datasets)
     monkeypatch.setitem(sys.modules, "huggingface_hub", client)
     yield asked
