@@ -37,7 +37,8 @@ _KINDS = {
 
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
-    return own_form(Path(os.path.expanduser(path)))  # Path's raises where there is no such user
+    text = os.fspath(path)  # Path.expanduser raises where there is no such user
+    return own_form(Path(text if "\0" in text else os.path.expanduser(text)))
 
 
 def own_form(path: Path) -> Path:
@@ -104,6 +105,11 @@ def out_folder(out: str | Path) -> Path:
     if path.exists() and not path.is_dir():
         raise UserError(f"out must be a folder, and {path} is none: give another name")
     return path
+
+
+def in_gb(size: float) -> str:
+    """A number of bytes in GB, in MB below a tenth of one."""
+    return f"{size / 1e6:.1f} MB" if size < 1e8 else f"{size / 1e9:.1f} GB"
 
 
 def special(path: Path) -> str | None:

@@ -121,9 +121,10 @@ def describe_listed(spec: str, _root: Path, _download: bool) -> SetDescription:
     return SetDescription(named_parts or {WHOLE: spec})
 
 
-def as_spec(photos: Any, folder: Path) -> str:
+def as_spec(photos: Any, folder: Path, option: str = "data") -> str:
     """The name of a set: a name or a folder as it is; of a list of files, a DataFrame with a column
     of paths (and perhaps one of labels) or a list of PIL images, what is written to `folder`.
+    Errors name the option.
     """
     if isinstance(photos, str | Path):
         return str(photos)
@@ -131,21 +132,21 @@ def as_spec(photos: Any, folder: Path) -> str:
         column = next((each for each in photos.columns if str(each).lower() in PATHS), None)
         if column is None:
             raise UserError(
-                f"data must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
+                f"{option} must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
             )
         absolute = [os.path.abspath(named(path)) for path in photos[column]]
         table = photos.assign(**{column: absolute}).convert_dtypes()  # 1 stays so beside no label
         return _written(table.to_csv(index=False), ".csv", folder)
     photos = list(photos) if isinstance(photos, Iterable) else [photos]
     if not photos:
-        raise UserError("data is empty: give one or more images")
+        raise UserError(f"{option} is empty: give one or more images")
     if all(isinstance(each, str | Path) for each in photos):
         paths = [os.path.abspath(named(each)) for each in photos]
         return _written("\n".join(paths) + "\n", ".txt", folder)
     if all(isinstance(each, Image.Image) for each in photos):
         return _saved(photos, folder)
     kinds = ", ".join(sorted({type(each).__name__ for each in photos}))
-    raise UserError(f"expected data to be a folder, files, a DataFrame or images, got {kinds}")
+    raise UserError(f"expected {option} to be a folder, files, a DataFrame or images, got {kinds}")
 
 
 def _written(text: str, ending: str, folder: Path) -> str:

@@ -64,9 +64,9 @@ def default_cache() -> Path:
         raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
-def set_name(photos: Any) -> str:
+def set_name(photos: Any, option: str = "data") -> str:
     """The name of a set, of a folder, files, a DataFrame or PIL images; the last three are kept."""
-    return as_spec(photos, default_cache() / "lists")
+    return as_spec(photos, default_cache() / "lists", option)
 
 
 def open_source(spec: str | Path, root: str | Path | None = None, download: bool = False) -> Source:

@@ -76,7 +76,7 @@ class NamedSets:
     def __post_init__(self) -> None:
         for part in ("data", "train", "val", "test"):
             if not isinstance(photos := getattr(self, part), str | Path | None):  # as of commands
-                object.__setattr__(self, part, set_name(photos))
+                object.__setattr__(self, part, set_name(photos, part))
         check_fields(self)
 
     def description(self) -> SetDescription:
