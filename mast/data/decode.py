@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
@@ -107,10 +107,11 @@ def open_image(
             return read_dicom(content, page, max_pixels)
         refuse_bomb(content)
         try:
-            image = _opened(file, max_pixels)
+            image = _opened(file, begin)
         except (UnidentifiedImageError, ValueError) as error:
             if begin.startswith(b"\x89PNG"):
-                file, image = _opened_in_part(content, max_pixels)
+                file = needed_chunks(content)
+                image = _opened(file, begin)
             elif isinstance(error, ValueError):
                 raise
             elif begin.startswith((b"II", b"MM")):
@@ -118,10 +119,9 @@ def open_image(
             else:
                 raise no_image(begin) from None
     try:
+        refuse_size(*image.size, max_pixels)
         if page:
             image.seek(page)
-        if max_pixels is not None:
-            refuse_size(*image.size, max_pixels)
         bands = lost_by_pillow(image, file, page, max_pixels)
     except Exception:
         image.close()
@@ -131,34 +131,11 @@ def open_image(
     return bands or image
 
 
-def _opened(file: Path | BytesIO, max_pixels: int | None) -> ImageFile.ImageFile:
-    if max_pixels is not None:
-        return _opened_unbound(file)
-    try:
-        return Image.open(file, formats=formats())
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{error} max_pixels allows more") from error
-
-
-def _opened_in_part(
-    content: IO[bytes], max_pixels: int | None
-) -> tuple[BytesIO, ImageFile.ImageFile]:
-    """A PNG that does not open as a whole: without the parts that no pixel needs."""
-    part = needed_chunks(content, (b"tRNS", b"iCCP", b"eXIf"))
-    with suppress(UnidentifiedImageError, ValueError):
-        return part, _opened(part, max_pixels)
-    part = needed_chunks(content, (b"tRNS",))
-    return part, _opened(part, max_pixels)
-
-
-def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
-    """As `Image.open` does, without its bound, which holds for a whole process."""
-    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
-        content.seek(0)
-        begin = content.read(16)
+def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
+    """As `Image.open` does, but for its bound, which holds for a whole process."""
     for name in formats():
         make, accepts = Image.OPEN[name]
-        if accepts is not None and accepts(begin) is not True:
+        if accepts is not None and accepts(begin[:16]) is not True:
             continue
         if not isinstance(file, Path):
             file.seek(0)

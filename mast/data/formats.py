@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -95,13 +95,8 @@ _OTHERS = {
     b"version https://git-lfs": "a pointer of Git LFS, whose image `git lfs pull` fetches",
     b"<!doctype html": "a page of HTML, as of a download that failed",
     b"<html": "a page of HTML, as of a download that failed",
-    b"<?xml": "XML",
-    b"<svg": "an SVG",
-    b"{": "a text of JSON",
     b"%pdf": "a PDF",
     b"%!ps": "PostScript, which is never run",
-    b"pk\3\4": "a ZIP archive",
-    b"8bps": "a document of Photoshop",
 }
 
 
@@ -114,15 +109,15 @@ def no_image(begin: bytes) -> UnidentifiedImageError:
     return UnidentifiedImageError(f"{kind}, no image" if kind else "no image of a known format")
 
 
-def needed_chunks(file: IO[bytes], extras: Collection[bytes]) -> BytesIO:
-    """A PNG without chunks that are not for pixels, but for whole and small ones of some kinds."""
+def needed_chunks(file: IO[bytes]) -> BytesIO:
+    """A PNG without chunks that are not for pixels, but for opacity and orientation if whole."""
     file.seek(0)
     parts = [file.read(8)]
     while len(head := file.read(8)) == 8:
         length, kind = struct.unpack(">I4s", head)
         if kind[:1].isupper() or kind in (b"acTL", b"fcTL", b"fdAT"):
             parts += [head, file.read(length + 4)]
-        elif kind in extras and length < _EXTRA:
+        elif kind in (b"tRNS", b"eXIf") and length < _EXTRA:
             content = file.read(length + 4)
             if content[length:] == struct.pack(">I", zlib.crc32(kind + content[:length])):
                 parts += [head, content]

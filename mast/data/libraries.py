@@ -397,7 +397,7 @@ class HuggingFaceSet(Source):
         self._column = image_column(self.name, images, column)
         self.targets, self.classes, self.multilabels = {}, {}, {}
         # Of a list what it holds: lists are called List, LargeList or, in older versions, Sequence.
-        held = {name: getattr(of, "feature", of) for name, of in features.items()}
+        held: dict[str, Any] = {name: getattr(of, "feature", of) for name, of in features.items()}
         labels = [name for name, of in held.items() if type(of).__name__ == "ClassLabel"]
         text_or_whole = re.compile(r"u?int\d+|bool|(large_)?string")
         plain = [
