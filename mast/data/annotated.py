@@ -33,16 +33,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import (
-    MISSING,
-    named,
-    own_form,
-    parse_json,
-    read_bytes,
-    read_text,
-    spelling,
-    state_of,
-)
+from mast.core.files import named, parse_json, read_bytes, read_text, spelling, state_of
 from mast.data.decode import Opened, open_image, upright_size
 from mast.data.folder import walk
 from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
@@ -160,11 +151,7 @@ class Annotated(Source):
         return self.images[index].file
 
     def fingerprint(self) -> str:
-        """A hash of the annotations and of every image's path, size and time of modification."""
-        digest = hashlib.blake2b(self.state.encode(), digest_size=16)
-        for image, (size, modified) in zip(self.images, self._files, strict=True):
-            digest.update(f"{image.file}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+        return self.hash_files((image.file for image in self.images), self._files, self.state)
 
     def path(self, index: int) -> Path:
         return self.folder / self.images[index].file
@@ -252,7 +239,7 @@ def _found(name: str, folder: Path, images: Sequence[AnnotatedImage]) -> list[An
 
     One that is missing stays, to be counted as broken.
     """
-    missing = {image.file for image in images if state_of(folder / image.file) == MISSING}
+    missing = {image.file for image in images if state_of(folder / image.file)[0] < 0}
     if not missing:
         return [*images]
     alike: dict[str, list[str]] = defaultdict(list)  # files that no image names, by both keys
@@ -586,7 +573,7 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
         raise UserError(f"{file} lists {twice} more than once")
     images, found = [], dict[str, int]()
     for number in numbers:
-        path = own_form(folder / "Annotations" / f"{number}.xml")
+        path = named(folder / "Annotations" / f"{number}.xml")
         if not os.path.exists(path):  # Path.exists raises of a name that is too long
             raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
@@ -674,7 +661,7 @@ def _truth(
     """Labels (M,) int8 of the classes that have a file of their own, by class."""
     truth = {}
     for label, name in enumerate(classes):
-        path = own_form(folder / _LISTED / f"{name}_{split}.txt")
+        path = named(folder / _LISTED / f"{name}_{split}.txt")
         if "/" in name or not os.path.exists(path):
             continue
         text = read_text(path)

@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.errors import UserError
-from mast.core.files import special
+from mast.core.files import special, state_of
 from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
     UNDO_ORIENTATION,
@@ -90,8 +90,7 @@ def open_image(
     if isinstance(file, Path):
         if kind := special(file):
             raise ValueError(f"{kind}, not a file")
-        status = file.stat()
-        if state not in (None, (status.st_size, status.st_mtime_ns)):
+        if state not in (None, state_of(file)):
             raise ValueError("not the file that was there when the set was opened")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
         content.seek(0)

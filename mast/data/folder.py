@@ -1,6 +1,5 @@
 """A folder of images, flat or with one subfolder per class; links to folders are followed once."""
 
-import hashlib
 import itertools
 import logging
 import os
@@ -175,15 +174,7 @@ class Folder(Source):
         return os.path.abspath(self.name)
 
     def fingerprint(self) -> str:
-        """A hash of every relative path, size in bytes and time of modification.
-
-        An edit that keeps all three does not happen by accident. The content itself is hashed when
-        the canvases are made.
-        """
-        digest = hashlib.blake2b(digest_size=16)
-        for path, size, modified in self._files:
-            digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Folder:

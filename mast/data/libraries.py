@@ -9,7 +9,6 @@ Legend: N images, P images of a split.
 
 import hashlib
 import inspect
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import numpy as np
 from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import read_json, read_text, spelling
+from mast.core.files import read_text, spelling
 from mast.data.decode import Opened, open_image
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
@@ -378,13 +377,9 @@ class HuggingFaceSet(Source):
         local = datasets.DownloadConfig(cache_dir=str(root), local_files_only=not download)
         try:
             with _network(datasets, download):
-                if _saved(name):
-                    whole = datasets.load_from_disk(name)
-                    loaded = whole if hasattr(whole, "features") else whole[split]
-                else:
-                    loaded = datasets.load_dataset(
-                        name, split=split, cache_dir=str(root), download_config=local
-                    )
+                loaded = datasets.load_dataset(
+                    name, split=split, cache_dir=str(root), download_config=local
+                )
         except Exception as error:  # the hub's client raises many kinds
             hint = f" Only the cache was tried: allow the download ({ROOT_AND_DOWNLOAD})."
             hint = "" if download else hint
@@ -468,8 +463,6 @@ def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescripti
 
 def _splits(name: str, root: Path, download: bool) -> list[str]:
     """The splits of a set; train and test of one that is not known here, as most have these."""
-    if saved := _saved(name):
-        return saved
     try:
         import datasets
 
@@ -481,13 +474,6 @@ def _splits(name: str, root: Path, download: bool) -> list[str]:
         return list(map(str, found))
     except Exception:  # opening it says why
         return ["train", "test"]
-
-
-def _saved(name: str) -> list[str]:
-    """The splits of a folder that `save_to_disk` wrote; none of anything else."""
-    if os.path.isfile(several := os.path.join(name, "dataset_dict.json")):
-        return list(map(str, read_json(Path(several))["splits"]))
-    return ["train"] * os.path.isfile(os.path.join(name, "state.json"))
 
 
 @contextmanager

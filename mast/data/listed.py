@@ -13,18 +13,10 @@ from PIL import Image
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
-from mast.core.files import cells, named, own_form, read_rows, read_text, state_of
+from mast.core.files import cells, named, read_rows, read_text, state_of
 from mast.data.decode import Opened, open_image
 from mast.data.profiles import in_srgb
-from mast.data.source import (
-    PARTS,
-    WHOLE,
-    SetDescription,
-    Source,
-    label_column,
-    numbered,
-    part_of,
-)
+from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered, part_of
 
 # What columns of paths are called, and that of parts.
 PATHS = ("path", "paths", "file", "filename", "filepath", "image")
@@ -57,7 +49,7 @@ class Listed(Source):
             label_N, names = numbered([row[label] for row in rows])
             self.targets, self.classes = {"class": label_N}, {"class": names}
         self._folder = file.parent
-        self._files = [own_form(self._folder / path) for path in self._paths]
+        self._files = [named(self._folder / path) for path in self._paths]
         self._states = [*map(state_of, self._files)]
 
     def __len__(self) -> int:
@@ -73,9 +65,7 @@ class Listed(Source):
         return str(self._files[index])
 
     def fingerprint(self) -> str:
-        """A hash of every path, size in bytes and time of modification."""
-        state = repr([*zip(self._paths, self._states, strict=True)])
-        return hashlib.blake2b(os.fsencode(state), digest_size=16).hexdigest()
+        return self.hash_files(self._paths, self._states)
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
@@ -83,13 +73,11 @@ def _rows(file: Path) -> list[dict[str, str]]:
     if file.suffix == ".csv":
         header, *rows = read_rows(file, PATHS) or [[]]
         return [dict(zip_longest(header, row[: len(header)], fillvalue="")) for row in rows]
-    ways = [cells(line) for line in read_text(file).splitlines() if line]
-    return [{PATHS[0]: _there(file.parent, each)} for each in ways]
-
-
-def _there(folder: Path, ways: Sequence[str]) -> str:
-    """The first of some paths at which there is a file; the first of all where there is none."""
-    return next((way for way in ways if os.path.exists(own_form(folder / way))), ways[0])
+    ways = map(cells, filter(None, read_text(file).splitlines()))
+    return [
+        {PATHS[0]: line if os.path.exists(named(file.parent / line)) else first}
+        for line, first in ways
+    ]
 
 
 def _part(row: Mapping[str, str]) -> str:

@@ -81,6 +81,19 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""
 
+    def hash_files(
+        self, paths: Iterable[str], states: Iterable[tuple[int, int]], said: str = ""
+    ) -> str:
+        """A fingerprint by every file's path, size in bytes and time of modification.
+
+        An edit that keeps all three does not happen by accident. The content itself is hashed when
+        the canvases are made.
+        """
+        digest = hashlib.blake2b(said.encode(), digest_size=16)
+        for path, (size, modified) in zip(paths, states, strict=True):
+            digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
     @cached_property
     def stacks(self) -> set[int]:
         """Files of several pages or frames among those that were decoded; the first is read."""

@@ -2,7 +2,6 @@
 
 import io
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -144,12 +143,7 @@ def hub(monkeypatch):
             raise ConnectionError
         return name.removeprefix("of ").split()
 
-    def load_from_disk(path):
-        whole = Table(*HUB["someone/pets"])
-        several = (Path(path) / "dataset_dict.json").exists()
-        return {"train": whole, "test": whole} if several else whole
-
-    datasets.load_dataset, datasets.load_from_disk = load_dataset, load_from_disk
+    datasets.load_dataset = load_dataset
     datasets.get_dataset_split_names = get_dataset_split_names
     monkeypatch.setitem(sys.modules, "datasets", datasets)
     monkeypatch.setitem(sys.modules, "huggingface_hub", client)

@@ -120,16 +120,6 @@ def test_splits_that_are_no_parts_are_named(hub, tmp_path):
             describe(f"hf:of {splits}", tmp_path)
 
 
-@pytest.mark.parametrize("several", [True, False])
-def test_what_save_to_disk_wrote_is_a_set(hub, tmp_path, several):
-    file = "dataset_dict.json" if several else "state.json"
-    (tmp_path / file).write_text('{"splits": ["train", "test"]}')
-    parts = describe(f"hf:{tmp_path}", tmp_path).parts
-    assert [*parts] == (["train", "test"] if several else ["all"])
-    for spec in parts.values():
-        assert open_source(spec, root=tmp_path).targets["label"].tolist() == [1, 0]
-
-
 def test_the_column_of_images_is_chosen_by_name_or_named(hub, tmp_path, caplog):
     assert open_source("hf:two@test", root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]
     assert "column image, not of mask" in caplog.text
