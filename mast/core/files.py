@@ -264,7 +264,7 @@ def as_unicode(text: str) -> str:
 
 def spelling(name: str) -> str:
     """A name as it is compared: whatever Unicode form, locale or list it comes from."""
-    return unicodedata.normalize("NFC", as_unicode(name))
+    return name if name.isascii() else unicodedata.normalize("NFC", as_unicode(name))
 
 
 # What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.
