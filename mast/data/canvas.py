@@ -359,18 +359,12 @@ def open_canvas(
 def open_files(
     paths: Sequence[str | Path], view_size: int, reading: Reading | None = None
 ) -> CanvasSet:
-    """Decodes image files, without a cache.
+    """Decodes image files, without a cache, to a set in memory and without labels.
 
     Args:
         paths: One or more files, by which the images are identified.
-        view_size: Side in pixels of the views that will be cut from the canvases.
+        view_size: As of `open_canvas`, whose canvases are as large.
         reading: How the files of the set are read beside which they are looked at.
-
-    Returns:
-        The set, in memory and without labels; its canvases are as large as those of `open_canvas`.
-
-    Raises:
-        UserError: One of them is no image that can be read.
     """
     side = canvas_size(view_size)
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)

@@ -181,13 +181,7 @@ def find_reading(
     Args:
         name: Of the set, for messages.
         images: As `sampled` gives them.
-        wanted: Two numbers, which become 0 and 1, or one word. "dtype": the least and the largest
-            integer of the type, or of the bits that a file declares; 0 and 1 of floats.
-            "percentile": the 0.1st and the 99.9th percentile of each channel. "auto": 0 and 255 of
-            8 bits; the median of the windows of DICOM files that all have one; where no value is
-            negative, of integers the bits that all declare or the fewest, 8, 10, 12, 14 or 16,
-            that hold the sample, and of floats the smallest of 1, 255, 65535 that holds it and of
-            which it uses a tenth; else percentiles.
+        wanted: Two numbers, which become 0 and 1, or one word, as docs/data.md has them.
         channels: C, the channels that the encoder takes; 3 repeat gray.
         no_data: What stands for no value, beside what a file says itself.
     """
