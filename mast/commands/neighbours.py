@@ -11,7 +11,7 @@ from mast.commands.common import command, listing_file, open_search, or_default,
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import UserError
-from mast.core.files import named, out_file
+from mast.core.files import named, out_file, spelling
 from mast.core.kinds import Device, EncoderLike, Representation
 from mast.core.table import Listing, images_of
 
@@ -101,7 +101,7 @@ def neighbours(
     by, canvases = open_search(
         encoder, data, invariances, device, size, weights, download, untrained, max_broken
     )
-    places = {name: at for at, name in enumerate(canvases.identifiers)}
+    places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
     queries = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in queries))
     inside = {name: _position(name, data, places, canvases.skipped) for name in queries}
     outside = [name for name, at in inside.items() if at is None]
@@ -191,7 +191,7 @@ def _chosen(
     assert by.adapted is not None
     if len(canvases) < 2:
         raise UserError(f"{canvases.name} has one image: what is usual is a distance of two")
-    places = {name: at for at, name in enumerate(canvases.identifiers)}
+    places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
     bank_NF = by.depths(canvases)
     seen: dict[str, Tensor] = {}
     for name in {image for each in pairs.values() for pair in each for image in pair}:
@@ -207,7 +207,7 @@ def _chosen(
 
 def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:
     """A query as it was named; one by its position has the name of that image."""
-    named_otherwise = query in places or os.path.isfile(named(query))
+    named_otherwise = spelling(query) in places or os.path.isfile(named(query))
     if not named_otherwise and query.isdecimal() and int(query) < len(identifiers):
         return identifiers[int(query)]
     return query
@@ -219,17 +219,18 @@ def _position(
     """Where in the set a query is; None: it is a file elsewhere."""
     from mast.data import split_cut
 
-    for name in (query, os.path.abspath(named(query))):  # the second of a list of files
+    for name in map(spelling, (query, os.path.abspath(named(query)))):  # the second of a list
         if name in places:
             return places[name]
     if os.path.exists(named(query)):
         root = named(split_cut(str(data))[0])
         root = root.parent if root.is_file() else root
-        ways = (os.path.relpath(plain(named(query)), plain(root))
+        ways = (spelling(Path(os.path.relpath(plain(named(query)), plain(root))).as_posix())
                 for plain in (os.path.abspath, os.path.realpath))  # fmt: skip
-        return next((places[at] for way in ways if (at := Path(way).as_posix()) in places), None)
-    if query in broken:
-        raise UserError(f"the query {query!r} is a broken image of {data}: {broken[query]}")
+        return next((places[at] for at in ways if at in places), None)
+    for name, reason in broken.items():
+        if spelling(name) == spelling(query):
+            raise UserError(f"the query {query!r} is a broken image of {data}: {reason}")
     raise UserError(
         f"no query {query!r}: it is neither an image of {data}, by name or by position below "
         f"{len(places)}, nor a file"

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, final
@@ -171,6 +171,8 @@ class CanvasSet:
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
         test_views: Central views of the whole images; None: they are cut from the canvases.
         reading: How the files were read.
+        stacks: What gives a hash of all pages or frames of a file, by the names of images that are
+            the first of several.
     """
 
     name: str
@@ -184,6 +186,7 @@ class CanvasSet:
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
     test_views: TestViews | None = None
     reading: Reading = field(default_factory=Reading)
+    stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -345,24 +348,23 @@ def open_canvas(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=make,
         reading=known,
+        stacks={
+            name: functools.partial(source.digest, int(index))
+            for name, index in zip(manifest.identifiers, index_N, strict=True)
+            if manifest.stacks and name in manifest.stacks
+        },
     )
 
 
 def open_files(
     paths: Sequence[str | Path], view_size: int, reading: Reading | None = None
 ) -> CanvasSet:
-    """Decodes image files, without a cache.
+    """Decodes image files, without a cache, to a set in memory and without labels.
 
     Args:
         paths: One or more files, by which the images are identified.
-        view_size: Side in pixels of the views that will be cut from the canvases.
+        view_size: As of `open_canvas`, whose canvases are as large.
         reading: How the files of the set are read beside which they are looked at.
-
-    Returns:
-        The set, in memory and without labels; its canvases are as large as those of `open_canvas`.
-
-    Raises:
-        UserError: One of them is no image that can be read.
     """
     side = canvas_size(view_size)
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)

@@ -24,13 +24,13 @@ from PIL import ImageStat
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import named, read_text
+from mast.core.files import cells, named, own_form, read_text, spelling
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, there, upright, upright_size
 from mast.data.formats import Bands, page_numbers, readers
-from mast.data.source import Pages, Source
+from mast.data.source import Pages, Source, part_of
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
@@ -366,21 +366,33 @@ class Pieces(Source):
         """Leaves out the images that a file names; a warning counts the unknown names."""
         lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
         names = {name for name in lines if name.strip()}
-        of_path = {os.path.abspath(named(name)): name for name in names}
+        of_spelling = {
+            spelling(way): name
+            for name in names
+            for cell in cells(name)
+            for way in (cell, os.path.abspath(os.path.expanduser(cell)))
+        }
         kept_N, met = np.ones(len(self), bool), set[str]()
+        root = os.path.abspath(named(self.source.name))
         for index in range(len(self)):
             name = self.identifier(index)
             for known in (name, file_of(name)):
-                path = os.path.abspath(named(self.source.name) / known)
-                excluded = known if known in names else of_path.get(path)
-                if excluded is not None:
-                    met.add(excluded)
-                    kept_N[index] = False
+                for way in (known, os.path.normpath(os.path.join(root, known))):
+                    if (excluded := of_spelling.get(spelling(way))) is not None:
+                        met.add(excluded)
+                        kept_N[index] = False
         if len(names) > len(met):
-            _log.warning(
-                "%d of the %d names in %s are no images of %s: %s", len(names) - len(met),
-                len(names), exclude, self.source.name, ", ".join(sorted(names - met)[:3]),
-            )  # fmt: skip
+            said = (
+                f"{len(names) - len(met)} of the {len(names)} names in {exclude} are no images of "
+                f"{self.source.name}: {', '.join(sorted(names - met)[:3])}"
+            )
+            others = (at for at in Path(root).parent.glob("*") if part_of(at.name))
+            ways = (
+                (at, cell) for at in (Path(), *others) for name in names for cell in cells(name)
+            )
+            if not met and not any(os.path.exists(own_form(at / cell)) for at, cell in ways):
+                raise UserError(f"{said}; expected paths, or names in the set")
+            _log.warning("%s", said)
         if not kept_N.any():
             raise UserError(f"{exclude} excludes all images of {self.source.name}")
         self._keep(kept_N)

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import named
+from mast.core.files import named, spelling
 from mast.core.reading import Reading
 from mast.data.decode import Opened, naming, to_canvas, to_pixels, to_test_view, upright_size
 from mast.data.formats import Bands, is_deep, page_numbers
@@ -80,6 +80,19 @@ class Source(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""
+
+    def hash_files(
+        self, paths: Iterable[str], states: Iterable[tuple[int, int]], said: str = ""
+    ) -> str:
+        """A fingerprint by every file's path, size in bytes and time of modification.
+
+        An edit that keeps all three does not happen by accident. The content itself is hashed when
+        the canvases are made.
+        """
+        digest = hashlib.blake2b(said.encode(), digest_size=16)
+        for path, (size, modified) in zip(paths, states, strict=True):
+            digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
     @cached_property
     def stacks(self) -> set[int]:
@@ -142,6 +155,23 @@ class Source(ABC):
         alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
         return self.name if alone else f"{self.name}/{name}"
 
+    def digest(self, index: int) -> bytes:
+        """A hash of the pixels of all pages or frames of a file; its own of one that is broken."""
+        digest = hashlib.blake2b(digest_size=16)
+        try:
+            with self.open(index) as image:
+                for page in page_numbers(image):
+                    if isinstance(image, Bands):
+                        with self.open(index, page) as other:
+                            pixels_HWC = cast(Bands, other).values_HWC
+                    else:
+                        image.seek(page)
+                        pixels_HWC = to_pixels(image)
+                    digest.update(repr(pixels_HWC.shape).encode() + pixels_HWC.tobytes())
+        except Exception:
+            digest.update(self.identifier(index).encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
     def note(self, index: int, image: Opened) -> None:
         """Remember an image that is opened, where it is deep or its file has several pages."""
         if isinstance(image, Bands) and is_deep(image):
@@ -181,13 +211,13 @@ class Scheme:
         examples: Names of this kind.
         open: Opens the images of one split. Takes the name as the user wrote it, the folder where
             downloaded sets are, and whether the network may be used.
-        describe: The parts of the whole set of a name, without opening one.
+        describe: The parts of the whole set of a name, without opening one; takes the same.
         alone: Whether the scheme's word is a name by itself, as `factors` is.
     """
 
     examples: tuple[str, ...]
     open: Callable[[str, Path, bool], Source]
-    describe: Callable[[str], SetDescription]
+    describe: Callable[[str, Path, bool], SetDescription]
     alone: bool = False
 
 
@@ -299,10 +329,11 @@ _NUMBERED = 2**16  # classes at most that are called by all numbers up to the hi
 def unique_names(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
     """Names of classes, with its number behind each that several share: ImageNet has two cranes.
 
-    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped.
+    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped,
+    and all are of one Unicode form.
     """
     numbers = range(len(names)) if numbers is None else numbers
-    names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    names = [*map(spelling, names)]
     while len(counts := Counter(names)) < len(names):
         names = [
             f"{name} ({number})" if counts[name] > 1 else name
@@ -317,6 +348,7 @@ def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     None, "" and numbers below 0 are `UNLABELLED`.
     """
     if any(isinstance(value, str) for value in values):
+        values = [value and spelling(value) for value in values]
         known = sorted({value for value in values if value})
         number = {value: at for at, value in enumerate(known)}
         return np.array([number.get(value, UNLABELLED) for value in values], np.int64), tuple(known)

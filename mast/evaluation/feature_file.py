@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, parse_json
+from mast.core.files import parse_json, spelling
 from mast.data.canvas import CanvasSet
 from mast.data.pieces import split_cut
 
@@ -108,7 +108,7 @@ def _root(name: str) -> str:
 
 
 def _key(path: str) -> str:
-    parts = posixpath.normpath(as_unicode(path)).split("/")
+    parts = posixpath.normpath(spelling(path)).split("/")
     return "/".join(part for part in parts if part not in ("", ".", ".."))
 
 

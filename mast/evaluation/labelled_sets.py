@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.core.files import spelling
 from mast.data.annotated import Annotated
 from mast.data.canvas import CanvasSet
 from mast.data.pieces import groups_of
@@ -161,7 +162,7 @@ def labelled_images(canvases: CanvasSet) -> CanvasSet:
 
 
 def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256("\n".join(map(spelling, names)).encode())
     for task, values in sorted(labels.items()):
         digest.update(task.encode() + np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()[:32]

@@ -56,8 +56,14 @@ def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
 
 
 def pixel_digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
-    """Hashes of the pixels of some canvases."""
-    for batch, at in one_by_one(canvases, np.flatnonzero(chosen_N)):
+    """Hashes of the pixels of some canvases; of all frames, where a canvas is the first of them."""
+    position_M = np.flatnonzero(chosen_N)
+    for (batch, at), position in zip(
+        one_by_one(canvases, position_M), position_M.tolist(), strict=True
+    ):
+        if frames := canvases.stacks.get(canvases.identifiers[position]):
+            yield frames()
+            continue
         sheets_SHWC = batch.sheets(at).numpy()
         shape = repr(sheets_SHWC.shape).encode()
         yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()

@@ -75,6 +75,12 @@ def copies_within(
     if hashes:
         images = (batch.image(at).numpy() for batch, at in one_by_one(canvases, distinct_U))
         hash_TUB = perceptual_hashes(images, turned).to(x_UD.device)
+    # The first of several frames says nothing of the others: it is like no other image.
+    alone_U = [bool(canvases.stacks) and canvases.identifiers[at] in canvases.stacks
+               for at in distinct_U]  # fmt: skip
+    x_UD[torch.tensor(alone_U)] = 0
+    if hash_TUB is not None:
+        hash_TUB[:, torch.tensor(alone_U)] = 0
     joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1

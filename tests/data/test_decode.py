@@ -2,10 +2,11 @@
 
 import os
 import stat
+import struct
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin, Image, ImageOps
+from PIL import EpsImagePlugin, Image, ImageCms, ImageOps
 from tifffile import imwrite
 
 from mast.core.errors import UserError
@@ -13,6 +14,7 @@ from mast.data import open_source, read_canvas
 from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, to_canvas, to_pixels
 from mast.data.folder import Folder
+from mast.data.formats import Bands
 from mast.data.shards.shard import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
@@ -214,3 +216,58 @@ def test_what_is_in_a_file_counts_not_its_ending(tmp_path):
     for kind in ("GIF", "PPM", "WEBP", "TIFF"):
         Image.new("RGB", (6, 3), "white").save(tmp_path / "white.jpg", kind)
         assert Folder(tmp_path).load(0).min() == 255
+
+
+# ------------------------------------------------------------------------------ color profiles
+
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+SWAPPED = SRGB.replace(b"rXYZ", b"____").replace(b"gXYZ", b"rXYZ").replace(b"____", b"gXYZ")
+CURVE = struct.pack(">4sxxxxHxxi", b"para", 3, round(2.4 * 65536))
+LINEAR_GRAY = (
+    SRGB.replace(b"RGB XYZ ", b"GRAYXYZ ")
+    .replace(b"rTRC", b"kTRC")
+    .replace(CURVE, struct.pack(">4sxxxxHxxi", b"para", 0, 65536))
+)
+PROFILED = {
+    "rgb.png": (Image.fromarray(halves(RED, BLUE)), {}),
+    "rgb.jpg": (Image.fromarray(halves(RED, BLUE)), FINE),
+    "rgb.webp": (Image.fromarray(halves(RED, BLUE)), LOSSLESS),
+    "rgb.tif": (Image.fromarray(halves(RED, BLUE)), {}),
+    "palette.png": (palette(False), {}),
+    "rgba.png": (Image.fromarray(halves((*RED, 255), (*BLUE, 255))), {}),
+}
+
+
+def swapped(color):
+    return color[1], color[0], color[2]
+
+
+@pytest.mark.parametrize("name", PROFILED)
+def test_a_profile_says_what_color_a_pixel_has(tmp_path, name):
+    image, options = PROFILED[name]
+    for profile, left, right in (
+        (SWAPPED, swapped(RED), swapped(BLUE)),
+        (SRGB, RED, BLUE),
+        (SWAPPED[:400], RED, BLUE),  # damaged
+        (LINEAR_GRAY, RED, BLUE),  # of another space
+    ):
+        image.save(tmp_path / name, icc_profile=profile, **options)
+        found = read(tmp_path / name)
+        assert np.abs(np.subtract(found, [left, right])).max() <= (4 if name == "rgb.jpg" else 1)
+        with Image.open(tmp_path / name) as opened:
+            of_bands = Bands.of(opened).values_HWC[8, [2, 20]]
+        np.testing.assert_array_equal(of_bands, found)
+
+
+def test_a_profile_of_gray_keeps_one_channel_and_opacity(tmp_path):
+    values = halves(60, 128)
+    levels = np.array([60, 128]) / 255
+    expected = 255 * (1.055 * levels ** (1 / 2.4) - 0.055)  # sRGB's curve
+    for mode in ("L", "LA"):
+        Image.fromarray(values).convert(mode).save(tmp_path / "a.png", icc_profile=LINEAR_GRAY)
+        with Image.open(tmp_path / "a.png") as opened:
+            bands = Bands.of(opened)
+        assert bands.channels == 1
+        assert (bands.alpha_HW is None) == (mode == "L")
+        assert np.abs(bands.values_HWC[8, [2, 20], 0] - expected).max() <= 1
+        assert np.abs(np.subtract(read(tmp_path / "a.png"), expected[:, None])).max() <= 1

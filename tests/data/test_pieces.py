@@ -1,7 +1,9 @@
 """Pages of files and tiles of scenes as images: where they lie, and that each is decoded once."""
 
+import shutil
 import threading
 import time
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -361,8 +363,31 @@ def test_relative_names_exclude_what_they_name_from_here(scenes, tmp_path, monke
     root, _ = scenes
     listed = tmp_path / "drop.txt"
     listed.write_text(f"{root.name}/a/wide.tif\n")
-    config = DataConfig(str(root), cache=tmp_path / "c", exclude=listed)
+    cut = f"#exclude={listed}"
     monkeypatch.chdir(root.parent)
-    assert names(open_canvas(config, 16)) == ["b/strip.png", "b/tiny.png"]
+    assert names(opened(root, cut)) == ["b/strip.png", "b/tiny.png"]
     monkeypatch.chdir(root)
-    assert len(open_canvas(config, 16)) == 3
+    with pytest.raises(UserError, match="1 of the 1 names"):  # nothing is excluded
+        opened(root, cut)
+    (root.parent / "train").mkdir()
+    shutil.copytree(root, root.parent / "test")
+    (root / "a" / "wide.tif").rename(root.parent / "train" / "wide.tif")
+    listed.write_text("wide.tif\n")
+    assert len(opened(root.parent / "test", cut)) == 3  # it names images of another part
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["é 1.png", '"é 1.png"', "e\u0301 1.png", "é 1.png\tcat", '"é 1.png";cat', "é 1.png\r\n"],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_list_may_be_of_a_spreadsheet_and_of_another_unicode_form(tmp_path, line, encoding, form):
+    root, listed = tmp_path / "set", tmp_path / "drop.txt"
+    root.mkdir()
+    for name in ("é 1.png", "é 2.png"):
+        Image.new("RGB", (4, 4)).save(root / unicodedata.normalize(form, name))
+    listed.write_text(line, encoding=encoding, newline="")
+    (left,) = names(opened(root, f"#exclude={listed}"))
+    assert left.endswith("2.png")
+    assert unicodedata.is_normalized(form, left)  # as the file is called
