@@ -13,6 +13,8 @@ from mast.core.errors import UserError
 from mast.data import BrokenImageError
 from mast.views import ToCanvas
 
+# What no file can be called, by its bytes, its length, or its characters.
+NO_NAMES = ("c\0d", "x" * 256, "coco:" + "é" * 128 + "/a@b", "a/" * 2048, "\ud800")
 PARAMETERS = [
     pytest.param(getattr(mast, public), name, id=f"{public}-{name}")
     for public in mast.PUBLIC
@@ -24,8 +26,9 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("function", "name"), PARAMETERS)
 def test_an_argument_of_the_wrong_type_is_named(function: Callable[..., Any], name: str) -> None:
-    with pytest.raises(UserError, match=name):
-        function(**{name: object()})
+    for wrong in (object(), *NO_NAMES):
+        with pytest.raises(UserError, match=name):
+            function(**{name: wrong})
 
 
 @pytest.mark.parametrize("images", [None, "x", object(), torch.zeros(2), [None]])

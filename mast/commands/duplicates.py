@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import math
 import os
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, visible
-from mast.core.files import as_unicode, named, out_file, read_text, spelling
+from mast.core.files import as_unicode, named, out_file, read_rows, read_text, spelling
 from mast.core.kinds import Device, EncoderLike
 from mast.core.table import Listing, images_of, safe_cell
 
@@ -154,7 +152,7 @@ def duplicates(
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:
     """The names of images that are not copies of each other, as cells."""
-    rows = [*csv.reader(io.StringIO(read_text(file), newline=""))]
+    rows = read_rows(file, PAIR)
     if rows[:1] != [[*PAIR]] or any(len(row) != len(PAIR) for row in rows):
         raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
     return [(spelling(one), spelling(other)) for one, other in rows[1:]]

@@ -18,7 +18,7 @@ from mast.commands.pretrain import pretrain, starting
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import OutOfMemoryError, UserError, counted
-from mast.core.files import as_word, default_cache
+from mast.core.files import as_word, default_cache, in_gb
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
 from mast.core.table import Columns, Rows, Shown, literal
@@ -252,7 +252,7 @@ def _adaptation(
     seconds = (times[1] * (1 + len(changes)) + time.perf_counter() - begun) * images / count
     seconds += decoding_seconds(source, loaded.size)
     peak = peak_memory(device)
-    memory = "" if peak is None else f", {peak / 1e9:.1f} GB of memory"
+    memory = "" if peak is None else f", {in_gb(peak)} of memory"
     words = ["mast", "adapt", as_word(data), "--encoder", as_word(encoder)]
     for name, value in (("size", size), ("weights", weights)):
         words += [] if value is None else [f"--{name}", as_word(str(value))]
@@ -310,5 +310,5 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
     cache = default_cache()
     free = disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
     if first.measured and max(each.disk for each in costs) > free:
-        notes.append(f"Only {free / 1e9:.1f} GB are free at {cache}: name another data.cache.")
+        notes.append(f"Only {in_gb(free)} are free at {cache}: name another data.cache.")
     return notes

@@ -8,6 +8,7 @@ import functools
 import inspect
 import numbers
 import os
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,6 +117,12 @@ def argument(value: Any, hint: Any, name: str) -> Any:
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
+    for text in as_list(value) if isinstance(value, str | Path | list | tuple) else ():
+        if isinstance(text, str | Path) and _is_no_name(str(text)):
+            raise UserError(
+                f"{name} is no name of a file or folder, got {in_short(str(text))}: expected "
+                "Unicode without NUL, of up to 255 bytes between slashes"
+            )
     if fits(value, hint):
         return value
     alike = _alike(value)
@@ -125,6 +132,16 @@ def argument(value: Any, hint: Any, name: str) -> Any:
     if names and isinstance(value, str):
         raise unknown(f"value of {name}", value, names)
     raise UserError(f"expected {name} to be {in_words(hint)}, got {in_short(value)}")
+
+
+def _is_no_name(text: str) -> bool:
+    """Whether no file system has a path that is called so; addresses of stores may be longer."""
+    try:
+        name = os.fsencode(text)
+    except UnicodeEncodeError:
+        return True
+    long = len(name) >= 4096 or max(map(len, name.split(b"/"))) > 255
+    return b"\0" in name or (long and not re.search(rb"://\w", name))
 
 
 def _alike(value: Any) -> Any:

@@ -1,8 +1,10 @@
 """Files that users name: read whole, written over none of another kind, or refused in one line."""
 
 import codecs
+import csv
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -11,7 +13,7 @@ import shlex
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +37,8 @@ _KINDS = {
 
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
-    return own_form(Path(os.path.expanduser(path)))  # Path's raises where there is no such user
+    text = os.fspath(path)  # Path.expanduser raises where there is no such user
+    return own_form(Path(text if "\0" in text else os.path.expanduser(text)))
 
 
 def own_form(path: Path) -> Path:
@@ -112,17 +115,36 @@ def out_folder(out: str | Path) -> Path:
     return path
 
 
+def in_gb(size: float) -> str:
+    """A number of bytes in GB, in MB below a tenth of one."""
+    return f"{size / 1e6:.1f} MB" if size < 1e8 else f"{size / 1e9:.1f} GB"
+
+
 def special(path: Path) -> str | None:
     """What a path is where it is no file, such as "a named pipe"; opening one would wait."""
     kind = stat.S_IFMT(path.stat().st_mode)
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 
 
-def read_bytes(path: Path) -> bytes:
+MISSING = -1, -1
+
+
+def state_of(file: Path | os.DirEntry[str]) -> tuple[int, int]:
+    """Size in bytes and time of modification in ns; `MISSING` of what is no file."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):  # no such file, or no name of one
+        return MISSING
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else MISSING
+
+
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """What a file holds, or its first bytes."""
     try:
         if kind := special(path):
             raise UserError(f"{path} is {kind}: expected a file")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
 
@@ -143,6 +165,26 @@ def cells(line: str) -> list[str]:
     """A line of a list, and its first cell, if a spreadsheet saved it."""
     quoted = re.match(r'"((?:[^"]|"")*)"', line)
     return [line, quoted[1].replace('""', '"') if quoted else re.split("[,;\t]", line)[0]]
+
+
+def read_rows(path: Path, known: Collection[str]) -> list[list[str]]:
+    """The rows of a .csv, whose cells spreadsheets part by commas, semicolons or tabs.
+
+    Args:
+        path: The file.
+        known: What one column is called, in small letters; it tells by which sign.
+    """
+    text = re.sub(r"\Asep=.\r?\n", "", read_text(path))
+    ways = list[list[list[str]]]()
+    for sign in ",;\t":
+        try:
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row]
+        except csv.Error as error:
+            raise UserError(f"{path} is no table: {error}") from error
+        ways.append([[cell.strip() for cell in row] if row is rows[0] else row for row in rows])
+        if rows and not {cell.lower() for cell in ways[-1][0]}.isdisjoint(known):
+            return ways[-1]
+    return ways[0]
 
 
 def read_json(path: Path) -> Any:
@@ -230,7 +272,7 @@ def as_unicode(text: str) -> str:
 
 def spelling(name: str) -> str:
     """A name as it is compared: whatever Unicode form, locale or list it comes from."""
-    return unicodedata.normalize("NFC", as_unicode(name))
+    return name if name.isascii() else unicodedata.normalize("NFC", as_unicode(name))
 
 
 # What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.

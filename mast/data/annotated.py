@@ -19,21 +19,23 @@ import hashlib
 import logging
 import math
 import os
+import posixpath
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, final
 from xml.etree import ElementTree
 
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import named, parse_json, read_bytes, read_text
+from mast.core.files import named, parse_json, read_bytes, read_text, spelling, state_of
 from mast.data.decode import Opened, open_image, upright_size
+from mast.data.folder import walk
 from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
@@ -114,7 +116,7 @@ class Annotated(Source):
         self.name = name
         self.folder = folder
         self.categories = tuple(categories)
-        self._files = _files(name, folder, [image.file for image in images])
+        self._files = [state_of(folder / image.file) for image in images]
         self.state = state
         self.images = _inside(name, images)
         if not any(len(image.objects) for image in self.images):
@@ -149,11 +151,7 @@ class Annotated(Source):
         return self.images[index].file
 
     def fingerprint(self) -> str:
-        """A hash of the annotations and of every image's path, size and time of modification."""
-        digest = hashlib.blake2b(self.state.encode(), digest_size=16)
-        for image, (size, modified) in zip(self.images, self._files, strict=True):
-            digest.update(f"{image.file}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+        return self.hash_files((image.file for image in self.images), self._files, self.state)
 
     def path(self, index: int) -> Path:
         return self.folder / self.images[index].file
@@ -216,8 +214,8 @@ def inside_folder(annotations: Path, entry: str) -> str:
 
     Links inside the folder of images are the user's own and may lead anywhere.
     """
-    path = Path(entry)
-    if path.anchor or ".." in path.parts:
+    path = PureWindowsPath(entry)  # which knows both kinds of slashes
+    if path.root or ".." in path.parts:
         raise UserError(
             f"{annotations} names the image {entry!r}, which leads out of the folder of images: "
             "write its path below that folder."
@@ -233,22 +231,47 @@ def pixels(annotated: Any) -> int:
     return side
 
 
-def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:
-    """Size in bytes and time of modification of every image."""
-    states, missing = [], []
-    for file in files:
-        try:
-            status = (folder / file).stat()
-        except (OSError, ValueError):  # no such file, or no name of one
-            missing.append(file)
-        else:
-            states.append((status.st_size, status.st_mtime_ns))
-    if missing:
+_SHARES = 1.5  # above shares of an image, even if rounded, and below pixels
+
+
+def _found(name: str, folder: Path, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]:
+    """The images by the names of their files, whose slashes, case or ending may be others.
+
+    One that is missing stays, to be counted as broken.
+    """
+    missing = {image.file for image in images if state_of(folder / image.file)[0] < 0}
+    if not missing:
+        return [*images]
+    alike: dict[str, list[str]] = defaultdict(list)  # files that no image names, by both keys
+    for path in {path for path, _, _ in walk(folder).images} - {image.file for image in images}:
+        for key in _keys(path):
+            alike[key].append(path)
+    files = dict[str, str]()
+    for file in sorted(missing):
+        ways = (alike[key] for key in _keys(file))
+        if one := next((way[0] for way in ways if len(way) == 1), ""):
+            files[file] = one
+            for key in _keys(one):
+                alike[key].remove(one)
+    if len(files) < len(missing) == len(images):
         raise UserError(
-            f"{len(missing)} of the {len(files)} images that {name} annotates are not in {folder}, "
-            f"the first is {missing[0]}. Put them there, or name the folder that holds them."
+            f"{len(missing) - len(files)} of the {len(images)} images that {name} annotates are "
+            f"not in {folder}, the first is {min(missing - files.keys())}. Put them there, or name "
+            "the folder that holds them."
         )
-    return states
+    if files:
+        file, one = next(iter(files.items()))
+        _log.warning(
+            "%s names %d of %d images otherwise than their files are called, such as %s for %s.",
+            name, len(files), len(images), file, one,
+        )  # fmt: skip
+    return [replace(image, file=files.get(image.file, image.file)) for image in images]
+
+
+def _keys(file: str) -> tuple[str, str]:
+    """What is alike of names that differ in slashes, case or form, and of such in their ending."""
+    whole = posixpath.normpath(spelling(file).replace("\\", "/")).casefold()
+    return whole, posixpath.splitext(whole)[0] + "."
 
 
 def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]:
@@ -265,6 +288,13 @@ def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]
         area_N = np.where(np.isnan(objects.area_N), area_N, objects.area_N).astype(np.float32)
         objects = replace(objects, boxes_N4=boxes_N4, area_N=area_N).select(keep_N)
         inside.append(replace(image, objects=objects))
+    boxes_M4 = np.concatenate([np.empty((0, 4)), *(image.objects.boxes_N4 for image in inside)])
+    sides_M2 = boxes_M4[:, 2:] - boxes_M4[:, :2]
+    if len(boxes_M4) and boxes_M4.max() < _SHARES and sides_M2.min() < 1:
+        raise UserError(
+            f"{name} has no box beyond the first pixel: its boxes are in another unit, such as "
+            "shares of an image, where pixels are expected"
+        )
     if dropped:
         _log.warning(
             "%d of %d boxes of %s lie outside their image or have no area and are dropped, the "
@@ -305,7 +335,7 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
     return read_coco(spec, place / "annotations" / f"{_BEFORE}{after}{_AFTER}", folder)
 
 
-def describe_coco(spec: str) -> SetDescription:
+def describe_coco(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The newest splits of coco:FOLDER.
 
     COCO is scored on its val, as the labels of its test are kept back; other sets may have both.
@@ -345,7 +375,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         numbers = [row["id"] for row in document["annotations"] if row.get("id") is not None]
         if (twice := _twice(numbers)) is not None:
             raise ValueError(f"two annotations have the id {twice}")
-        if (twice := _twice(os.path.normpath(_file_name(row)) for row in rows)) is not None:
+        if (twice := _twice(_file_name(row) for row in rows)) is not None:
             raise ValueError(f"two images name the file {twice}")
         label = {number: position for position, number in enumerate(numbered)}
         annotated = [
@@ -375,7 +405,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             "%s: segmentations that cannot be drawn in their image are left out: %d of %d, the "
             "first is %s.", annotations, len(undrawn), len(document["annotations"]), undrawn[0],
         )  # fmt: skip
-    return Annotated(name, images, annotated, names, state)
+    return Annotated(name, images, _found(name, images, annotated), names, state)
 
 
 def _newest(splits: Sequence[str], prefix: str) -> str | None:
@@ -418,7 +448,7 @@ def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _file_name(row: dict[str, Any]) -> str:
     if not isinstance(row["file_name"], str):
         raise ValueError(f"the image {row['id']!r} has the file_name {row['file_name']!r:.80}")
-    return row["file_name"]
+    return posixpath.normpath(row["file_name"])
 
 
 def _objects(rows: list[dict[str, Any]], label: dict[Any, int], size: tuple[int, int]) -> Objects:
@@ -510,7 +540,7 @@ def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
     return read_voc(spec, folder, split)
 
 
-def describe_voc(spec: str) -> SetDescription:
+def describe_voc(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The splits of voc:FOLDER.
 
     VOC 2007 learns from train and val together and is scored on test; later years keep test back.
@@ -543,7 +573,7 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
         raise UserError(f"{file} lists {twice} more than once")
     images, found = [], dict[str, int]()
     for number in numbers:
-        path = folder / "Annotations" / f"{number}.xml"
+        path = named(folder / "Annotations" / f"{number}.xml")
         if not os.path.exists(path):  # Path.exists raises of a name that is too long
             raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
@@ -560,7 +590,9 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
         state.update(label_M.tobytes())
     if classes != VOC_CLASSES:
         state.update("\n".join(classes).encode())
-    source = Annotated(name, folder / "JPEGImages", images, classes, state.hexdigest())
+    place = folder / "JPEGImages"
+    images = _found(name, place, images)
+    source = Annotated(name, place, images, classes, state.hexdigest())
     for label, label_M in truth.items():
         source.multilabels[TASK][:, label] = label_M
     return source
@@ -574,7 +606,7 @@ def _classes(folder: Path, found: Mapping[str, int]) -> tuple[str, ...]:
     for path in (folder / "Annotations").glob("*.xml"):
         with suppress(ElementTree.ParseError, UserError, OSError):  # of another split
             elements = ElementTree.fromstring(read_bytes(path)).iterfind("object/name")
-            names |= {(element.text or "").strip() for element in elements}
+            names |= {spelling((element.text or "").strip()) for element in elements}
     if names <= set(VOC_CLASSES):
         return VOC_CLASSES
     own = sorted(names - set(VOC_CLASSES))
@@ -591,7 +623,7 @@ def _read_image(path: Path, file: str, content: bytes, found: dict[str, int]) ->
             [_number(item, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
             for item in elements
         ]
-        names = [_text(item, "name").strip() for item in elements]
+        names = [spelling(_text(item, "name").strip()) for item in elements]
         height, width = (pixels(_text(root, f"size/{side}")) for side in ("height", "width"))
         difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
     except (ElementTree.ParseError, ValueError) as error:
@@ -629,7 +661,7 @@ def _truth(
     """Labels (M,) int8 of the classes that have a file of their own, by class."""
     truth = {}
     for label, name in enumerate(classes):
-        path = folder / _LISTED / f"{name}_{split}.txt"
+        path = named(folder / _LISTED / f"{name}_{split}.txt")
         if "/" in name or not os.path.exists(path):
             continue
         text = read_text(path)

@@ -47,7 +47,7 @@ import torch
 from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.files import locked
+from mast.core.files import in_gb, locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
@@ -715,7 +715,7 @@ def _build(request: Request, store: bool = False) -> None:
     free = shutil.disk_usage(request.folder).free
     store = store or needed <= 2 * request.limit
     if needed <= request.limit and needed > free:
-        raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
+        raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
     with (
         replacing(request.file("u8")) if store else nullcontext(os.devnull) as unfinished,

@@ -176,6 +176,8 @@ class CanvasSet:
         reading: How the files were read.
         own_keys: Of each image, wherever it is, where it is known by its content.
         facts: What is known of each image without decoding it, where it was looked at.
+        stacks: What gives a hash of all pages or frames of a file, by the names of images that are
+            the first of several.
     """
 
     name: str
@@ -191,6 +193,7 @@ class CanvasSet:
     reading: Reading = field(default_factory=Reading)
     own_keys: Sequence[bytes] = ()
     facts: Sequence[Facts] = ()
+    stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -202,10 +205,13 @@ class CanvasSet:
 
     @functools.cached_property
     def pixel_digests(self) -> Sequence[bytes]:
-        """A digest of the canvas of each image."""
+        """A digest of the canvas of each image; of all frames of a file of several."""
         if self.facts:
             return [each.pixels for each in self.facts]
-        return [pixel_digest(batch.sheets(at).numpy()) for batch, at in self._one_by_one()]
+        return [
+            self.stacks[name]() if name in self.stacks else pixel_digest(batch.sheets(at).numpy())
+            for name, (batch, at) in zip(self.identifiers, self._one_by_one(), strict=True)
+        ]
 
     @functools.cached_property
     def hashes_N8B(self) -> np.ndarray:
@@ -409,24 +415,23 @@ def open_canvas(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=make,
         reading=known,
+        stacks={
+            name: functools.partial(source.digest, int(index))
+            for name, index in zip(manifest.identifiers, index_N, strict=True)
+            if manifest.stacks and name in manifest.stacks
+        },
     )
 
 
 def open_files(
     paths: Sequence[str | Path], view_size: int, reading: Reading | None = None
 ) -> CanvasSet:
-    """Decodes image files, without a cache.
+    """Decodes image files, without a cache, to a set in memory and without labels.
 
     Args:
         paths: One or more files, by which the images are identified.
-        view_size: Side in pixels of the views that will be cut from the canvases.
+        view_size: As of `open_canvas`, whose canvases are as large.
         reading: How the files of the set are read beside which they are looked at.
-
-    Returns:
-        The set, in memory and without labels; its canvases are as large as those of `open_canvas`.
-
-    Raises:
-        UserError: One of them is no image that can be read.
     """
     side = canvas_size(view_size)
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)

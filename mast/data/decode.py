@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.errors import UserError
-from mast.core.files import special
+from mast.core.files import special, state_of
 from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
     UNDO_ORIENTATION,
@@ -34,7 +34,9 @@ from mast.data.formats import (
     is_deep,
     load_pixels,
     lost_by_pillow,
+    needed_chunks,
     needs,
+    no_image,
     orientation_of,
     read_array,
     read_tiff,
@@ -63,7 +65,8 @@ def naming(name: Callable[[], str]) -> Iterator[None]:
     except UserError:  # such as a store that fails
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
+        said = getattr(error, "strerror", None) or str(error)
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", said)  # of what is no file of its own
         raise BrokenImageError(name(), " ".join(said.split()) or type(error).__name__) from error
 
 
@@ -87,8 +90,7 @@ def open_image(
     if isinstance(file, Path):
         if kind := special(file):
             raise ValueError(f"{kind}, not a file")
-        status = file.stat()
-        if state not in (None, (status.st_size, status.st_mtime_ns)):
+        if state not in (None, state_of(file)):
             raise ValueError("not the file that was there when the set was opened")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
         content.seek(0)
@@ -103,17 +105,22 @@ def open_image(
                 raise needs("dicom") from None
             return read_dicom(content, page, max_pixels)
         refuse_bomb(content)
+        try:
+            image = _opened(file, begin)
+        except (UnidentifiedImageError, ValueError) as error:
+            if begin.startswith(b"\x89PNG"):
+                file = needed_chunks(content)
+                image = _opened(file, begin)
+            elif isinstance(error, ValueError):
+                raise
+            elif begin.startswith((b"II", b"MM")):
+                return read_tiff(file, page, max_pixels)
+            else:
+                raise no_image(begin) from None
     try:
-        image = _opened(file) if max_pixels is None else _opened_unbound(file)
-    except UnidentifiedImageError:
-        if not begin.startswith((b"II", b"MM")):
-            raise
-        return read_tiff(file, page, max_pixels)
-    try:
+        refuse_size(*image.size, max_pixels)
         if page:
             image.seek(page)
-        if max_pixels is not None:
-            refuse_size(*image.size, max_pixels)
         bands = lost_by_pillow(image, file, page, max_pixels)
     except Exception:
         image.close()
@@ -123,21 +130,11 @@ def open_image(
     return bands or image
 
 
-def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
-    try:
-        return Image.open(file, formats=formats())
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{error} max_pixels allows more") from error
-
-
-def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
-    """As `Image.open` does, without its bound, which holds for a whole process."""
-    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
-        content.seek(0)
-        begin = content.read(16)
+def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
+    """As `Image.open` does, but for its bound, which holds for a whole process."""
     for name in formats():
         make, accepts = Image.OPEN[name]
-        if accepts is not None and accepts(begin) is not True:
+        if accepts is not None and accepts(begin[:16]) is not True:
             continue
         if not isinstance(file, Path):
             file.seek(0)
@@ -184,13 +181,7 @@ def find_reading(
     Args:
         name: Of the set, for messages.
         images: As `sampled` gives them.
-        wanted: Two numbers, which become 0 and 1, or one word. "dtype": the least and the largest
-            integer of the type, or of the bits that a file declares; 0 and 1 of floats.
-            "percentile": the 0.1st and the 99.9th percentile of each channel. "auto": 0 and 255 of
-            8 bits; the median of the windows of DICOM files that all have one; where no value is
-            negative, of integers the bits that all declare or the fewest, 8, 10, 12, 14 or 16,
-            that hold the sample, and of floats the smallest of 1, 255, 65535 that holds it and of
-            which it uses a tenth; else percentiles.
+        wanted: Two numbers, which become 0 and 1, or one word, as docs/data.md has them.
         channels: C, the channels that the encoder takes; 3 repeat gray.
         no_data: What stands for no value, beside what a file says itself.
     """

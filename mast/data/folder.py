@@ -1,10 +1,8 @@
 """A folder of images, flat or with one subfolder per class; links to folders are followed once."""
 
-import hashlib
 import itertools
 import logging
 import os
-import stat
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,15 +13,15 @@ import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.files import named, special, spelling
+from mast.core.files import named, read_bytes, special, spelling, state_of
 from mast.data.decode import Opened, open_image
-from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, extensions
+from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, begins_as_image, extensions
 from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
 # What systems and stores put there: thumbnails, recycle bins, snapshots, what was mended.
 _SYSTEM = frozenset(
-    ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "@recently-snapshot",
-     "lost+found", "system volume information", "network trash folder")
+    ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "lost+found",
+     "@recently-snapshot", "system volume information", "network trash folder")
 )  # fmt: skip
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
@@ -90,23 +88,24 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
     """Adds a file to what was found if it is an image or may be one."""
     name = entry.name.lower()
-    if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
-        found.images.append((path, *_state(entry)))
+    if name.endswith(extensions()) or _is_image(entry, name):
+        found.images.append((path, *state_of(entry)))
     elif entry.is_symlink() and not os.path.exists(entry.path):
         found.nowhere.append(path)
     elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
         found.unread.append(path)
 
 
-def _is_dicom(entry: os.DirEntry[str]) -> bool:
-    """Whether a file is one by its content, where these are read."""
-    try:
-        if DICOM[0] not in extensions() or not entry.is_file():  # a pipe would not answer
-            return False
-        with open(entry.path, "rb") as file:
-            return file.read(132).endswith(b"DICM")
-    except OSError:
+def _is_image(entry: os.DirEntry[str], name: str) -> bool:
+    """Whether a file without an ending is one by its content, or one with that of another kind."""
+    called = name.endswith(UNREAD)  # raw files begin as the TIFF of their preview does
+    if ending_of(name) and not called:
         return False
+    try:
+        begin = read_bytes(Path(entry.path), 132)
+    except UserError:  # no file, or one that cannot be read
+        return False
+    return begins_as_image(begin) and not (called and begin.startswith((b"II", b"MM")))
 
 
 def wanted(entry: os.DirEntry[str]) -> bool:
@@ -118,15 +117,6 @@ def ending_of(path: str) -> str:
     """The ending of a name in small letters; empty where it has none or a number, as DICOM has."""
     ending = os.path.splitext(path)[1].lower()
     return "" if ending[1:].isdecimal() else ending
-
-
-def _state(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Bytes and time of modification of a file; -1 of anything else."""
-    try:
-        status = entry.stat()
-    except OSError:
-        return -1, -1
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)
 
 
 _log = logging.getLogger("mast")
@@ -150,8 +140,8 @@ class Folder(Source):
         if root.is_dir():
             found = walk(root)
         else:
-            status, self.root = root.stat(), root.parent
-            found = FoundFiles([(root.name, status.st_size, status.st_mtime_ns)])
+            self.root = root.parent
+            found = FoundFiles([(root.name, *state_of(root))])
         if not found.images:
             unread = f"; {_unread(found.unread)}" if found.unread else ""
             raise UserError(
@@ -187,22 +177,15 @@ class Folder(Source):
         return os.path.abspath(self.name)
 
     def fingerprint(self) -> str:
-        """A hash of every relative path, size in bytes and time of modification.
-
-        An edit that keeps all three does not happen by accident. The content itself is hashed when
-        the canvases are made.
-        """
-        digest = hashlib.blake2b(digest_size=16)
-        for path, size, modified in self._files:
-            digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
+        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
     """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
-    if not path.is_dir() and (kind or not path.name.lower().endswith(extensions())):
+    called = path.name.lower().endswith(extensions())
+    if not path.is_dir() and (kind or not (called or begins_as_image(read_bytes(path, 132)))):
         raise UserError(
             f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
             f"that ends in {', '.join(extensions())}."
@@ -210,7 +193,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
     return Folder(path)
 
 
-def describe_folder(spec: str) -> SetDescription:
+def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is."""
     root = named(spec)
     if not os.path.isdir(root):
@@ -299,7 +282,7 @@ def _unread(paths: list[str]) -> str:
         advice = f"arrays are read where most images are, or {advice}"
     for extra, endings in (("heif", HEIF), ("dicom", DICOM)):
         if any(counts[ending] for ending in endings):
-            install = f"`pip install 'mast-ssl[{extra}]'` to read {' and '.join(endings)}"
+            install = f"`pip install 'mast-ssl[{extra}]'` to read {', '.join(endings)}"
             advice = f"{install}, or {advice}"
     return (
         f"{len(paths)} files of kinds that are not read ({kinds}) are left out: {_some(paths)}; "

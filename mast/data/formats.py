@@ -12,6 +12,7 @@ import math
 import os
 import re
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -21,25 +22,25 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast, final
 
 import numpy as np
-from PIL import Image, ImageFile, TiffImagePlugin, features
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
 
 from mast.core.reading import MOST_CHANNELS
 from mast.data.profiles import GRAYS, in_srgb
 
 EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
+    ".jfif", ".jpe", ".jfi", ".jif", ".mpo", ".dib", ".apng", ".gif", ".pbm",
 )  # fmt: skip
 ARRAY = ".npy"  # may as well hold features or labels of images beside it
 DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
-HEIF = (".heic", ".heif")  # read where the extra heif is installed
+HEIF = (".heic", ".heif", ".hif", ".heics")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
 # What is left out with a warning: raw files of cameras, and images of other kinds.
 UNREAD = (
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
-    ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
-    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".psd", ".tga",
-    ".fits", ".mat", ".nii", ".npz", ".svg",
+    ".fff", ".gpr", ".exr", ".hdr", ".ico", ".j2k", ".jp2", ".jxl", ".psd", ".tga", ".fits",
+    ".mat", ".nii", ".npz", ".svg",
     *DICOM, *HEIF, AVIF,
 )  # fmt: skip
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
@@ -77,12 +78,64 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
+def begins_as_image(begin: bytes) -> bool:
+    """Whether a file of such 132 bytes, called whatever, is an image of a format that is read."""
+    if begin.startswith(b"BM"):
+        return begin[6:10] == bytes(4)
+    if begin.startswith(b"P"):
+        return bool(re.match(rb"P[1-6]\s+[\d#]", begin))
+    known = (Image.OPEN[name][1] for name in formats())
+    return (begin.endswith(b"DICM") and DICOM[0] in extensions()) or any(
+        accepts is not None and accepts(begin[:16]) is True for accepts in known
+    )
+
+
+# How files begin that are often called as images, in small letters.
+_OTHERS = {
+    b"version https://git-lfs": "a pointer of Git LFS, whose image `git lfs pull` fetches",
+    b"<!doctype html": "a page of HTML, as of a download that failed",
+    b"<html": "a page of HTML, as of a download that failed",
+    b"%pdf": "a PDF",
+    b"%!ps": "PostScript, which is never run",
+}
+
+
+def no_image(begin: bytes) -> UnidentifiedImageError:
+    """What is said of a file that no format recognises, by its first bytes."""
+    text = begin.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    kind = next((kind for start, kind in _OTHERS.items() if text.startswith(start)), "")
+    if not begin.strip(b"\0"):
+        kind = "nothing but zeros, as of a copy that was cut off" if begin else "an empty file"
+    return UnidentifiedImageError(f"{kind}, no image" if kind else "no image of a known format")
+
+
+def needed_chunks(file: IO[bytes]) -> BytesIO:
+    """A PNG without chunks that are not for pixels, but for opacity and orientation if whole."""
+    file.seek(0)
+    parts = [file.read(8)]
+    while len(head := file.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", head)
+        if kind[:1].isupper() or kind in (b"acTL", b"fcTL", b"fdAT"):
+            parts += [head, file.read(length + 4)]
+        elif kind in (b"tRNS", b"eXIf") and length < _EXTRA:
+            content = file.read(length + 4)
+            if content[length:] == struct.pack(">I", zlib.crc32(kind + content[:length])):
+                parts += [head, content]
+        else:
+            file.seek(length + 4, os.SEEK_CUR)
+    return BytesIO(b"".join(parts))
+
+
 def load_pixels(image: Image.Image) -> None:
     """Decodes an opened image; one of a format that is not read, only if that was done before."""
     waits = isinstance(image, ImageFile.StubImageFile) or getattr(image, "tile", None)
     if waits and image.format not in (*formats(), "MPO"):  # MPO is a JPEG with more images in it
         raise ValueError(f"the format {image.format} is not read")
-    image.load()
+    try:
+        image.load()
+    except ValueError:  # of a text behind the pixels of a PNG, which are there
+        if image.format != "PNG" or getattr(image, "tile", None):
+            raise
 
 
 def orientation_of(image: Image.Image) -> int:
@@ -94,6 +147,7 @@ def orientation_of(image: Image.Image) -> int:
     return orientation if orientation in range(2, 9) else 1
 
 
+_EXTRA = 1_000_000  # bytes of a chunk that is not for pixels
 _FEW = 1000  # of what images have dozens of
 _MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
 _EXIF = 100  # segments of a JPEG; Pillow copies all that were before
@@ -369,9 +423,12 @@ _LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L", "LA;16B": "RGBA"}
 
 
 def _deep_png(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands:
-    (part,), high_HWC = image.tile, np.asarray(image)
+    (part,) = image.tile
+    load_pixels(image)
+    high_HWC = np.asarray(image)
     with Image.open(file, formats=("PNG",)) as other:
         other.tile = [part._replace(args=_LOW_BYTES[str(part.args)])]
+        load_pixels(other)
         low_HWC = np.asarray(other)
         clear, turn = other.info.get("transparency"), orientation_of(other)
     if part.args == "LA;16B":

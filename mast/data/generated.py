@@ -1,35 +1,13 @@
 """`factors` and `toys`: generated images in which six properties vary independently of each other.
 
 Labels are drawn first, and every image from its labels. Each property is a balanced classification
-task, so that it is known beforehand which task needs which property, and which operator's
-invariance destroys it:
+task (docs/data.md has them all), so that it is known beforehand which task needs which property,
+and which operator's invariance destroys it (`DESTROYED_BY`). A horizontal flip swaps both pairs of
+diagonals, so what is invariant to it reaches 50 % at most, and the left and right columns of the
+grid. Everything else is chance and belongs to no task.
 
-| task        | classes | what it is                          | destroyed by invariance to   |
-| ----------- | ------- | ----------------------------------- | ---------------------------- |
-| shape       | 6       | outline of the object               | (none; cutout hides parts)   |
-| color       | 8       | hue of the object                   | color jitter, grayscale,     |
-|             |         |                                     | invert                       |
-| orientation | 4       | the diagonal to which its eye looks | horizontal flip, rotate      |
-| position    | 9       | cell of a 3 × 3 grid, of its centre | crop, translate, flip        |
-| texture     | 5       | pattern on its surface              | strong blur, cutout          |
-| sharpness   | 3       | how much the whole image is blurred | blur, sharpness, motion blur |
-
-A horizontal flip swaps both pairs of diagonals, so what is invariant to it reaches 50 % at most,
-and it swaps the left and right columns of the grid. `DESTROYED_BY` names the operators.
-Everything else is chance and belongs to no task: size, exact hue, saturation and brightness, small
-shifts and turns, phase of the texture, a dull background with a gradient, and pixel noise.
-
-`toys` has the same tasks, drawn so that a small encoder at 32 pixels learns each:
-
-| task        | in `toys`                                                                       |
-| ----------- | ------------------------------------------------------------------------------- |
-| shape       | larger objects with distinct outlines: a thin ring, deep points, long arms      |
-| color       | saturated and bright                                                            |
-| orientation | an eye half as large again, white with a small pupil, which a blur leaves white |
-| position    | a tighter grid, so that a shift of the view can outdo it                        |
-| texture     | plain, bright stripes on a dark surface, checker, dark dots on a bright surface |
-| sharpness   | the same three blurs                                                            |
-
+`toys` has the same tasks, drawn so that a small encoder at 32 pixels learns each: larger objects
+with distinct outlines, saturated, with a larger eye and a tighter grid, which a shift can outdo.
 The ground is grey and even, with little noise. Stripes and checkers that are bright on the same
 share of the surface were not told apart, even with labels; so the share differs by class.
 
@@ -130,7 +108,7 @@ class Generated(Source):
         return cls(split or "train", int(count) if count else None)
 
     @classmethod
-    def described(cls, spec: str) -> SetDescription:
+    def described(cls, spec: str, _root: Path, _download: bool) -> SetDescription:
         """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others."""
         word = cls.word
         if spec.startswith(f"{word}@"):

@@ -34,6 +34,8 @@ from mast.data.source import (
     image_column,
     label_column,
     numbered,
+    part_of,
+    parts_among,
     refuse_split,
     split_column,
     split_names,
@@ -282,7 +284,7 @@ def open_torchvision(spec: str, root: Path, download: bool) -> TorchvisionSet:
     return TorchvisionSet(name, split or "train", root, download)
 
 
-def describe_torchvision(spec: str) -> SetDescription:
+def describe_torchvision(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The splits that the catalogue names; train and test of a set that is not in it."""
     refuse_split(spec)
     usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
@@ -351,8 +353,9 @@ def _names(dataset: Any) -> tuple[str, ...]:
 class HuggingFaceSet(Source):
     """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
 
-    Every ClassLabel column is a task; where there is none, the column of text or whole numbers that
-    is called as labels are. Without `download` only what is in `root`, the cache, is used. The
+    Every ClassLabel column is a task, and every column of lists of them one of several labels;
+    where there is none, the column of text, whole numbers or lists that is called as labels are.
+    Without `download` only what is in `root`, the cache, is used. The
     images are those of `column`; by its name, or the only one, if not given.
     """
 
@@ -381,29 +384,37 @@ class HuggingFaceSet(Source):
             hint = f" Only the cache was tried: allow the download ({ROOT_AND_DOWNLOAD})."
             hint = "" if download else hint
             raise UserError(f"cannot load {self.name}: {error}{hint}") from error
-        kinds = {column: type(feature).__name__ for column, feature in loaded.features.items()}
+        features = dict(loaded.features)
+        kinds = {column: type(feature).__name__ for column, feature in features.items()}
         images = [column for column, kind in kinds.items() if kind == "Image"]
         if not images:
             raise UserError(f"{self.name} has no column of images, only {kinds}.")
         self._column = image_column(self.name, images, column)
-        self.targets, self.classes = {}, {}
-        for label, feature in loaded.features.items():
-            if kinds[label] == "ClassLabel":
-                values = [UNLABELLED if value is None else value for value in loaded[label][:]]
-                self.classes[label] = tuple(feature.names)
-                self.targets[label] = np.maximum(np.array(values, np.int64), UNLABELLED)
+        self.targets, self.classes, self.multilabels = {}, {}, {}
+        # Of a list what it holds: lists are called List, LargeList or, in older versions, Sequence.
+        held: dict[str, Any] = {name: getattr(of, "feature", of) for name, of in features.items()}
+        labels = [name for name, of in held.items() if type(of).__name__ == "ClassLabel"]
         text_or_whole = re.compile(r"u?int\d+|bool|(large_)?string")
         plain = [
             name
-            for name, feature in loaded.features.items()
-            if kinds[name] == "Value" and text_or_whole.fullmatch(feature.dtype)
+            for name, of in held.items()
+            if type(of).__name__ == "Value" and text_or_whole.fullmatch(of.dtype)
         ]
-        if not self.targets and (label := label_column(plain)):
-            self.targets[label], self.classes[label] = numbered(list(loaded[label][:]))
-        for label in [label for label in self.targets if "/" in label]:  # results: TARGET/MEASURE
-            name = label.replace("/", "-")
-            self.targets[name] = self.targets.pop(label)
-            self.classes[name] = self.classes.pop(label)
+        for label in labels or filter(None, [label_column(plain)]):
+            values, task = list(loaded[label][:]), label.replace("/", "-")  # results: TASK/MEASURE
+            several = held[label] is not features[label]
+            flat = [each for row in values for each in row or ()] if several else values
+            label_T, self.classes[task] = numbered(flat)
+            if labels:
+                self.classes[task] = tuple(held[label].names)
+            if several:
+                row_T = np.repeat(np.arange(len(values)), [len(row or ()) for row in values])
+                label_NC = np.zeros((len(values), len(self.classes[task])), np.int8)
+                label_NC[[row is None for row in values]] = UNLABELLED
+                label_NC[row_T[label_T >= 0], label_T[label_T >= 0]] = 1
+                self.multilabels[task] = label_NC
+            else:
+                self.targets[task] = label_T
         self._version = str(getattr(loaded, "_fingerprint", ""))
         # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
         self._images = loaded.select_columns([self._column]).cast_column(
@@ -420,23 +431,49 @@ class HuggingFaceSet(Source):
         return open_image(file, None, page, self.max_pixels)
 
     def fingerprint(self) -> str:
-        return hash_labels(self.name, self._version, self.targets)
+        return hash_labels(self.name, self._version, {**self.targets, **self.multilabels})
 
 
 def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
     """Opens hf:owner/name@SPLIT, its split for training where none is named."""
     whole, column = split_column(spec)
     name, _, split = whole.removeprefix("hf:").partition("@")
-    return HuggingFaceSet(name, split or "train", root, download, column)
+    if not split:
+        parts = describe_hugging_face(whole, root, download).parts
+        split = parts.get("train", parts.get(WHOLE, "")).rpartition("@")[2]
+    return HuggingFaceSet(name, split, root, download, column)
 
 
-def describe_hugging_face(spec: str) -> SetDescription:
-    """The splits train and test, which most sets have."""
+def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescription:
+    """The splits that are called as parts; one alone is a whole set, of which some is tested."""
     whole, column = split_column(spec)
     refuse_split(whole)
-    parts = split_names(whole, {"train": "train", "test": "test"})
+    names = _splits(whole.removeprefix("hf:"), root, download)
+    found = parts_among(names) or parts_among([name for name in names if part_of(name)])
+    if len(found) < 2:
+        found = {WHOLE: found.get("train", names)}
+    if any(len(of) > 1 for of in found.values()):
+        raise UserError(
+            f"{whole} has the splits {', '.join(names)}, which do not say what is learned from and "
+            f"what is tested: name one as {whole}@{names[0]}, or parts by train, val and test"
+        )
     end = f"#{column}" if column else ""
-    return SetDescription({part: name + end for part, name in parts.items()})
+    return SetDescription({part: f"{whole}@{of[0]}{end}" for part, of in found.items()})
+
+
+def _splits(name: str, root: Path, download: bool) -> list[str]:
+    """The splits of a set; train and test of one that is not known here, as most have these."""
+    try:
+        import datasets
+
+        with _network(datasets, download):
+            local = datasets.DownloadConfig(cache_dir=str(root), local_files_only=not download)
+            found = datasets.get_dataset_split_names(
+                name, cache_dir=str(root), download_config=local
+            )
+        return list(map(str, found))
+    except Exception:  # opening it says why
+        return ["train", "test"]
 
 
 @contextmanager

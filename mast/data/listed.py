@@ -1,11 +1,10 @@
 """Images that a table lists, `list:photos.csv`; and lists, tables and images of Python as such."""
 
-import csv
 import hashlib
-import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, final
 
@@ -14,9 +13,10 @@ from PIL import Image
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
-from mast.core.files import named, read_text
+from mast.core.files import cells, named, read_rows, read_text, state_of
 from mast.data.decode import Opened, open_image
-from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered
+from mast.data.profiles import in_srgb
+from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered, part_of
 
 # What columns of paths are called, and that of parts.
 PATHS = ("path", "paths", "file", "filename", "filepath", "image")
@@ -36,7 +36,7 @@ class Listed(Source):
 
     def __init__(self, name: str, file: Path, part: str | None = None) -> None:
         self.name = name
-        rows = [row for row in _rows(file) if part is None or row.get(SPLIT) == part]
+        rows = [row for row in _rows(file) if part is None or _part(row) == part]
         columns = list(rows[0]) if rows else []
         column = next((each for each in columns if each.lower() in PATHS), None)
         if rows and column is None:
@@ -49,44 +49,45 @@ class Listed(Source):
             label_N, names = numbered([row[label] for row in rows])
             self.targets, self.classes = {"class": label_N}, {"class": names}
         self._folder = file.parent
-        self._states = [_state(self._folder / path) for path in self._paths]
+        self._files = [named(self._folder / path) for path in self._paths]
+        self._states = [*map(state_of, self._files)]
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def open(self, index: int, page: int = 0) -> Opened:
-        return open_image(self.path(index), self._states[index], page, self.max_pixels)
+        return open_image(self._files[index], self._states[index], page, self.max_pixels)
 
     def path(self, index: int) -> Path:
-        return self._folder / self._paths[index]
+        return self._files[index]
 
     def identifier(self, index: int) -> str:
         return self._paths[index]
 
     def called(self, index: int) -> str:
-        return str(self.path(index))
+        return str(self._files[index])
 
     def fingerprint(self) -> str:
-        """A hash of every path, size in bytes and time of modification."""
-        state = repr([*zip(self._paths, self._states, strict=True)])
-        return hashlib.blake2b(os.fsencode(state), digest_size=16).hexdigest()
-
-
-def _state(file: Path) -> tuple[int, int]:
-    """Bytes and time of modification of a file; -1 where there is none."""
-    try:
-        status = file.stat()
-    except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
+        return self.hash_files(self._paths, self._states)
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
     """The rows of a table."""
-    text = read_text(file)
     if file.suffix == ".csv":
-        return list(csv.DictReader(io.StringIO(text, newline="")))
-    return [{PATHS[0]: line} for line in text.splitlines() if line]
+        header, *rows = read_rows(file, PATHS) or [[]]
+        return [dict(zip_longest(header, row[: len(header)], fillvalue="")) for row in rows]
+    ways = map(cells, filter(None, read_text(file).splitlines()))
+    return [
+        {PATHS[0]: line if os.path.exists(named(file.parent / line)) else first}
+        for line, first in ways
+    ]
+
+
+def _part(row: Mapping[str, str]) -> str:
+    """The part that a row says, as folders do: "val" for `Validation`."""
+    said = next((value for name, value in row.items() if name.lower() == SPLIT), "")
+    part, other = part_of(said) or ("", "")
+    return "" if other else part
 
 
 def _file(spec: str) -> tuple[Path, str | None]:
@@ -104,16 +105,17 @@ def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
     return Listed(spec, *_file(spec))
 
 
-def describe_listed(spec: str) -> SetDescription:
+def describe_listed(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts that a column `split` names; all of it where there is none."""
-    parts = {row.get(SPLIT) for row in _rows(_file(spec)[0])}
+    parts = {*map(_part, _rows(_file(spec)[0]))}
     named_parts = {part: f"{spec}@{part}" for part in PARTS if part in parts}
     return SetDescription(named_parts or {WHOLE: spec})
 
 
-def as_spec(photos: Any, folder: Path) -> str:
+def as_spec(photos: Any, folder: Path, option: str = "data") -> str:
     """The name of a set: a name or a folder as it is; of a list of files, a DataFrame with a column
     of paths (and perhaps one of labels) or a list of PIL images, what is written to `folder`.
+    Errors name the option.
     """
     if isinstance(photos, str | Path):
         return str(photos)
@@ -121,20 +123,21 @@ def as_spec(photos: Any, folder: Path) -> str:
         column = next((each for each in photos.columns if str(each).lower() in PATHS), None)
         if column is None:
             raise UserError(
-                f"data must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
+                f"{option} must have a column {' or '.join(PATHS)}, got {[*photos.columns]}"
             )
         absolute = [os.path.abspath(named(path)) for path in photos[column]]
-        return _written(photos.assign(**{column: absolute}).to_csv(index=False), ".csv", folder)
+        table = photos.assign(**{column: absolute}).convert_dtypes()  # 1 stays so beside no label
+        return _written(table.to_csv(index=False), ".csv", folder)
     photos = list(photos) if isinstance(photos, Iterable) else [photos]
     if not photos:
-        raise UserError("data is empty: give one or more images")
+        raise UserError(f"{option} is empty: give one or more images")
     if all(isinstance(each, str | Path) for each in photos):
         paths = [os.path.abspath(named(each)) for each in photos]
         return _written("\n".join(paths) + "\n", ".txt", folder)
     if all(isinstance(each, Image.Image) for each in photos):
         return _saved(photos, folder)
     kinds = ", ".join(sorted({type(each).__name__ for each in photos}))
-    raise UserError(f"expected data to be a folder, files, a DataFrame or images, got {kinds}")
+    raise UserError(f"expected {option} to be a folder, files, a DataFrame or images, got {kinds}")
 
 
 def _written(text: str, ending: str, folder: Path) -> str:
@@ -149,10 +152,12 @@ def _written(text: str, ending: str, folder: Path) -> str:
 
 def _saved(images: Sequence[Image.Image], folder: Path) -> str:
     """A folder with these images as PNG, which loses nothing."""
-    plain = [each if each.mode in ("L", "RGB", "RGBA") else each.convert("RGB") for each in images]
-    digest = hashlib.sha256()
-    for each in plain:
-        digest.update(repr((each.mode, each.size)).encode() + np.asarray(each).tobytes())
+    digest, plain = hashlib.sha256(), list[Image.Image]()
+    for each in images:
+        keeps = each.mode in ("L", "RGB", "RGBA")  # and its color profile
+        plain.append(each if keeps else in_srgb(each).convert("RGB"))
+        about = plain[-1].mode, each.size, plain[-1].info.get("icc_profile")
+        digest.update(repr(about).encode() + np.asarray(plain[-1]).tobytes())
     place = folder / digest.hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
     for at, each in enumerate(plain):

@@ -90,6 +90,8 @@ def open_photos(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=views,
         reading=known,
+        stacks={source.identifier(at): functools.partial(source.digest, at)
+                for at in sorted(source.stacks)},
         own_keys=keys,
         facts=facts,
     )  # fmt: skip
@@ -111,7 +113,8 @@ def _look(source: Source, store: ImageStore, reading: Reading) -> list[tuple[byt
             shown_HWC = shown_HWC[..., :1].repeat(3, axis=2)
         hashes = perceptual_hashes(shown_HWC).tobytes()
         several, deep = at in source.stacks, at in source.deep
-        return Facts(height, width, aspect, pixel_digest(sheets_SHWC), hashes, several, deep)
+        digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
+        return Facts(height, width, aspect, digest, hashes, several, deep)
 
     fresh = dict[bytes, Facts]()
     outcomes = decode_in_order(look, new, cores())

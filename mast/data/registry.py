@@ -56,21 +56,17 @@ SOURCES: dict[str, Scheme] = {
 }
 
 
-def set_name(photos: Any) -> str:
+def set_name(photos: Any, option: str = "data") -> str:
     """The name of a set, of a folder, files, a DataFrame or PIL images; the last three are kept."""
-    return as_spec(photos, default_cache() / "lists")
+    return as_spec(photos, default_cache() / "lists", option)
 
 
 def open_source(spec: str | Path, root: str | Path | None = None, download: bool = False) -> Source:
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder; `list:photos.csv`, with a column of paths; `factors`, `factors@test` or
-            `factors@train:4096` (generated), and so `toys`; `torchvision:CIFAR10@train`;
-            `hf:owner/name@split`, perhaps with a column of images as in
-            `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or `coco:FILE.json@FOLDER`;
-            `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
-            several sets with annotated objects joined by "+". A folder that is itself called
+        spec: A folder, or one of `SOURCES` by its examples (docs/data.md has all): several sets
+            with annotated objects may be joined by "+", and a folder that is itself called
             `factors` is written `./factors`. Behind any of these may stand which parts of a file
             are images, as in `scenes#tile=256` (`mast.data.pieces`).
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
@@ -94,16 +90,18 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     return in_pieces(whole, cut, place)
 
 
-def describe(data: str | Path) -> SetDescription:
+def describe(
+    data: str | Path, root: str | Path | None = None, download: bool = False
+) -> SetDescription:
     """The usual parts of a labelled set, and what is reported on it.
 
     Args:
-        data: `factors` or `toys`, or `factors:1024` for so many training images and a quarter of
-            them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
-            annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; `shards:FOLDER`, in
-            which folders or names of files begin with train, val and test; or a folder with
-            `train`, `test` and perhaps `val` below it, whatever their case and affix (`Training`,
-            `seg_test`, `valid`), or with a subfolder per class.
+        data: A name without a part, such as `hf:owner/name`; `factors:1024`, with a quarter of so
+            many images to validate and to test; or a folder with `train`, `test` and perhaps `val`
+            below it, whatever their case and affix (`Training`, `seg_test`, `valid`), or with a
+            subfolder per class.
+        root: As of `open_source`, and `download`.
+        download: Whether the network may be used to see which splits a set of the hub has.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.
@@ -115,7 +113,8 @@ def describe(data: str | Path) -> SetDescription:
     if not text:
         raise UserError("data is empty: name a folder or a set")
     whole, cut = split_cut(text)
-    described = _scheme(whole).describe(whole)
+    place = named(root) if root is not None else default_cache() / "downloads"
+    described = _scheme(whole).describe(whole, place, download)
     return replace(
         described, parts={part: spec + cut.suffix for part, spec in described.parts.items()}
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from PIL import Image
@@ -85,6 +85,19 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""
 
+    def hash_files(
+        self, paths: Iterable[str], states: Iterable[tuple[int, int]], said: str = ""
+    ) -> str:
+        """A fingerprint by every file's path, size in bytes and time of modification.
+
+        An edit that keeps all three does not happen by accident. The content itself is hashed when
+        the canvases are made.
+        """
+        digest = hashlib.blake2b(said.encode(), digest_size=16)
+        for path, (size, modified) in zip(paths, states, strict=True):
+            digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
     @cached_property
     def stacks(self) -> set[int]:
         """Files of several pages or frames among those that were decoded; the first is read."""
@@ -146,6 +159,23 @@ class Source(ABC):
         alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
         return self.name if alone else f"{self.name}/{name}"
 
+    def digest(self, index: int) -> bytes:
+        """A hash of the pixels of all pages or frames of a file; its own of one that is broken."""
+        digest = hashlib.blake2b(digest_size=16)
+        try:
+            with self.open(index) as image:
+                for page in page_numbers(image):
+                    if isinstance(image, Bands):
+                        with self.open(index, page) as other:
+                            pixels_HWC = cast(Bands, other).values_HWC
+                    else:
+                        image.seek(page)
+                        pixels_HWC = to_pixels(image)
+                    digest.update(repr(pixels_HWC.shape).encode() + pixels_HWC.tobytes())
+        except Exception:
+            digest.update(self.identifier(index).encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
     def note(self, index: int, image: Opened) -> None:
         """Remember an image that is opened, where it is deep or its file has several pages."""
         if isinstance(image, Bands) and is_deep(image):
@@ -185,13 +215,13 @@ class Scheme:
         examples: Names of this kind.
         open: Opens the images of one split. Takes the name as the user wrote it, the folder where
             downloaded sets are, and whether the network may be used.
-        describe: The parts of the whole set of a name, without opening one.
+        describe: The parts of the whole set of a name, without opening one; takes the same.
         alone: Whether the scheme's word is a name by itself, as `factors` is.
     """
 
     examples: tuple[str, ...]
     open: Callable[[str, Path, bool], Source]
-    describe: Callable[[str], SetDescription]
+    describe: Callable[[str, Path, bool], SetDescription]
     alone: bool = False
 
 

@@ -27,6 +27,7 @@ from mast.data import (
     open_canvas,
     open_source,
     part_of,
+    set_name,
     split_cut,
     with_objects,
 )
@@ -73,6 +74,9 @@ class NamedSets:
     max_broken: float = 1.0
 
     def __post_init__(self) -> None:
+        for part in ("data", "train", "val", "test"):
+            if not isinstance(photos := getattr(self, part), str | Path | None):  # as of commands
+                object.__setattr__(self, part, set_name(photos, part))
         check_fields(self)
 
     def description(self) -> SetDescription:
@@ -81,7 +85,8 @@ class NamedSets:
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
             return SetDescription(overrides)
-        described = describe("factors" if self.data is None else str(self.data))
+        data = "factors" if self.data is None else str(self.data)
+        described = describe(data, self.root, self.download)
         if overrides:  # what has no parts is none of them
             parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
             described = replace(described, parts={**parts, **overrides})
@@ -173,7 +178,7 @@ class NamedSets:
     ) -> EvaluationData:
         """A folder without parts, of which a share of each class is tested."""
         whole = self._whole(described, size, model)
-        (label_N,) = whole.targets.values()
+        label_N = next(iter(whole.targets.values()))
         groups_N = groups_of(whole.identifiers)
         learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
         if not len(tested_M):
@@ -199,7 +204,7 @@ class NamedSets:
                 "test below it, one subfolder per class, or shards with labels; or give each part "
                 "by train, val and test"
             )
-        (names,) = whole.classes.values()
+        names = next(iter(whole.classes.values()))
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
         if folder and parts:
             raise UserError(

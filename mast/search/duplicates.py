@@ -77,6 +77,12 @@ def copies_within(
     if hashes:
         hash_UTB = torch.from_numpy(canvases.hashes_N8B[distinct_U].astype(np.float32))
         hash_TUB = hash_UTB[:, : 8 if turned else 1].transpose(0, 1).to(x_UD.device)
+    # The first of several frames says nothing of the others: it is like no other image.
+    alone_U = [bool(canvases.stacks) and canvases.identifiers[at] in canvases.stacks
+               for at in distinct_U]  # fmt: skip
+    x_UD[torch.tensor(alone_U)] = 0
+    if hash_TUB is not None:
+        hash_TUB[:, torch.tensor(alone_U)] = 0
     joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1

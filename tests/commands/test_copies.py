@@ -63,6 +63,28 @@ def test_planted_copies_are_found(
             mast.duplicates(planted, ours.path, above=above)
 
 
+@pytest.mark.parametrize("ignore", [(), "all"])
+def test_animations_are_copies_by_all_frames_not_by_the_first(
+    tmp_path: Path, ignore: str | tuple[str, ...]
+) -> None:
+    """Ten begin black; one is there again, in another format; a still is the first frame alone."""
+    folder, random = tmp_path / "set", np.random.default_rng(0)
+    folder.mkdir()
+    for at in range(10):
+        coarse = map(Image.fromarray, random.integers(0, 255, (4, 5, 5, 3)).astype(np.uint8))
+        others = [each.resize((40, 40), Image.Resampling.BICUBIC) for each in coarse]
+        black = Image.new("RGB", (40, 40))
+        for ending in ("webp", "png")[: 1 + (at == 3)]:
+            file = folder / f"{at}.{ending}"
+            black.save(file, save_all=True, append_images=others, lossless=True)
+        others[0].save(folder / f"still{at}.png")
+    black.save(folder / "black.png")
+    found = mast.duplicates(folder, Pooled(), size=32, ignore=ignore).columns
+    assert [*zip(found["path"], found["kind"], strict=True)] == [
+        ("3.png", "first"), ("3.webp", "exact"),
+    ]  # fmt: skip
+
+
 def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     planted: Path, tmp_path: Path
 ) -> None:

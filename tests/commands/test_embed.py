@@ -77,7 +77,7 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
 
 
 def test_features_of_a_file_are_those_of_pieces_and_of_parts(run: Path, photos: Path) -> None:
-    (run / "out.txt").write_text("class0/000.png\n")
+    (run / "out.txt").write_text("class0/000.jpg\n")
     for cut in ("tile=24", f"exclude={run}/out.txt"):
         data = f"{photos}/train#{cut}"
         file = mast.embed(data, run, run / "features.npz")

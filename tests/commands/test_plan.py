@@ -192,7 +192,7 @@ def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -
     said, command = capsys.readouterr().out.splitlines()
     count = len(open_source(data))
     assert said.startswith(f"mast adapt encodes {20 * count} views of {count} images at 32 pixels")
-    assert re.search(r"about 0\.[0-9] minutes on this CPU(, [0-9.]+ GB of memory)?\.$", said)
+    assert re.search(r"about 0\.[0-9] minutes on this CPU(, [0-9.]+ [GM]B of memory)?\.$", said)
     assert command == f"mast adapt {data} --encoder {name} --size 32"
     assert main([*words, "--hours", "0", "--encoder", "resnet18"]) == 2
     assert "adapt plans no pretraining: leave hours, encoder out" in capsys.readouterr().err

@@ -50,6 +50,10 @@ class ClassLabel(SimpleNamespace):
     pass
 
 
+class List(SimpleNamespace):
+    """Of a feature, as ClassLabel."""
+
+
 class Value(SimpleNamespace):
     def __init__(self, dtype):
         super().__init__(dtype=dtype)
@@ -104,6 +108,14 @@ HUB = {
         {"image": PHOTOS * 2, "label": [2, None, 0, -1]}, {"image": PHOTO, "label": Value("int64")}
     ),
     "null": ({"image": PHOTOS * 2, "label": [1, None, 0, -1]}, {"image": PHOTO, "label": KIND}),
+    "lists": (
+        {"image": PHOTOS * 2, "label": [[1], [], None, [0, 1]]},
+        {"image": PHOTO, "label": List(feature=KIND)},
+    ),
+    "texts": (
+        {"image": PHOTOS * 2, "label": [["dog"], [], None, ["cat", "dog"]]},
+        {"image": PHOTO, "label": List(feature=Value("string"))},
+    ),
     "words": ({"label": [0]}, {"label": KIND}),
 }  # fmt: skip
 
@@ -120,11 +132,19 @@ def hub(monkeypatch):
     def load_dataset(name, split, cache_dir, download_config):
         offline = datasets.config.HF_HUB_OFFLINE and client.constants.HF_HUB_OFFLINE
         asked.append((name, split, offline))
+        if name.startswith("of "):
+            name = "someone/pets"
         if name not in HUB:
             raise FileNotFoundError("no such set")
         return Table(*HUB[name])
 
+    def get_dataset_split_names(name, cache_dir, download_config):
+        if not name.startswith("of "):
+            raise ConnectionError
+        return name.removeprefix("of ").split()
+
     datasets.load_dataset = load_dataset
+    datasets.get_dataset_split_names = get_dataset_split_names
     monkeypatch.setitem(sys.modules, "datasets", datasets)
     monkeypatch.setitem(sys.modules, "huggingface_hub", client)
     yield asked

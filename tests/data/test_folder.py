@@ -7,11 +7,12 @@ import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from PIL import Image, features
 
 from mast.core.errors import UserError
-from mast.data import DataConfig, Folder, describe, open_canvas, open_source
+from mast.data import BrokenImageError, DataConfig, Folder, describe, open_canvas, open_source
 from mast.data.formats import extensions
 
 
@@ -282,9 +283,9 @@ def without_heif(monkeypatch):
 
 
 def with_name(path):
-    """A PNG, called otherwise; decoders look at the content."""
+    """As much of a HEIC as is looked at, called so or as another kind that is not read."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (4, 4)).save(path, "PNG")
+    path.write_bytes(b"\0\0\0\x18ftypheic" + bytes(200))
 
 
 @pytest.mark.usefixtures("without_heif")
@@ -295,7 +296,47 @@ def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
     assert names(Folder(tmp_path)) == ["a.png"]
     [warning] = caplog.messages
     assert "not read (2 .heic, 1 .cr2, 1 .heif) are left out: b.HEIC, c.heic, f.CR2, …" in warning
-    assert "`pip install 'mast-ssl[heif]'` to read .heic and .heif, or convert them" in warning
+    assert (
+        "`pip install 'mast-ssl[heif]'` to read .heic, .heif, .hif, .heics, or convert them"
+        in warning
+    )
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM"])
+def test_an_image_is_known_by_its_content_under_any_usual_ending_and_none(tmp_path, kind, caplog):
+    endings = (".jfif", ".jpe", ".JIF", ".dib", ".gif", ".apng", ".pbm", "", ".0001", ".jp2")
+    (tmp_path / "set").mkdir()
+    for ending in endings:
+        Image.new("RGB", (4, 4), (200, 40, 40)).save(tmp_path / "set" / f"a{ending}", kind)
+    source = Folder(tmp_path / "set")
+    left_out = [".jp2"] if kind == "TIFF" else []  # raw photos begin as this does
+    assert len(source) == len(endings) - len(left_out)
+    assert [name for name in left_out if name not in caplog.text] == []
+    for index in range(len(source)):
+        assert np.abs(source.load(index).astype(int) - (200, 40, 40)).max() < 5
+    alone = tmp_path / "set" / "a.part"
+    (tmp_path / "set" / "a").rename(alone)
+    assert open_source(alone).load(0).shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS"),
+        (b"\n<!DOCTYPE HTML><html>", "HTML"),
+        (b"", "empty"),
+        (bytes(500), "zeros"),
+        (b"%PDF-1.7", "PDF"),
+        (b"BMW is a brand", "no image"),
+        (b"P5 is a magic", ""),
+    ],
+)
+def test_what_is_no_image_is_named_as_what_it_is(tmp_path, content, kind):
+    (fill(tmp_path, "b.png") / "a.jpg").write_bytes(content)
+    with pytest.raises(BrokenImageError, match=rf"a\.jpg: .*{kind}"):
+        Folder(tmp_path).load(0)
+    (tmp_path / "a.jpg").rename(tmp_path / "a")
+    assert names(Folder(tmp_path)) == ["b.png"]
 
 
 def test_what_may_be_an_image_is_counted_and_named(tmp_path, caplog):
@@ -324,7 +365,7 @@ def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
     stand_in = SimpleNamespace(register_heif_opener=lambda: asked.append("registered"))
     monkeypatch.setitem(sys.modules, "pillow_heif", stand_in)
     extensions.cache_clear()
-    with_name(tmp_path / "a.HEIC")
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.HEIC", "PNG")
     try:
         assert Folder(tmp_path).load(0).shape == (4, 4, 3)
     finally:

@@ -587,7 +587,6 @@ BROKEN = {
     "2,000 profiles": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000),
     "behind the pixels": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000, after=True),
     "empty chunks": in_png(*[chunk(b"IDAT", b"")] * 3000),
-    "a long text": in_png(chunk(b"zTXt", b"key\0\0" + zlib.compress(bytes(10_000_000)))),
     "a long comment": b"P6 1 1\n#" + bytes(1_000_000) + b"\n255\n\0\0\0",
     "a PNG of 3.6 * 10^9 pixels": b"\x89PNG\r\n\x1a\n"
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
@@ -617,6 +616,16 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
         scans(20),
         in_jpeg(b"\xff" * 4096, segment(0xFE, b"padded")),
         in_png(*[chunk(b"tEXt", b"key\0value")] * 200),
+        *(
+            in_png(each, after=after)
+            for after in (False, True)
+            for each in (
+                chunk(b"zTXt", b"key\0\0" + zlib.compress(bytes(10_000_000))),
+                chunk(b"tEXt", b"key\0value")[:-4] + bytes(4),
+                chunk(b"iCCP", b"name\0\0" + zlib.compress(bytes(5_000_000))),
+                chunk(b"iTXt", bytes(3_000_000)),
+            )
+        ),
         b"P6 # of a camera\n1 1\n255\n\xff\xff\xff",
         b"P4 1 1\n ",
     ],

@@ -88,6 +88,38 @@ def test_labels_of_any_kind_are_labels(hub, tmp_path, name, classes, labels):
     assert source.targets["label"].tolist() == labels
 
 
+@pytest.mark.parametrize("name", ["lists", "texts"])
+def test_lists_of_labels_are_several_labels_of_an_image(hub, tmp_path, name):
+    source = open_source(f"hf:{name}@train", root=tmp_path)
+    assert (source.targets, source.classes) == ({}, {"label": ("cat", "dog")})
+    assert source.multilabels["label"].tolist() == [[0, 1], [0, 0], [-1, -1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("splits", "parts"),
+    [
+        ("train validation", {"train": "train", "val": "validation"}),
+        ("train test validation", {"train": "train", "val": "validation", "test": "test"}),
+        ("Training dev TEST extra", {"train": "Training", "val": "dev", "test": "TEST"}),
+        ("full", {"all": "full"}),
+        ("train", {"all": "train"}),
+        ("train unlabeled", {"all": "train"}),
+    ],
+)
+def test_splits_of_a_hub_set_are_parts_as_folders_are(hub, tmp_path, splits, parts):
+    name = f"hf:of {splits}"
+    found = describe(f"{name}#photo", tmp_path).parts
+    assert found == {part: f"{name}@{split}#photo" for part, split in parts.items()}
+    open_source(name, root=tmp_path)
+    assert hub[-1][1] == next(iter(parts.values()))  # what is learned from
+
+
+def test_splits_that_are_no_parts_are_named(hub, tmp_path):
+    for splits in ("french german", "train_a train_b test_a test_b"):
+        with pytest.raises(UserError, match=splits.replace(" ", ", ")):
+            describe(f"hf:of {splits}", tmp_path)
+
+
 def test_the_column_of_images_is_chosen_by_name_or_named(hub, tmp_path, caplog):
     assert open_source("hf:two@test", root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]
     assert "column image, not of mask" in caplog.text

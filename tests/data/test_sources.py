@@ -136,7 +136,7 @@ def test_a_row_is_all_that_a_scheme_needs(monkeypatch):
     row = Scheme(
         ("drawn:64",),
         lambda spec, root, download: Factors("train", int(spec.removeprefix("drawn:"))),
-        lambda spec: SetDescription({"train": spec, "test": spec}),
+        lambda spec, root, download: SetDescription({"train": spec, "test": spec}),
     )
     monkeypatch.setitem(SOURCES, "drawn", row)
     assert describe("drawn:8").parts == {"train": "drawn:8", "test": "drawn:8"}

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from mast.core.checkpoint import write_json
 from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import locked, named
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import named_after
 from mast.data.formats import extensions, readers
@@ -185,7 +185,7 @@ def _counted(
 ) -> dict[str, int]:
     """How many samples shards have, as counted before or now."""
     pattern, made = spec.removeprefix(SHARDS), f"{COUNTED} {readers()}"
-    file = cache / f"{named_after(spec)}.shards.json"
+    file = cache / f"{named_after(spec)}.shards.safetensors"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")), Threads(READERS) as pool:
@@ -352,29 +352,21 @@ def _count(url: str, column: str | None) -> int:
 
 
 def _read_counts(file: Path) -> dict[str, tuple[str, int]]:
+    if not file.is_file():
+        return {}
     try:
-        written = json.loads(file.read_text(encoding="utf-8"))
-        if written["digest"] != _digest(written["counts"]):
-            raise ValueError("it changed since it was written")
+        written = read_metadata(read_tensors(file)[1])["counts"]
         return {
             url: (_text(state, "state"), _whole_number(count, "count"))
-            for url, (state, count) in written["counts"].items()
+            for url, (state, count) in written.items()
         }
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, OSError, RecursionError):
+    except (UserError, ValueError, KeyError, TypeError, AttributeError):
         _log.warning("%s is damaged; the shards are counted again", file)
         return {}
 
 
 def _write_counts(file: Path, counts: Mapping[str, tuple[str, int]]) -> None:
-    written = {url: list(of) for url, of in counts.items()}
     try:
-        os.makedirs(file.parent, exist_ok=True)
-        write_json(file, {"digest": _digest(written), "counts": written})
+        write_tensors(file, {}, {"counts": counts})
     except (OSError, UserError) as error:
         _log.warning("counts of shards are not kept: %s", error)
-
-
-def _digest(counts: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(counts, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -162,7 +162,7 @@ def open_shards(spec: str, root: Path, download: bool) -> Shards:
     return Shards(spec, root)
 
 
-def describe_shards(spec: str) -> SetDescription:
+def describe_shards(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so."""
     whole, column = split_column(spec)
     place, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""

@@ -13,6 +13,7 @@ from pyarrow import parquet
 from sharded import encoded, write_shards
 
 from mast.core.errors import UserError
+from mast.core.tensors import read_header, read_metadata, write_tensors
 from mast.data import open_source
 from mast.data.shards import index as module
 from mast.data.shards import open_index
@@ -50,14 +51,15 @@ def test_shards_are_counted_once_and_again_where_they_changed(tmp_path, monkeypa
 
 @pytest.mark.parametrize("count", [-4, None, 5])
 def test_counts_that_are_none_are_counted_again(tmp_path, count, caplog):
-    """Whatever their digest is; 5 has none."""
+    """Whatever their digest is; 5 is written over what has one."""
     root, cache = write_shards(tmp_path / "set", 3), tmp_path / "cache"
     open_index(f"shards:{root}", cache)
-    (file,) = cache.glob("*.shards.json")
-    ((url, (state, _)),) = json.loads(file.read_text())["counts"].items()
-    counts = {url: [state, count]}
-    digest = module._digest(counts) if count != 5 else ""
-    file.write_text(json.dumps({"digest": digest, "counts": counts}))
+    (file,) = cache.glob("*.shards.safetensors")
+    ((url, (state, _)),) = read_metadata(read_header(file))["counts"].items()
+    if count == 5:
+        file.write_bytes(file.read_bytes().replace(b", 3]", b", 5]"))
+    else:
+        write_tensors(file, {}, {"counts": {url: [state, count]}})
     assert len(open_index(f"shards:{root}", cache)) == 3
     assert "is damaged" in caplog.text
 
