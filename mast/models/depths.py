@@ -4,6 +4,7 @@ Shapes: B images, C channels of a map, H and W its sides, T tokens, F numbers of
 """
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,9 +13,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from mast.core.arguments import as_list, in_short
+from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import Encoder, Encoding, channels_of, evaluating
+from mast.models.encoders import (
+    Encoder,
+    Encoding,
+    channels_of,
+    check_images,
+    check_representation,
+    evaluating,
+)
 
 TOKENS = 4  # blocks of a transformer that are read
 OUTPUT = "output"  # the last depth, the representation itself
@@ -46,7 +54,11 @@ class Depths(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.size = size
-        modules = dict(encoder.named_modules())
+        modules = {
+            name: part
+            for name, part in encoder.named_modules()
+            if not isinstance(part, torch.jit.ScriptModule)  # which takes no hooks
+        }
         layers = None if layers is None else as_list(layers)
         for name in layers or ():
             if not name or name not in modules:
@@ -89,7 +101,13 @@ class Depths(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """All depths in float32, the shallowest first."""
+        own = not isinstance(self.encoder, Encoder)  # which looks at its images itself
+        if own:
+            check_images(self, images_BCHW)
+            images_BCHW = images_BCHW.float()
         output_BD, pooled = self._run(images_BCHW, self.layers[:-1])
+        if own and not torch.compiler.is_compiling():
+            check_representation(output_BD, images_BCHW)
         return torch.cat([*pooled, output_BD.float()], dim=1)
 
     def noise(self) -> Tensor:
@@ -102,12 +120,13 @@ class Depths(nn.Module):
         """What the encoder gives, and the pooled maps of some layers."""
         with _outputs(self.encoder, names) as outputs:
             output_BD = self.encoder(images_BCHW)
-        return output_BD, [self.pooled(outputs[name]) for name in names]
+        return output_BD, [self.pooled(outputs.get(name)) for name in names]
 
     def pooled(self, output: Any) -> Tensor:
         """A depth, from what its layer gives."""
         part_BC = self._pooled(output)
-        assert part_BC is not None
+        if part_BC is None:
+            raise UserError("a layer that is read gave neither maps nor tokens of these images")
         return part_BC
 
     def _pooled(self, output: Any) -> Tensor | None:
@@ -139,12 +158,7 @@ class Depths(nn.Module):
                 raise UserError(
                     f"the encoder cannot take images of {self.size} pixels: {cause}"
                 ) from error
-        fits = isinstance(output_BD, Tensor) and output_BD.is_floating_point()
-        if not (fits and output_BD.ndim == 2):
-            raise UserError(
-                "expected the encoder to return a representation of shape (2, D) of two images, "
-                f"got {in_short(output_BD)}: pool its feature map first, and return it alone"
-            )
+        check_representation(output_BD, self.noise())
         return {
             name: (output.ndim, output[0].numel() // pooled.shape[1])
             for name, output in outputs.items()
@@ -204,11 +218,12 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 @contextmanager
 def _outputs(encoder: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What some layers of an encoder give while it runs, by name, in the order in which they do."""
-    outputs = dict[str, Any]()
+    """What some layers of an encoder give while it runs in this thread, by name, in order."""
+    outputs, thread = dict[str, Any](), threading.get_ident()
 
     def keep(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        outputs[name] = output
+        if threading.get_ident() == thread:
+            outputs[name] = output
 
     handles = [
         encoder.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names

@@ -7,14 +7,17 @@ encoder normalises them itself.
 
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from mast.core.arguments import argument, in_short
 from mast.core.entry import entry
@@ -205,7 +208,6 @@ class Encoder(nn.Module):
         self.config = config
         self.size = size
         self.reading: Reading | None = None
-        self._range_checked = False  # at images on a GPU
         self.model = build_model(config, size)
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
@@ -234,15 +236,7 @@ class Encoder(nn.Module):
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, channels, H, W) in [0, 1]."""
-        # Values are not checked in training, where images are ours, nor in what is compiled or
-        # exported, nor on the meta device, which has none. Reading them would wait for a GPU, so
-        # that only the first batch is checked there.
-        traced = torch.compiler.is_compiling()
-        if not traced:
-            _check_kind(images_BCHW, self.channels)
-        if not (self.training or traced or self._range_checked or images_BCHW.is_meta):
-            _check_range(images_BCHW)
-            self._range_checked = images_BCHW.device.type != "cpu"
+        check_images(self, images_BCHW)
         if images_BCHW.dtype is torch.float64:  # of which weights are seldom
             images_BCHW = images_BCHW.to(self.mean.dtype)
         images_BCHW = (images_BCHW - self.mean) / self.std
@@ -344,19 +338,87 @@ class Encoder(nn.Module):
         return described
 
 
+_evaluated: dict[int, tuple[int, bool]] = {}  # of each part: in how many blocks, its own mode
+_modes = threading.RLock()
+
+
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and restore each one's mode afterwards.
+    """Put every submodule in evaluation mode; after the last of blocks that overlap, perhaps in
+    several threads, each has its own mode again.
 
     `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
     """
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    parts = [*module.modules()]
+    with _modes:
+        for part in parts:
+            blocks, own = _evaluated.get(id(part), (0, part.training))
+            _evaluated[id(part)] = blocks + 1, own
+        module.eval()
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        with _modes:
+            for part in parts:
+                blocks, own = _evaluated.pop(id(part))
+                if blocks > 1:
+                    _evaluated[id(part)] = blocks - 1, own
+                else:
+                    part.training = own
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy of a user's module, without `torch.compile`, which does not run the hooks of parts."""
+    check_initialized(module)
+    try:
+        with torch.no_grad():  # in which those of TorchScript are computed
+            copy = deepcopy(module)
+    except Exception as error:  # of the user's own code
+        raise UserError(
+            f"encoder {type(module).__name__} cannot be copied ({' '.join(str(error).split())}): "
+            "expected a module that copy.deepcopy takes; of weight norms take that of "
+            "torch.nn.utils.parametrizations"
+        ) from error
+    for part in [*copy.modules()]:
+        for name, child in [*part.named_children()]:
+            if hasattr(child, "_orig_mod"):
+                setattr(part, name, child._orig_mod)
+    return getattr(copy, "_orig_mod", copy)
+
+
+def check_initialized(module: nn.Module) -> None:
+    """Refuse a user's module whose weights have no shape yet."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise UserError(f"encoder {type(module).__name__} has no weights yet in {name}: "
+                            "run it on images once before")  # fmt: skip
+
+
+def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
+    """Refuse what are no images in [0, 1] for a module of ours.
+
+    Values are not checked in training, where images are ours, nor in what is compiled or exported,
+    nor on the meta device, which has none. Reading them would wait for a GPU, so that only the
+    first batch is checked there.
+    """
+    if torch.compiler.is_compiling():
+        return
+    _check_kind(images_BCHW, channels_of(module))
+    if not (module.training or images_BCHW.is_meta or module.__dict__.get("_range_checked")):
+        _check_range(images_BCHW)
+        module.__dict__["_range_checked"] = images_BCHW.device.type != "cpu"
+
+
+def check_representation(given: Any, images_BCHW: Tensor) -> None:
+    """Refuse what a user's module gives if it is no dense batch of vectors of floats."""
+    shaped = isinstance(given, Tensor) and given.ndim == 2 and len(given) == len(images_BCHW)
+    if shaped and given.shape[1] and given.is_floating_point() and given.layout is torch.strided:
+        return
+    raise UserError(
+        "expected the encoder to return a representation alone, dense floats of shape "
+        f"({len(images_BCHW)}, D) with D of 1 or more, got {in_short(given)}: pool its feature map "
+        "first"
+    )
 
 
 def _check_kind(images_BCHW: Tensor, channels: int) -> None:

@@ -42,7 +42,15 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, channels_of, check_size, evaluating, mismatches, resolve
+from mast.models.encoders import (
+    RETRAIN,
+    channels_of,
+    check_initialized,
+    check_size,
+    evaluating,
+    mismatches,
+    resolve,
+)
 from mast.models.layouts import BY_ORDER, checkpoint_of, first_keys
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
@@ -282,6 +290,7 @@ def _sha256(file: Path) -> str:
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
+    check_initialized(module)
     kind = type(module).__name__
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
