@@ -56,6 +56,34 @@ def test_masked_nt_xent_is_its_formula() -> None:
     assert_same(even, nt_xent(*views, 0.2), *views)
 
 
+@pytest.mark.parametrize("length", [1e-12, 1e-6, 1.0, 1e19])
+def test_masked_nt_xent_in_float32_is_that_in_float64_at_any_length(length: float) -> None:
+    views = [length * F.normalize(embeddings(6, 4, seed).detach()) for seed in (0, 1)]
+    weight_BD = embeddings(6, 4, 2).detach().square() * 1e-20
+    expected = masked_nt_xent(*(view_BD / length for view_BD in views), weight_BD * 1e20, 0.05)
+    found = masked_nt_xent(*(view_BD.float() for view_BD in views), weight_BD.float(), 0.05)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_anchor_without_weights_is_as_like_to_all_and_moves_nothing(dtype: torch.dtype) -> None:
+    inputs = [embeddings(4, 3, seed).detach().to(dtype) for seed in (0, 1)]
+    inputs.append(torch.tensor([[0.0] * 3, [1.0] * 3, [1.0, 0.0, 2.0], [0.5] * 3], dtype=dtype))
+    for tensor in inputs:
+        tensor.requires_grad_()
+    found = masked_nt_xent(*inputs, 0.2)
+    both, roots = torch.cat(inputs[:2]).detach(), inputs[2].detach().sqrt().repeat(2, 1)
+    expected = 0.0
+    for anchor, root_D in enumerate(roots):
+        logit_N = F.cosine_similarity((root_D * both[anchor])[None], root_D * both) / 0.2
+        others = [other for other in range(8) if other != anchor]
+        expected -= float(logit_N[others].log_softmax(dim=0)[others.index((anchor + 4) % 8)]) / 8
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+    gradients = torch.autograd.grad(found, inputs)
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+    assert not gradients[2][0].any()
+
+
 def test_contrast_is_its_formula_and_leaves_out_what_does_not_count() -> None:
     positive_B = torch.tensor([0.9, -0.2], dtype=torch.float64)
     negative_BN = torch.tensor([[0.1, 0.4, -torch.inf], [0.3, -torch.inf, 0.7]])
