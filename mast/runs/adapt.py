@@ -29,6 +29,7 @@ from mast.evaluation.feature_store import fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.models.depths import OUTPUT
 from mast.models.encoders import copied
 from mast.runs.load import Loaded, frozen, load
 from mast.search.adapted import FILE as ADAPTED
@@ -42,7 +43,7 @@ from mast.search.adapted import (
     tensors_of,
 )
 from mast.search.naming import Naming
-from mast.search.subspaces import Subspaces
+from mast.search.subspaces import Subspaces, is_steady
 
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
@@ -217,13 +218,23 @@ def _moved(
 ) -> Adapted:
     """An encoder with what the named operators do to its features of some images."""
     features_NF = source.features(canvases, depths.size)
-    if not bool((features_NF.std(dim=0) > 0).any()):
+    parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes(), strict=True)
+    steady = [name for name, part_NC, size in parts if is_steady(part_NC, size)]
+    if OUTPUT in steady:
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
+    places = torch.arange(features_NF.shape[1]).split(depths.widths)
+    columns = dict(zip(depths.layers, places, strict=True))
+    if steady:
+        say(f"left out, as they are the same of all images: {', '.join(steady)}")
+        moving = [name for name in depths.layers[:-1] if name not in steady]
+        depths = Depths(depths.encoder, depths.size, moving).eval()
+    columns_F = torch.cat([columns[name] for name in depths.layers])
+    features_NF = features_NF[:, columns_F]
     changed = {}
     for at, name in enumerate(track(named, "operators", len(named), "operators")):
         drawn = STRONGER.get(name, {})
         change = changed_by(name, None, depths.size, len(canvases), seed + at, **drawn)
-        changed[name] = source.features(canvases, depths.size, change)
+        changed[name] = source.features(canvases, depths.size, change)[:, columns_F]
     with doing("axes of each operator"):
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.moves:

@@ -234,6 +234,25 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
         mast.load_adapted(tmp_path, encoder=module)
 
 
+def test_a_depth_that_is_the_same_of_all_images_is_left_out(
+    colors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an instance normalization's maps the means are rounding: 1e-7, by image."""
+    torch.manual_seed(0)
+    parts = nn.Conv2d(3, 8, 3, stride=2), nn.InstanceNorm2d(8), nn.ReLU(), nn.Conv2d(8, 12, 3)
+    module = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    options: dict[str, Any] = {"size": 32, "operators": FEW, "device": "cpu"}
+    found = mast.adapt(colors, module, layers=["0", "1"], **options)
+    assert "left out, as they are the same of all images: 1\n" in capsys.readouterr().err
+    assert found.adapted.depths.layers == ("0", "output")
+    images = mast.open_images(sorted(colors.glob("*.png")), 32)
+    expected = mast.adapt(colors, module, layers="0", **options).adapted
+    for chosen in ({}, {"ignore": "color"}, {"match": "color"}):
+        assert found.adapted(images, **chosen).equal(expected(images, **chosen))
+    with pytest.raises(UserError, match="gives the same features of all 36 images"):
+        mast.adapt(colors, Given(lambda mean_BC: mean_BC / 1e6 + 5), **options)
+
+
 def test_a_killed_adaptation_goes_on_with_the_next_operator(
     colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
