@@ -201,7 +201,7 @@ def test_calls_in_several_threads_are_those_of_one_after_another(
 
 
 def test_what_libraries_draw_is_not_the_caller_s() -> None:
-    """scikit-learn draws from NumPy's own generator where it is given none."""
+    """scikit-learn draws from NumPy's own generator where it is given none; Rich, as imported."""
 
     @entry(draws=True)
     def drawing() -> None:
@@ -212,6 +212,26 @@ def test_what_libraries_draw_is_not_the_caller_s() -> None:
     before = draws()
     drawing()
     assert draws() == before
+    code = """
+import random
+import mast
+before = random.getstate()
+for name in mast.PUBLIC:
+    getattr(mast, name)
+    assert random.getstate() == before, name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_numpy_raises_is_the_caller_s_choice_for_his_own_numbers() -> None:
+    def underflowing() -> float:
+        return float(np.exp(np.float64(-1000)))
+
+    with np.errstate(all="raise"):
+        assert entry()(underflowing)() == 0
+        with pytest.raises(FloatingPointError):
+            underflowing()
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:
