@@ -3,9 +3,10 @@
 Weights of names that no layout knows are matched by their order and shapes, or refused.
 """
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -238,12 +239,74 @@ def matched_by_order(
         )
     for keys, shaped in ((in_file[:count], tensors), (in_model, expected)):
         for place, names in _unordered(keys, shaped):
-            raise UserError(
-                f"{' and '.join(names)}{place and f' of {place}'} have the same shapes, and no "
-                "numbers that say which comes first: their order does not tell them apart"
-            )
+            raise _alike(f"{' and '.join(names)}{place and f' of {place}'}")
+    if (first := _exchanged(in_file[:count], in_model, expected)) is not None:
+        raise _alike(" and ".join(first))
     fitting = {ours: tensors[theirs] for theirs, ours in zip(in_file, in_model, strict=False)}
     return fitting, tuple(in_file[count:])
+
+
+def _alike(names: str) -> UserError:
+    return UserError(
+        f"{names} have the same shapes, and no numbers that say which comes first: their order "
+        "does not tell them apart"
+    )
+
+
+def _exchanged(
+    in_file: Sequence[str], in_model: Sequence[str], tensors: Mapping[str, Tensor]
+) -> tuple[str, str] | None:
+    """Two modules of the file in neighbouring runs of modules, which may stand the other way round.
+
+    Exchanging two neighbouring runs keeps the sequence of shapes only where both repeat one run
+    (Lyndon and Schützenberger), so that modules of one run and of the next are to be told apart:
+    by numbers, or as file and model call them the same. Runs are of whole children of one module.
+    """
+    shapes: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    for theirs, ours in zip(in_file, in_model, strict=True):
+        pair = theirs.rpartition(".")[0], ours.rpartition(".")[0]
+        shapes[pair].append(tuple(tensors[ours].shape))
+    pairs, kinds = list(shapes), list(shapes.values())
+    places = [ours.split(".") for _, ours in pairs] + [[]]
+    for period in range(1, len(pairs) // 2 + 1):
+        alike = 0  # modules in a row that are as the ones a period before
+        for at in range(period, len(pairs)):
+            alike = alike + 1 if kinds[at] == kinds[at - period] else 0
+            begin, middle, end = (at + 1 - of * period for of in (2, 1, 0))
+            if alike < period or not _are_children(places, begin, middle, end):
+                continue
+            for (first, ours_first), (second, ours_second) in zip(
+                pairs[begin:middle], pairs[middle:end], strict=True
+            ):
+                if not (
+                    (_numbered([first, second]) and _numbered([ours_first, ours_second]))
+                    or _words(first, second) == _words(ours_first, ours_second)
+                ):
+                    return first, second
+    return None
+
+
+def _are_children(places: Sequence[list[str]], *borders: int) -> bool:
+    """Whether modules between borders are whole children of the module that holds them all."""
+    depth = _common(places[borders[0] : borders[-1]]) + 1
+    return all(places[at - 1][:depth] != places[at][:depth] for at in borders)
+
+
+def _common(names: Sequence[list[str]]) -> int:
+    """How many modules names have in common."""
+    return len(os.path.commonprefix(list(names)))  # noqa: RUF071
+
+
+def _numbered(names: Sequence[str]) -> bool:
+    """Whether names differ by their numbers alone, which grow."""
+    numbers = [[int(number) for number in re.findall(r"\d+", name)] for name in names]
+    return len({re.sub(r"\d+", "0", name) for name in names}) == 1 and numbers == sorted(numbers)
+
+
+def _words(*names: str) -> list[list[str]]:
+    """What of names comes behind the modules that they have in common, letters and numbers."""
+    parts = [name.split(".") for name in names]
+    return [re.findall(r"[^\W_]+", ".".join(part[_common(parts) :]).lower()) for part in parts]
 
 
 def _unordered(
@@ -260,7 +323,4 @@ def _unordered(
         alike: dict[object, list[str]] = defaultdict(list)
         for name, own in siblings.items():
             alike[own].append(name)
-        for names in alike.values():
-            numbers = [[int(number) for number in re.findall(r"\d+", name)] for name in names]
-            if len({re.sub(r"\d+", "0", name) for name in names}) > 1 or numbers != sorted(numbers):
-                yield place, names
+        yield from ((place, names) for names in alike.values() if not _numbered(names))

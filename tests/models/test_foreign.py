@@ -25,7 +25,7 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, Foreign, is_foreign, load_foreign, save_encoder
 from mast.models.foreign import RESNETS, _infer
-from mast.models.layouts import LAYOUTS, recognise, with_names
+from mast.models.layouts import LAYOUTS, matched_by_order, recognise, with_names
 
 State = dict[str, torch.Tensor]
 
@@ -339,6 +339,45 @@ def test_an_order_that_tells_too_little_is_refused(resnet: nn.Module, tmp_path: 
     assert "if the architecture is named" in refused(by_order)
     save_file(state, tmp_path / "model.safetensors")
     assert "keeps no order" in refused(Path(f"order:{tmp_path}/model.safetensors"), "resnet18")
+
+
+def meta(create: Callable[[str], nn.Module], name: str) -> State:
+    """Weights without numbers, and without the classifier."""
+    with torch.device("meta"):
+        state = create(name).state_dict()
+    return {key: tensor for key, tensor in state.items() if not key.startswith("fc.")}
+
+
+@pytest.mark.parametrize("shortcut", ["downsample", "shortcut"])
+def test_runs_of_modules_that_may_be_exchanged_are_refused(shortcut: str) -> None:
+    """The shortcut registered before conv3, whose shape it has in the third layer alone."""
+    expected = meta(timm.create_model, "test_resnet")
+    blocks: dict[str, State] = {}
+    for key, tensor in expected.items():
+        blocks.setdefault(".".join(key.split(".")[:2]), {})[key] = tensor
+    state: State = {}
+    for block in blocks.values():
+        late = {key: of for key, of in block.items() if re.search(r"\.(conv|bn)3\.", key)}
+        state |= {key: of for key, of in block.items() if key not in late} | late
+    state = renamed(state, ("downsample", shortcut))
+    with pytest.raises(UserError, match=f"{shortcut}.1 and layer3.0.conv3 have the same shapes"):
+        matched_by_order(state, expected)
+    matched, _ = matched_by_order(renamed(expected, ("downsample", "downsample_")), expected)
+    assert all(matched[key] is expected[key] for key in expected if "batches" not in key)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2"])
+@pytest.mark.parametrize("names", [(), BLOCKS])
+def test_what_names_or_numbers_tell_apart_is_matched(
+    name: str, names: tuple[tuple[str, str], ...]
+) -> None:
+    """In a bottleneck's first layer conv3 and the shortcut have one shape, and keep their names."""
+    expected = meta(timm.create_model, name)
+    state = renamed(meta(torchvision.models.get_model, name), *names)
+    matched, left = matched_by_order(state, expected)
+    theirs, ours = ([k for k in keys if "batches" not in k] for keys in (state, expected))
+    assert not left
+    assert all(matched[a] is state[b] for a, b in zip(ours, theirs, strict=True))
 
 
 # --------------------------------------------------------------------------------- failures
