@@ -3,6 +3,7 @@
 Weights of names that no layout knows are matched by their order and shapes, or refused.
 """
 
+import itertools
 import os
 import re
 from collections import defaultdict
@@ -120,6 +121,8 @@ def recognise(path: Path, content: Any) -> tuple[KeyLayout, dict[str, Tensor], t
             expected = (layout.prefix, *layout.needs)
             if not all(any(key.startswith(text) for key in state) for text in expected):
                 continue
+            if layout is LAYOUTS[-1] and (inner := _inner(state)).keys() != state.keys():
+                return recognise(path, inner)
             left_out = tuple(
                 key
                 for key in state
@@ -162,12 +165,21 @@ def _state(path: Path, content: Any, place: str) -> dict[str, Tensor]:
     return state
 
 
+def _inner(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights without the modules that hold them all, up to `features`, as some models have it."""
+    parts = [key.split(".") for key in state]
+    common = parts[0][: _common(parts)] if len(parts) > 1 else []
+    outer = ".".join([*itertools.takewhile("features".__ne__, common), ""])
+    return {key.removeprefix(outer): tensor for key, tensor in state.items()}
+
+
 def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights as torchvision and timm have them: of ResNets and of DINOv2's ViTs with registers.
 
     The children of a ResNet that was wrapped as an `nn.Sequential` get their names. With registers,
     timm has no position of the class token: it is added to the token.
     """
+    state = _inner(state)
     if {"register_tokens", "cls_token", "pos_embed"} <= state.keys():
         token, positions = state["cls_token"], state["pos_embed"]
         if token.ndim == positions.ndim == 3 and token.shape[2] == positions.shape[2]:

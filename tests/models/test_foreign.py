@@ -140,6 +140,34 @@ def content_of(file: str, resnet: nn.Module) -> Any:
     return content
 
 
+@pytest.mark.parametrize(
+    ("outer", "layout"),
+    [
+        ("encoder_q.", "MoCo v1 or v2"), ("my.net.", "timm or torchvision"),
+        ("encoder.", "timm or torchvision"), ("model.backbone.0.", "timm or torchvision"),
+        ("backbone.net.", "lightly"),
+    ],
+)  # fmt: skip
+def test_any_modules_around_an_encoder_are_left_out(
+    outer: str, layout: str, resnet: nn.Module
+) -> None:
+    assert_recognised(layout, {"state_dict": under(outer, resnet), "epoch": 1}, resnet)
+
+
+def test_a_layout_inside_another_module_is_recognised(resnet: nn.Module) -> None:
+    whole = content_of("moco.pth", resnet)["state_dict"]
+    within = {f"model.{key}": tensor for key, tensor in whole.items()}
+    assert_recognised("MoCo v1 or v2", within, resnet)
+
+
+def test_a_model_whose_modules_are_all_in_one_is_left_whole(tmp_path: Path) -> None:
+    """Such as torchvision's without their classifier, perhaps inside another module."""
+    model = scrambled(torchvision.models.get_model("mobilenet_v3_small"))
+    torch.save(under("my.net.", model, ("classifier.",)), tmp_path / "model.pth")
+    model.classifier = nn.Identity()
+    assert_is(load_foreign(tmp_path / "model.pth", "torchvision:mobilenet_v3_small", 64), model)
+
+
 def test_every_layout_has_a_row() -> None:
     assert {layout.name for layout in LAYOUTS} == {"lightly", *(row[0] for row in ROWS.values())}
 
