@@ -213,6 +213,7 @@ class Encoder(nn.Module):
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(-1, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
+        self._check_patches(size)
         with _in_one_line(config, size):
             self.dim, self.locations, self.map_dim = self._measure()
 
@@ -262,9 +263,23 @@ class Encoder(nn.Module):
             raise ValueError(f"it gives {shapes} of two images, not (2, C) and (2, L, C)")
         return shapes[0][1], shapes[1][1], shapes[1][2]
 
+    def _check_patches(self, side: int) -> None:
+        """Refuse views of which patches, the first convolution's, leave pixels over."""
+        first = next((part for part in self.model.modules() if isinstance(part, nn.Conv2d)), None)
+        padded = getattr(getattr(self.model, "patch_embed", None), "dynamic_img_pad", False)
+        if first is None or padded or type(first) is not nn.Conv2d:
+            return
+        (patch, _), (stride, _), (border, _) = first.kernel_size, first.stride, first.padding
+        if patch == stride <= side and not border and (over := side % patch):
+            ...
+            raise UserError(
+                f"images of {side} pixels are not filled by patches of {patch}, so that {self.config.name!r} would not see their edges: give {side - over} or {side - over + patch} as size"
+            )
+
     @torch.no_grad()
     def check_side(self, side: int) -> None:
-        """Refuse views of a side, in pixels, that the model cannot take."""
+        """Refuse views of a side, in pixels, that the model cannot take, or not see whole."""
+        self._check_patches(side)
         try:
             with evaluating(self):
                 self.encode(self.blank(2, side))
