@@ -9,7 +9,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -213,7 +213,6 @@ class Encoder(nn.Module):
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(-1, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
-        self._check_patches(size)
         with _in_one_line(config, size):
             self.dim, self.locations, self.map_dim = self._measure()
 
@@ -256,33 +255,44 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
         """Run two blank images to learn the shapes of what the model returns."""
-        with evaluating(self):
-            representation_BC, features_BLC = self.encode(self.blank(2))
+        representation_BC, features_BLC = self._blank_encoding(self.size)
         shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
         if [len(shape) for shape in shapes] != [2, 3] or 0 in (*shapes[0], *shapes[1]):
             raise ValueError(f"it gives {shapes} of two images, not (2, C) and (2, L, C)")
         return shapes[0][1], shapes[1][1], shapes[1][2]
 
-    def _check_patches(self, side: int) -> None:
-        """Refuse views of which patches, the first convolution's, leave pixels over."""
-        first = next((part for part in self.model.modules() if isinstance(part, nn.Conv2d)), None)
-        padded = getattr(getattr(self.model, "patch_embed", None), "dynamic_img_pad", False)
-        if first is None or padded or type(first) is not nn.Conv2d:
+    def _blank_encoding(self, side: int) -> Encoding:
+        """Of two blank images, where no pixel is beyond the patches of the first convolution."""
+        convolutions = [part for part in self.model.modules() if isinstance(part, nn.Conv2d)]
+        with evaluating(self), ExitStack() as hooks:
+            for first in convolutions[:1]:
+                hooks.enter_context(first.register_forward_pre_hook(self._check_patches))
+            return self.encode(self.blank(2, side))
+
+    def _check_patches(self, first: nn.Conv2d, inputs: tuple[Tensor]) -> None:
+        """Refuse images that patches do not fill, but of the size that the model is made for."""
+        side = inputs[0].shape[-1]
+        over, patch = max((side % patch, patch) for patch in first.kernel_size)
+        if not over or first.stride != first.kernel_size or any(first.padding):
             return
-        (patch, _), (stride, _), (border, _) = first.kernel_size, first.stride, first.padding
-        if patch == stride <= side and not border and (over := side % patch):
-            ...
-            raise UserError(
-                f"images of {side} pixels are not filled by patches of {patch}, so that {self.config.name!r} would not see their edges: give {side - over} or {side - over + patch} as size"
-            )
+        if self.library == "timm":
+            import timm
+
+            made_for = timm.get_pretrained_cfg(resolve(self.config.name)[1])
+            if made_for is not None and made_for.input_size[-1] == side:
+                return
+        raise UserError(
+            f"encoder {self.config.name!r} has patches of {patch} pixels, and of images of {side} "
+            f"would not see the last {over}: give {side - over + patch} as size"
+        )
 
     @torch.no_grad()
     def check_side(self, side: int) -> None:
         """Refuse views of a side, in pixels, that the model cannot take, or not see whole."""
-        self._check_patches(side)
         try:
-            with evaluating(self):
-                self.encode(self.blank(2, side))
+            self._blank_encoding(side)
+        except UserError:
+            raise
         except Exception as error:  # of the library's own code
             raise UserError(
                 f"encoder {self.config.name!r} cannot take images of {side} pixels "

@@ -328,8 +328,10 @@ def _positions(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> dict
     options: dict[str, Any] = {}
     trained = isqrt(positions.shape[1]) * side  # the class token makes no square
     if trained != size:
-        if size % side:
-            raise UserError(f"size {size} is no multiple of the patches' {side} pixels")
+        if over := size % side:
+            raise UserError(
+                f"size {size} is no multiple of patches of {side}: give {size - over + side}"
+            )
         options |= {"img_size": trained, "dynamic_img_size": True}
     if layout.sine_heads and dim < 768 and _has_sines(tensors):
         options["num_heads"] = layout.sine_heads

@@ -4,7 +4,6 @@ Shapes: B batch, L patches, S of them shown.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -53,9 +52,8 @@ def test_an_encoder_without_patches_is_refused() -> None:
         ShownPatches(Encoder(ENCODER, SIZE))
 
 
-@pytest.mark.parametrize("patch_size", [[8, 4], 12])
-def test_patches_that_do_not_fill_an_image_are_refused(patch_size: Any) -> None:
-    config = replace(VIT, options=VIT.options | {"patch_size": patch_size})
+def test_patches_that_are_no_squares_are_refused() -> None:
+    config = replace(VIT, options=VIT.options | {"patch_size": [8, 4]})
     with pytest.raises(UserError, match="must be filled by square patches"):
         ShownPatches(Encoder(config, 32))
 
