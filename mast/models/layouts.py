@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -221,8 +221,8 @@ def matched_by_order(
     """Weights under the names of a model that has the same shapes in the same order.
 
     Only their order distinguishes modules of the same shapes next to each other, so they must be
-    numbered in that order, in the file and in the model: as `bn1` and `bn2` are, but not `query`
-    and `key`.
+    numbered in that order, in the file and in the model, as `bn1` and `bn2` are, or be called the
+    same in both.
 
     Args:
         tensors: In the order of their modules; a classifier's weight and bias may come last.
@@ -249,43 +249,39 @@ def matched_by_order(
             f"it has {len(in_file)} weights, the encoder has {count}, and only a classifier "
             "may come behind them"
         )
-    for keys, shaped in ((in_file[:count], tensors), (in_model, expected)):
-        for place, names in _unordered(keys, shaped):
-            raise _alike(f"{' and '.join(names)}{place and f' of {place}'}")
-    if (first := _exchanged(in_file[:count], in_model, expected)) is not None:
-        raise _alike(" and ".join(first))
+    for first, second in _exchanged(in_file[:count], in_model, expected):
+        raise UserError(
+            f"{first} and {second} have the same shapes, and no numbers that say which comes "
+            "first: their order does not tell them apart"
+        )
     fitting = {ours: tensors[theirs] for theirs, ours in zip(in_file, in_model, strict=False)}
     return fitting, tuple(in_file[count:])
 
 
-def _alike(names: str) -> UserError:
-    return UserError(
-        f"{names} have the same shapes, and no numbers that say which comes first: their order "
-        "does not tell them apart"
-    )
-
-
 def _exchanged(
     in_file: Sequence[str], in_model: Sequence[str], tensors: Mapping[str, Tensor]
-) -> tuple[str, str] | None:
-    """Two modules of the file in neighbouring runs of modules, which may stand the other way round.
+) -> Iterator[tuple[str, str]]:
+    """Modules of the file in neighbouring runs of modules, which may stand the other way round.
 
     Exchanging two neighbouring runs keeps the sequence of shapes only where both repeat one run
     (Lyndon and Schützenberger), so that modules of one run and of the next are to be told apart:
-    by numbers, or as file and model call them the same. Runs are of whole children of one module.
+    by numbers, or as file and model call them the same. The runs are of children of one module.
     """
     shapes: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
     for theirs, ours in zip(in_file, in_model, strict=True):
         pair = theirs.rpartition(".")[0], ours.rpartition(".")[0]
         shapes[pair].append(tuple(tensors[ours].shape))
     pairs, kinds = list(shapes), list(shapes.values())
-    places = [ours.split(".") for _, ours in pairs] + [[]]
+    places = [ours.split(".") for _, ours in pairs]
     for period in range(1, len(pairs) // 2 + 1):
         alike = 0  # modules in a row that are as the ones a period before
         for at in range(period, len(pairs)):
             alike = alike + 1 if kinds[at] == kinds[at - period] else 0
             begin, middle, end = (at + 1 - of * period for of in (2, 1, 0))
-            if alike < period or not _are_children(places, begin, middle, end):
+            if alike < period:
+                continue
+            child = _common(places[begin:end]) + 1
+            if places[middle - 1][:child] == places[middle][:child]:
                 continue
             for (first, ours_first), (second, ours_second) in zip(
                 pairs[begin:middle], pairs[middle:end], strict=True
@@ -294,14 +290,7 @@ def _exchanged(
                     (_numbered([first, second]) and _numbered([ours_first, ours_second]))
                     or _words(first, second) == _words(ours_first, ours_second)
                 ):
-                    return first, second
-    return None
-
-
-def _are_children(places: Sequence[list[str]], *borders: int) -> bool:
-    """Whether modules between borders are whole children of the module that holds them all."""
-    depth = _common(places[borders[0] : borders[-1]]) + 1
-    return all(places[at - 1][:depth] != places[at][:depth] for at in borders)
+                    yield first, second
 
 
 def _common(names: Sequence[list[str]]) -> int:
@@ -319,20 +308,3 @@ def _words(*names: str) -> list[list[str]]:
     """What of names comes behind the modules that they have in common, letters and numbers."""
     parts = [name.split(".") for name in names]
     return [re.findall(r"[^\W_]+", ".".join(part[_common(parts) :]).lower()) for part in parts]
-
-
-def _unordered(
-    keys: Iterable[str], tensors: Mapping[str, Tensor]
-) -> Iterator[tuple[str, list[str]]]:
-    """Neighbouring modules of the same shapes that are not numbered in their order."""
-    shapes: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = defaultdict(dict)
-    for key in keys:
-        *modules, _ = key.split(".")
-        for depth, name in enumerate(modules):
-            siblings = shapes[".".join(modules[:depth])]
-            siblings[name] = (*siblings.get(name, ()), tuple(tensors[key].shape))
-    for place, siblings in shapes.items():
-        alike: dict[object, list[str]] = defaultdict(list)
-        for name, own in siblings.items():
-            alike[own].append(name)
-        yield from ((place, names) for names in alike.values() if not _numbered(names))

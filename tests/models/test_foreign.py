@@ -353,8 +353,11 @@ def test_an_order_that_tells_too_little_is_refused(resnet: nn.Module, tmp_path: 
     file, state = tmp_path / "model.pth", resnet.state_dict()
     by_order = Path(f"order:{file}")
     for names, problem in (
-        ((r"layer1\.0\.conv1", "layer1.0.first"), r"first and conv2 of layer1.0 have the same"),
-        ((r"layer1\.0\.bn1", "layer1.0.bn3"), r"bn3 and bn2 of layer1.0 have the same shapes"),
+        (
+            (r"layer1\.0\.conv1", "layer1.0.first"),
+            r"layer1.0.first and layer1.0.conv2 have the same",
+        ),
+        ((r"layer1\.0\.bn1", "layer1.0.bn3"), r"layer1.0.bn3 and layer1.0.bn2 have the same"),
         ((r"bn1\.running_mean", "bn1.scale"), r"bn1.scale \(64,\) stands where bn1.running_mean"),
     ):
         torch.save(renamed(state, names), file)
