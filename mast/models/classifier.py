@@ -21,8 +21,8 @@ from mast.core.tensors import check_finite, read_header, read_metadata, read_ten
 from mast.models.depths import Depths
 from mast.models.encoders import (
     Encoder,
-    check_images,
     check_size,
+    checked_for,
     copied,
     described_encoder,
     mismatches,
@@ -114,9 +114,7 @@ class Classifier(nn.Module):
 
     def scores(self, images_BCHW: Tensor) -> Tensor:
         """Scores (B, C), before temperature and softmax."""
-        if not isinstance(self.encoder, Encoder | Depths):  # which look at them themselves
-            check_images(self, images_BCHW)
-            images_BCHW = images_BCHW.float()
+        images_BCHW = checked_for(self.encoder, self, images_BCHW)
         scores_BC: Tensor = self.head(self.encoder(images_BCHW).to(self.head.weight.dtype))
         return scores_BC
 

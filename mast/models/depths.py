@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,23 @@ from mast.models.encoders import (
     Encoder,
     Encoding,
     channels_of,
-    check_images,
     check_representation,
+    checked_for,
     evaluating,
 )
 
 TOKENS = 4  # blocks of a transformer that are read
 SAME = 1e-3  # as a share
 OUTPUT = "output"  # the last depth, the representation itself
+
+
+class Layer(NamedTuple):
+    """What a layer gives: axes, places, their mean, and that of their absolute values."""
+
+    axes: int
+    places: int
+    part_BC: Tensor
+    size_BC: Tensor
 
 
 class Depths(nn.Module):
@@ -46,6 +55,8 @@ class Depths(nn.Module):
         layers: The names of the depths, the last `OUTPUT`.
         shallow: Of these, those before the encoder's last block.
         widths: How many numbers each has; F is their sum.
+        sizes: What each gives of noise, of maps of their absolute values: a share of it is
+            rounding.
 
     Raises:
         UserError: A name that is none of its submodules, or that gives no maps or tokens.
@@ -67,7 +78,7 @@ class Depths(nn.Module):
         if layers is not None and len(set(layers)) < len(layers):
             raise UserError(f"layers names one twice: {', '.join(layers)}")
         own = [name for name in _candidates(encoder) if name in modules]
-        found = self._probed(own if layers is None else list(layers))
+        found, output_BD = self._probed(own if layers is None else list(layers))
         if layers is None:
             names = _default_layers(found)
         else:
@@ -75,15 +86,14 @@ class Depths(nn.Module):
             for name in names:
                 if name not in found:
                     raise UserError(f"the layer {name} gives neither maps nor tokens of an image")
-        with torch.no_grad(), evaluating(encoder):
-            output_BD, pooled = self._run(self.noise(), names)
-        if names and _same(pooled[-1], output_BD.float()):
-            names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
+        if names and _same(found[names[-1]].part_BC, output_BD):
+            names = names[:-1]  # the output is the mean of the last map
         self.layers = (*names, OUTPUT)
-        axes, places = found[names[-1]] if names else (0, 0)
-        ends = axes == 3 or places == getattr(encoder, "locations", None)  # in the last map
-        self.shallow = tuple(names[:-1] if ends else names)
-        self.widths = tuple(part_BC.shape[1] for part_BC in (*pooled, output_BD))
+        last = found[names[-1]] if names else None
+        ends = last and (last.axes == 3 or last.places == getattr(encoder, "locations", None))
+        self.shallow = tuple(names[:-1] if ends else names)  # which ends in the last map
+        self.sizes = (*(found[name].size_BC for name in names), output_BD)
+        self.widths = tuple(part_BC.shape[1] for part_BC in self.sizes)
 
     @property
     def dim(self) -> int:
@@ -102,13 +112,11 @@ class Depths(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """All depths in float32, the shallowest first."""
-        own = not isinstance(self.encoder, Encoder)  # which looks at its images itself
-        if own:
-            check_images(self, images_BCHW)
-            images_BCHW = images_BCHW.float()
-        output_BD, pooled = self._run(images_BCHW, self.layers[:-1])
-        if own and not torch.compiler.is_compiling():
-            check_representation(output_BD, images_BCHW)
+        images_BCHW = checked_for(self.encoder, self, images_BCHW)
+        with _outputs(self.encoder, self.layers[:-1]) as outputs:
+            output_BD = self.encoder(images_BCHW)
+        check_representation(output_BD, images_BCHW)
+        pooled = [self.pooled(outputs.get(name)) for name in self.layers[:-1]]
         return torch.cat([*pooled, output_BD.float()], dim=1)
 
     def noise(self) -> Tensor:
@@ -116,23 +124,6 @@ class Depths(nn.Module):
         generator = torch.Generator().manual_seed(0)
         shape = (2, self.channels, self.size, self.size)
         return torch.rand(shape, generator=generator).to(_device(self.encoder))
-
-    @torch.no_grad()
-    def sizes(self) -> list[float]:
-        """How large each depth is for noise; of maps, before numbers of both signs cancel.
-
-        A share of it is rounding.
-        """
-        with evaluating(self.encoder), _outputs(self.encoder, self.layers[:-1]) as outputs:
-            output_BD = self.encoder(self.noise())
-        parts = [self.pooled(outputs[name].abs()) for name in self.layers[:-1]]
-        return [float(part_BC.norm(dim=1).mean()) for part_BC in (*parts, output_BD.float())]
-
-    def _run(self, images_BCHW: Tensor, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """What the encoder gives, and the pooled maps of some layers."""
-        with _outputs(self.encoder, names) as outputs:
-            output_BD = self.encoder(images_BCHW)
-        return output_BD, [self.pooled(outputs.get(name)) for name in names]
 
     def pooled(self, output: Any) -> Tensor:
         """A depth, from what its layer gives."""
@@ -158,8 +149,8 @@ class Depths(nn.Module):
         return torch.cat([output[:, 0], mean_BC], dim=1) if first else mean_BC
 
     @torch.no_grad()
-    def _probed(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Of the layers that give maps or tokens how many axes and places each has, in order."""
+    def _probed(self, names: Sequence[str]) -> tuple[dict[str, Layer], Tensor]:
+        """The layers that give maps or tokens of noise, in order, and the output."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             try:
                 output_BD = self.encoder(self.noise())
@@ -171,11 +162,13 @@ class Depths(nn.Module):
                     f"the encoder cannot take images of {self.size} pixels: {cause}"
                 ) from error
         check_representation(output_BD, self.noise())
-        return {
-            name: (output.ndim, output[0].numel() // pooled.shape[1])
+        found = {
+            name: Layer(output.ndim, output[0].numel() // part_BC.shape[1], part_BC, size_BC)
             for name, output in outputs.items()
-            if (pooled := self._pooled(output)) is not None
+            if (part_BC := self._pooled(output)) is not None
+            and (size_BC := self._pooled(output.abs())) is not None
         }
+        return found, output_BD.float()
 
 
 class ShallowDepths:
@@ -266,10 +259,10 @@ def _in_a_row(module: nn.Module, prefix: str) -> Iterator[str]:
             yield from _in_a_row(child, f"{prefix}{name}.")
 
 
-def _default_layers(found: dict[str, tuple[int, int]]) -> list[str]:
+def _default_layers(found: dict[str, Layer]) -> list[str]:
     """Of maps the last layer of each size; of tokens some, evenly spaced."""
-    maps = {places: name for name, (axes, places) in found.items() if axes == 4 and places > 1}
-    tokens = [name for name, (axes, _) in found.items() if axes == 3]
+    maps = {of.places: name for name, of in found.items() if of.axes == 4 and of.places > 1}
+    tokens = [name for name, of in found.items() if of.axes == 3]
     if len(tokens) > len(maps):
         ends = (len(tokens) * (at + 1) // TOKENS for at in range(TOKENS))
         return [tokens[end - 1] for end in dict.fromkeys(ends) if end]

@@ -8,6 +8,7 @@ encoder normalises them itself.
 import math
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -363,33 +364,31 @@ class Encoder(nn.Module):
         return described
 
 
-_evaluated: dict[int, tuple[int, bool]] = {}  # of each part: in how many blocks, its own mode
-_modes = threading.RLock()
+_modes: defaultdict[int, list[bool]] = defaultdict(list)  # of each part in blocks, its own first
+_modes_lock = threading.RLock()
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode; after the last of blocks that overlap, perhaps in
-    several threads, each has its own mode again.
+    """Put every submodule in evaluation mode, and restore each one's mode after the last block.
 
-    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
+    Blocks of several threads may overlap. `module.train(was)` would not do: it thaws a batch
+    normalisation that was frozen on purpose.
     """
     parts = [*module.modules()]
-    with _modes:
+    with _modes_lock:
         for part in parts:
-            blocks, own = _evaluated.get(id(part), (0, part.training))
-            _evaluated[id(part)] = blocks + 1, own
+            _modes[id(part)].append(part.training)
         module.eval()
     try:
         yield
     finally:
-        with _modes:
+        with _modes_lock:
             for part in parts:
-                blocks, own = _evaluated.pop(id(part))
-                if blocks > 1:
-                    _evaluated[id(part)] = blocks - 1, own
-                else:
-                    part.training = own
+                mode = _modes[id(part)].pop()
+                if not _modes[id(part)]:
+                    part.training = mode
+                    del _modes[id(part)]
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -420,18 +419,43 @@ def check_initialized(module: nn.Module) -> None:
 
 
 def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
-    """Refuse what are no images in [0, 1] for a module of ours.
+    """Refuse what are no images in [0, 1] for a module.
 
     Values are not checked in training, where images are ours, nor in what is compiled or exported,
     nor on the meta device, which has none. Reading them would wait for a GPU, so that only the
-    first batch is checked there.
+    first batch is checked there. It costs less than a thousandth of a ResNet-18's pass.
     """
     if torch.compiler.is_compiling():
         return
-    _check_kind(images_BCHW, channels_of(module))
-    if not (module.training or images_BCHW.is_meta or module.__dict__.get("_range_checked")):
-        _check_range(images_BCHW)
-        module.__dict__["_range_checked"] = images_BCHW.device.type != "cpu"
+    channels, batch = channels_of(module), isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
+    if not batch or images_BCHW.shape[1] != channels:
+        raise UserError(f"expected images (B, {channels}, H, W), got {in_short(images_BCHW)}")
+    if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
+        raise UserError(
+            f"expected images with pixels, got {in_short(images_BCHW)}, {images_BCHW.layout}"
+        )
+    if not images_BCHW.is_floating_point():
+        kind = str(images_BCHW.dtype).removeprefix("torch.")
+        raise UserError(f"expected images as floats in [0, 1], got {kind}: {UNSCALED}")
+    looked = images_BCHW.is_meta or module.__dict__.get("_range_checked")
+    if module.training or looked or not images_BCHW.numel():
+        return
+    low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
+    if not (low >= LOWEST and high <= HIGHEST):  # NaN, which `aminmax` passes on, is neither
+        remedy = NOT_NUMBERS if math.isnan(low) else NORMALISED if low < LOWEST else UNSCALED
+        raise UserError(
+            f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
+            f"{remedy}"
+        )
+    module.__dict__["_range_checked"] = images_BCHW.device.type != "cpu"
+
+
+def checked_for(encoder: nn.Module, module: nn.Module, images_BCHW: Tensor) -> Tensor:
+    """The images in float32 that a module of ours shows to an encoder of the user's own."""
+    if isinstance(encoder, Encoder):  # which looks at them itself
+        return images_BCHW
+    check_images(module, images_BCHW)
+    return images_BCHW.float()
 
 
 def check_representation(given: Any, images_BCHW: Tensor) -> None:
@@ -444,32 +468,6 @@ def check_representation(given: Any, images_BCHW: Tensor) -> None:
         f"({len(images_BCHW)}, D) with D of 1 or more, got {in_short(given)}: pool its feature map "
         "first"
     )
-
-
-def _check_kind(images_BCHW: Tensor, channels: int) -> None:
-    batch = isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
-    if not batch or images_BCHW.shape[1] != channels:
-        raise UserError(f"expected images (B, {channels}, H, W), got {in_short(images_BCHW)}")
-    if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
-        raise UserError(
-            f"expected images with pixels, got {in_short(images_BCHW)}, {images_BCHW.layout}"
-        )
-    if not images_BCHW.is_floating_point():
-        kind = str(images_BCHW.dtype).removeprefix("torch.")
-        raise UserError(f"expected images as floats in [0, 1], got {kind}: {UNSCALED}")
-
-
-def _check_range(images_BCHW: Tensor) -> None:
-    """Costs less than a thousandth of a ResNet-18's pass over the images."""
-    if not images_BCHW.numel():
-        return
-    low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
-    if not (low >= LOWEST and high <= HIGHEST):  # NaN, which `aminmax` passes on, is neither
-        remedy = NOT_NUMBERS if math.isnan(low) else NORMALISED if low < LOWEST else UNSCALED
-        raise UserError(
-            f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
-            f"{remedy}"
-        )
 
 
 def save_encoder(encoder: Encoder, path: Path) -> None:

@@ -218,7 +218,7 @@ def _moved(
 ) -> Adapted:
     """An encoder with what the named operators do to its features of some images."""
     features_NF = source.features(canvases, depths.size)
-    parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes(), strict=True)
+    parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes, strict=True)
     steady = [name for name, part_NC, size in parts if is_steady(part_NC, size)]
     if OUTPUT in steady:
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")

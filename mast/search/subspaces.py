@@ -192,10 +192,10 @@ class Subspaces:
         return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
 
 
-def is_steady(part_NC: Tensor, size: float) -> bool:
+def is_steady(part_NC: Tensor, size_BC: Tensor) -> bool:
     """Whether a depth is the same of all images but for rounding, which is a share of its size."""
-    deviation = part_NC.double().std(dim=0).norm()
-    return bool(deviation <= ROUNDING * max(size, float(part_NC.double().norm(dim=1).mean())))
+    sizes = [float(of.double().norm(dim=1).mean()) for of in (part_NC, size_BC)]
+    return float(part_NC.double().std(dim=0).norm()) <= ROUNDING * max(sizes)
 
 
 class Parts:
