@@ -290,15 +290,9 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def check_side(self, side: int) -> None:
         """Refuse views of a side, in pixels, that the model cannot take, or not see whole."""
-        try:
+        hint = "; a ViT of timm can with encoder.options dynamic_img_size: true"
+        with _in_one_line(self.config, side, hint):
             self._blank_encoding(side)
-        except UserError:
-            raise
-        except Exception as error:  # of the library's own code
-            raise UserError(
-                f"encoder {self.config.name!r} cannot take images of {side} pixels "
-                f"({error}); a ViT of timm can with encoder.options dynamic_img_size: true"
-            ) from error
 
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.
@@ -682,7 +676,7 @@ def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
 
 
 @contextmanager
-def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
+def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[None]:
     """Report in one line any error that a library's own code raises about an encoder."""
     try:
         yield
@@ -691,8 +685,8 @@ def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
     except Exception as error:
         options = f" with encoder.options {config.options}"[:300] if config.options else ""
         raise UserError(
-            f"encoder {config.name!r:.200} cannot be built{options} for images of {size} pixels: "
-            f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}"
+            f"encoder {config.name!r:.200} cannot take images of {size} pixels{options}: "
+            f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}{hint}"
         ) from error
 
 

@@ -179,17 +179,14 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         ).eval()
         moves = {name.removeprefix("moves/"): values
                  for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, energies = (
-            tuple(map(str, metadata["names"])),
-            2 * len(moves) + len(depths.widths) + 2,
-        )
-        shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
+        names, dim = tuple(map(str, metadata["names"])), sum(depths.widths)
+        shapes: dict[str, tuple[int, ...]] = {
+            "mean": (dim,), "scale": (dim,), NOISE: (2, dim), "naming/bias": (len(names),),
+            "naming/weight": (len(names), 2 * len(moves) + len(depths.widths) + 2),
+            **{f"moves/{name}": (len(of), dim) for name, of in moves.items()},
+        }  # fmt: skip
         fits = (
-            all(tuple(moves[name].shape) == shape for name, shape in shapes.items())
-            and tensors["mean"].shape == tensors["scale"].shape == (sum(depths.widths),)
-            and tensors[NOISE].shape == (2, sum(depths.widths))
-            and tensors["naming/weight"].shape == (len(names), energies)
-            and tensors["naming/bias"].shape == (len(names),)
+            {name: tuple(values.shape) for name, values in tensors.items()} == shapes
             and {*names} == {*moves, NONE}
             and {*moves} <= {*OPERATORS}
             and all(values.dtype is torch.float32 for values in tensors.values())
