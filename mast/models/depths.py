@@ -123,7 +123,9 @@ class Depths(nn.Module):
         """Two images, always the same."""
         generator = torch.Generator().manual_seed(0)
         shape = (2, self.channels, self.size, self.size)
-        return torch.rand(shape, generator=generator).to(_device(self.encoder))
+        images_BCHW = torch.rand(shape, generator=generator)
+        tensors = [*self.encoder.parameters(), *self.encoder.buffers(), images_BCHW]
+        return images_BCHW.to(tensors[0].device)
 
     def pooled(self, output: Any) -> Tensor:
         """A depth, from what its layer gives."""
@@ -267,8 +269,3 @@ def _default_layers(found: dict[str, Layer]) -> list[str]:
         ends = (len(tokens) * (at + 1) // TOKENS for at in range(TOKENS))
         return [tokens[end - 1] for end in dict.fromkeys(ends) if end]
     return list(maps.values())
-
-
-def _device(module: nn.Module) -> torch.device:
-    tensors = [*module.parameters(), *module.buffers()]
-    return tensors[0].device if tensors else torch.device("cpu")

@@ -394,8 +394,7 @@ def copied(module: nn.Module) -> nn.Module:
     except Exception as error:  # of the user's own code
         raise UserError(
             f"encoder {type(module).__name__} cannot be copied ({' '.join(str(error).split())}): "
-            "expected a module that copy.deepcopy takes; of weight norms take that of "
-            "torch.nn.utils.parametrizations"
+            "take weight norms of torch.nn.utils.parametrizations, and keep no computed tensors"
         ) from error
     for part in [*copy.modules()]:
         for name, child in [*part.named_children()]:
@@ -458,9 +457,8 @@ def check_representation(given: Any, images_BCHW: Tensor) -> None:
     if shaped and given.shape[1] and given.is_floating_point() and given.layout is torch.strided:
         return
     raise UserError(
-        "expected the encoder to return a representation alone, dense floats of shape "
-        f"({len(images_BCHW)}, D) with D of 1 or more, got {in_short(given)}: pool its feature map "
-        "first"
+        f"expected the encoder to return dense floats of shape ({len(images_BCHW)}, D), D 1 or "
+        f"more, and nothing else, got {in_short(given)}: pool its feature map first"
     )
 
 

@@ -96,8 +96,8 @@ def normalization_beside(weights: Path) -> tuple[Path | None, Normalization | No
     """The file beside weights that says how they normalize images, and what it says."""
     for name, (place, mean, std) in BESIDE.items():
         file = weights.with_name(name)
-        content = read_json(file) if file.is_file() else None
-        described = content.get(place, content) if isinstance(content, dict) else None
+        content = read_json(file) if file.is_file() else {}
+        described = content.get(place, content) if isinstance(content, dict) else {}
         if not isinstance(described, dict):
             continue
         if described.get("do_normalize") is False:

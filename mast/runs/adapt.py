@@ -172,14 +172,6 @@ def measured(
     return open_adapted(folder, loaded.module)  # whose rounding is that of the next call
 
 
-def check_adapted_at(adapted_at: int, size: int | None) -> None:
-    """Refuse another size than that of the views with which something was adapted."""
-    if size not in (None, adapted_at):
-        raise UserError(
-            f"it was adapted at {adapted_at} pixels: leave size out, or adapt it at {size}"
-        )
-
-
 def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
     """The operators to look at."""
     known = operators_for(channels)

@@ -105,10 +105,7 @@ class Subspaces:
         """
         mean_F = features_NF.mean(dim=0)
         variances = (features_NF - mean_F).double().square().mean(dim=0).split(list(widths))
-        scales = [
-            variance_C.sum().sqrt().float().expand(len(variance_C)) for variance_C in variances
-        ]
-        scale_F = torch.cat(scales)
+        scale_F = torch.cat([depth.sum().sqrt().float().expand(len(depth)) for depth in variances])
         scale_F = scale_F.where(scale_F > 0, 1)
         moves = dict[str, Tensor]()
         for name, changed_NF in changed.items():

@@ -231,9 +231,15 @@ def test_one_pixel_that_is_no_number_does_not_switch_the_look_off():
         Encoder(TINY, 32).eval()(images)
 
 
-@pytest.mark.parametrize("place", ["mean", "std"])
-def test_a_normalization_that_is_no_number_is_refused(place):
-    moments = IMAGENET._replace(**{place: (0.5, torch.nan, 0.5)})
+@pytest.mark.parametrize(
+    "moments",
+    [
+        {"mean": (0.5, torch.nan, 0.5)}, {"std": (0.5, torch.nan, 0.5)}, {"std": (0.5,) * 4},
+        {"mean": (), "std": ()}, {"mean": (0.5,) * 17, "std": (0.5,) * 17},
+    ],
+)  # fmt: skip
+def test_a_normalization_that_cannot_be_is_refused(moments):
+    moments = IMAGENET._replace(**moments)
     with pytest.raises(ValueError, match="1 to 16 channels"):
         read_normalization(*moments)
     with pytest.raises(UserError, match=r"encoder\.mean must be finite"):

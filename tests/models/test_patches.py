@@ -11,7 +11,6 @@ from tiny import ENCODER, SIZE, VIT, build_method, make_views
 
 import mast
 from mast.core.errors import UserError
-from mast.losses import pixel_error
 from mast.methods.mae import MAE
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
@@ -78,20 +77,6 @@ def test_positions_by_hand() -> None:
         for frequency in torch.tensor(frequencies, dtype=torch.float64)
     ]
     torch.testing.assert_close(position_LD[5], torch.stack(expected), rtol=1e-6, atol=1e-7)
-
-
-def test_pixels_are_predicted_in_units_of_their_patch() -> None:
-    """As facebookresearch/mae computes it, one patch at a time, in float64."""
-    torch.manual_seed(0)
-    predicted, target = torch.randn(2, 3, 5), torch.rand(2, 3, 5)
-    expected = []
-    for own, pixels in zip(
-        predicted.double().flatten(0, 1), target.double().flatten(0, 1), strict=True
-    ):
-        spread = (((pixels - pixels.mean()) ** 2).sum() / 4 + 1e-6).sqrt()
-        expected.append(((own - (pixels - pixels.mean()) / spread) ** 2).mean())
-    found = pixel_error(predicted, target)
-    torch.testing.assert_close(found.double(), torch.stack(expected).mean(), rtol=1e-5, atol=0)
 
 
 def test_only_hidden_patches_count() -> None:
