@@ -214,7 +214,7 @@ def _in_space(
     bench: Bench | None = None,
 ) -> FrozenEncoder:
     """A frozen encoder whose features, which all spaces share, are mapped by `seen`."""
-    module = InSpace(whole.module, seen)
+    module = InSpace(whole.module, seen).eval()
     described = {key: each for key, each in whole.description.items()
                  if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip
     identity = fingerprint(module, described)
