@@ -223,15 +223,9 @@ for name in mast.PUBLIC:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.filterwarnings("error")
-def test_what_numpy_raises_is_the_caller_s_choice_for_his_own_numbers() -> None:
-    def underflowing() -> float:
-        return float(np.exp(np.float64(-1000)))
-
+def test_what_numpy_raises_for_the_caller_is_not_raised_here() -> None:
     with np.errstate(all="raise"):
-        assert entry()(underflowing)() == 0
-        with pytest.raises(FloatingPointError):
-            underflowing()
+        assert entry()(lambda: np.exp(np.float64(-1000)))() == 0
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:

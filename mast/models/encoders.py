@@ -440,7 +440,8 @@ def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
             f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
             f"{remedy}"
         )
-    module.__dict__["_range_checked"] = images_BCHW.device.type != "cpu"
+    if images_BCHW.device.type != "cpu":
+        module.__dict__["_range_checked"] = True
 
 
 def checked_for(encoder: nn.Module, module: nn.Module, images_BCHW: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ from mast.search.adapted import (
     tensors_of,
 )
 from mast.search.naming import Naming
-from mast.search.subspaces import Subspaces, is_steady
+from mast.search.subspaces import ROUNDING, Subspaces, is_steady
 
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
@@ -152,7 +152,7 @@ def measured(
     some = _some(canvases, IMAGES, 0)
     key = {"sums": torch.from_numpy(some.pixels.checksum_N.astype(np.int64))}
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
-    folder = default_cache() / "measured" / digest(key, f"{identity} {VERSION}")[:32]
+    folder = default_cache() / "measured" / digest(key, f"{identity} {VERSION} {ROUNDING}")[:32]
     if (folder / ADAPTED).is_file():
         with suppress(UserError):  # damaged, or of a module with the same weights and other code
             return open_adapted(folder, loaded.module)
