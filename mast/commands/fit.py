@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
@@ -122,6 +121,7 @@ def fit(
     from mast.evaluation.protocols.learn import learn, one_task
     from mast.evaluation.result import FOLDER, readable
     from mast.models import Classifier, read_about, save_classifier
+    from mast.models.encoders import copied
     from mast.runs.load import frozen, load
     from mast.runs.spaces import Invariances, compared
     from mast.search.subspaces import Space
@@ -177,7 +177,7 @@ def fit(
         head = whole.seen.before(head)
         whole = whole.encoder
     classifier = Classifier(
-        copy.deepcopy(whole),  # a user's module stays as and where it is
+        copied(whole),  # a user's module stays as and where it is
         head,
         task.classes,
         loaded.size,

@@ -70,9 +70,9 @@ def test_non_finite_features(make_set: Callable[..., CanvasSet], bad: float) -> 
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (torch.ones(9, 3, 4, 4), r"shape \(9, D\), got \(9, 3, 4, 4\)"),
-        (torch.ones(9, 4, dtype=torch.int64), r"\(9, D\), of floats and .*, got int64 of shape"),
-        (torch.ones(9, 0), r"got float32 of shape \(9, 0\)"),
+        (torch.ones(9, 3, 4, 4), r"shape \(9, D\).*, got a tensor of shape \(9, 3, 4, 4\)"),
+        (torch.ones(9, 4, dtype=torch.int64), r"floats .*\(9, D\).*, got .* torch\.int64"),
+        (torch.ones(9, 0), r"D 1 or more.*, got a tensor of shape \(9, 0\)"),
     ],
 )
 def test_what_are_no_numbers_to_compare_is_refused(
