@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.memory import machine_memory
-from mast.data import groups_of
+from mast.data import file_of, groups_of
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -45,6 +45,7 @@ class Images:
         classes: Class names by task.
         hits: Whether a linear probe on the representation is right, (N,) of 1 and 0, by task;
             only where `linear` was measured on these images.
+        units: What each belongs to, where that is not its file alone.
     """
 
     names: tuple[str, ...]
@@ -52,6 +53,7 @@ class Images:
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    units: Sequence[str] = ()
 
 
 class Pairs(NamedTuple):
@@ -134,9 +136,9 @@ class Subject:
     beside: tuple[Subject, ...] = ()
 
 
-def files_of(names: Sequence[str]) -> Tensor | None:
+def files_of(images: Images) -> Tensor | None:
     """Numbers (N,) of the files of images; None where each has its own, or all have one."""
-    groups_N = groups_of(names)
+    groups_N = groups_of(images.units or [*map(file_of, images.names)])
     return torch.from_numpy(groups_N) if groups_N is not None and groups_N.max() > 0 else None
 
 

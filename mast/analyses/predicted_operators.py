@@ -75,7 +75,7 @@ class PredictedOperators(Analysis):
     def compute(self, subject: Subject) -> Arrays:
         assert subject.pairs is not None
         assert subject.images is not None
-        pairs, files_N = subject.pairs(), files_of(subject.images.names)
+        pairs, files_N = subject.pairs(), files_of(subject.images)
         image_P = pairs.image_P if files_N is None else files_N.numpy()[pairs.image_P]
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
             raise UserError("the views' embeddings are not finite: the run diverged")

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -83,6 +83,7 @@ def fit(
     untrained: bool = False,
     weights: str | Path | None = None,
     max_broken: float = 1.0,
+    groups: str | None = None,
 ) -> Fitted:
     """Train a classifier on an encoder from labeled images, and save it.
 
@@ -106,6 +107,10 @@ def fit(
         root: Folder of torchvision and Hugging Face sets; by default `downloads` next to the
             canvases.
         download: Allow downloading such a set, and the tag's weights.
+        groups: What images of one patient, video or place share, so that none is on both sides of a
+            split and intervals are over groups: a column of a list, a level of subfolders from 1,
+            or a regular expression on the path with one group. Other commands take it behind the
+            set's name, such as `photos#groups=2`.
 
     Returns:
         The file and the classifier.
@@ -115,6 +120,7 @@ def fit(
 
     from mast.core.launch import find_device
     from mast.core.reading import Reading
+    from mast.data import split_cut
     from mast.evaluation.calibration import BINS, calibrate
     from mast.evaluation.compute import Compute
     from mast.evaluation.frozen import Bench, InSpace
@@ -126,6 +132,9 @@ def fit(
     from mast.runs.spaces import Invariances, compared
     from mast.search.subspaces import Space
 
+    if groups is not None:
+        name, cut = split_cut(str(data))
+        data = name + replace(cut, groups=groups).suffix
     kinds = {".safetensors": lambda path: read_about(path) is not None}
     if out is not None:
         out = out_file(out, kinds)

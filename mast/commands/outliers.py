@@ -261,7 +261,7 @@ def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.nd
     from mast.data import groups_of
     from mast.search.outliers import NO_CLASS
 
-    groups_N = groups_of(canvases.identifiers)
+    groups_N = groups_of(canvases.units)
     groups_N = np.arange(len(label_N)) if groups_N is None else groups_N
     of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
     counts = np.unique(of_files, return_counts=True)[1]

@@ -29,7 +29,8 @@ from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
-from mast.data.pieces import Cut, Pieces, in_pieces
+from mast.data.groups import group_names
+from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
 from mast.data.registry import default_cache, open_source
 from mast.data.source import Pages, sampled
 
@@ -171,6 +172,7 @@ class CanvasSet:
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
         test_views: Central views of the whole images; None: they are cut from the canvases.
         reading: How the files were read.
+        groups: What each image belongs to, if not to its file alone.
     """
 
     name: str
@@ -184,9 +186,15 @@ class CanvasSet:
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
     test_views: TestViews | None = None
     reading: Reading = field(default_factory=Reading)
+    groups: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.identifiers)
+
+    @property
+    def units(self) -> list[str]:
+        """What no split may part: names of the groups or files of the images."""
+        return [*(self.groups or map(file_of, self.identifiers))]
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
@@ -227,6 +235,7 @@ class CanvasSet:
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
             test_views=cache.some_views(self.test_views, index_B),
+            groups=self.groups and tuple(self.groups[i] for i in index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -333,8 +342,9 @@ def open_canvas(
         )  # fmt: skip
         return views if file is None else Cached(file, views)
 
+    groups = split_cut(config.spec)[1].groups
     return CanvasSet(
-        name=source.name,
+        name=config.spec if groups else source.name,
         pixels=decoded if stored is None else Cached(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[index_N] for task, target_N in source.targets.items()},
@@ -345,6 +355,7 @@ def open_canvas(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=make,
         reading=known,
+        groups=groups and group_names(config.spec, manifest.identifiers, groups),
     )
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.data.annotated import Annotated
 from mast.data.canvas import CanvasSet
-from mast.data.pieces import groups_of
+from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
 
 _log = logging.getLogger("mast")
@@ -55,9 +55,7 @@ class LearningData:
     @property
     def groups(self) -> np.ndarray | None:
         """Numbers of the files of the pool's images; None where each has its own."""
-        return groups_of(
-            [f"{part}/{name}" for part, of in self.named.items() for name in of.identifiers]
-        )
+        return groups_of([f"{part}/{unit}" for part, of in self.named.items() for unit in of.units])
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -94,7 +92,7 @@ class EvaluationData:
     @property
     def files(self) -> dict[str, int]:
         """Number of files, by part, where some have several images."""
-        groups = {part: groups_of(images.identifiers) for part, images in self.named.items()}
+        groups = {part: groups_of(images.units) for part, images in self.named.items()}
         return {part: int(of_N.max()) + 1 for part, of_N in groups.items() if of_N is not None}
 
     @property
@@ -232,10 +230,14 @@ def make_task(
     if "val" in labels:
         fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
     else:
-        groups_N = groups_of(data.train.identifiers)
+        groups_N = groups_of(data.train.units)
         fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
-            several = "two training images" if groups_N is None else "training images of two files"
+            several = (
+                "two training images"
+                if groups_N is None
+                else "training images of two files or groups"
+            )
             raise UserError(
                 f"no class of {target!r} has {several}, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
@@ -295,7 +297,7 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
 
 def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
-    groups_M = groups_of(data.test.identifiers) if isinstance(data, EvaluationData) else None
+    groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
     return None if groups_M is None else torch.from_numpy(groups_M)
 
 
@@ -308,21 +310,42 @@ def hold_out(
     """Split positions by class: `share` of each class, at least one image, is held out.
 
     A class with a single image, or with a single group of images, keeps it for fitting. Images of
-    one number in `groups_N` and one class, such as the tiles of a scene, stay together. Returns
-    positions to fit on and positions held out, both ascending.
+    one number in `groups_N`, such as the tiles of a scene, stay together; a group of several
+    classes counts as of the first of them. Returns positions to fit on and positions held out, both
+    ascending.
     """
     generator = np.random.default_rng(seed)
-    held = np.zeros(len(labels_N), bool)
-    for label in np.unique(labels_N):
-        members = np.flatnonzero(labels_N == label)
+    fold_N = np.full(len(labels_N), -1)
+    for members in _by_class(labels_N, groups_N):
         group_M, size_G = _groups(members, groups_N)
         if len(size_G) > 1:
             order_G = generator.permutation(len(size_G))
             before_G = size_G[order_G].cumsum() - size_G[order_G]
             chosen_G = np.zeros(len(size_G), bool)
             chosen_G[order_G[:-1]] = (before_G < max(1, round(share * len(members))))[:-1]
-            held[members[chosen_G[group_M]]] = True
+            fold_N[members[chosen_G[group_M]]] = 0
+    held = _with_every_class(fold_N, labels_N, groups_N) == 0
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _by_class(labels_N: np.ndarray, groups_N: np.ndarray | None) -> list[np.ndarray]:
+    """The positions of the images of each class, where all of a group are of its first."""
+    if groups_N is not None:
+        _, first_G, group_N = np.unique(groups_N, return_index=True, return_inverse=True)
+        labels_N = labels_N[first_G][group_N]
+    return [np.flatnonzero(labels_N == label) for label in np.unique(labels_N)]
+
+
+def _with_every_class(
+    fold_N: np.ndarray, labels_N: np.ndarray, groups_N: np.ndarray | None
+) -> np.ndarray:
+    """Folds without the groups of a class that would leave none of it to fit on."""
+    if groups_N is None:
+        return fold_N
+    for label in np.unique(labels_N):
+        if len(np.unique(fold_N[labels_N == label])) == 1:
+            fold_N[np.isin(groups_N, groups_N[labels_N == label])] = -1
+    return fold_N
 
 
 def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -343,13 +366,13 @@ def cross_validation(
     """
     generator = np.random.default_rng(seed)
     fold_N = np.full(len(labels_N), -1)
-    for label in np.unique(labels_N):
-        members = np.flatnonzero(labels_N == label)
+    for members in _by_class(labels_N, groups_N):
         group_M, size_G = _groups(members, groups_N)
         if len(size_G) > 1:
             first = generator.integers(count)  # so that small classes do not all meet in the first
             order_G = generator.permutation(len(size_G))
             fold_N[members] = ((first + order_G.argsort()) % count)[group_M]
+    fold_N = _with_every_class(fold_N, labels_N, groups_N)
     return [
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
         for fold in range(count)

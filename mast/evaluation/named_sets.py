@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -155,10 +156,17 @@ class NamedSets:
         """Parts of a set, whose values are read as those of the training part."""
         train = self._canvases(parts["train"], size, model)
         reading = train.reading if train.reading.layout.deep else None
-        return {
+        sets = {
             part: train if part == "train" else self._canvases(spec, size, model, reading)
             for part, spec in parts.items()
         }
+        for (one, of), (other, of_other) in itertools.combinations(sets.items(), 2):
+            if shared := {*(of.groups or ())} & {*(of_other.groups or ())}:
+                raise UserError(
+                    f"groups: {len(shared)} are in {one} and in {other}, the first is "
+                    f"{min(shared)}: move the images of each to one part"
+                )
+        return sets
 
     def _canvases(
         self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
@@ -174,10 +182,10 @@ class NamedSets:
         """A folder without parts, of which a share of each class is tested."""
         whole = self._whole(described, size, model)
         (label_N,) = whole.targets.values()
-        groups_N = groups_of(whole.identifiers)
+        groups_N = groups_of(whole.units)
         learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
         if not len(tested_M):
-            several = "two images" if groups_N is None else "images of two files"
+            several = "two images" if groups_N is None else "images of two files or groups"
             raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
         return EvaluationData(
             whole.part(learned_F, f"{whole.name}@train"),

@@ -241,13 +241,13 @@ class Result:
             share = f"{100 * self.split['share']:g} % of each class"
             notes.append(
                 f"{tested} of {sum(self.sizes.values())} images were tested, "
-                f"{share if files is None else f'of whole files about {share}'}, drawn by seed "
-                f"{self.split['seed']}; the others were learned from"
+                f"{share if files is None else f'of whole files or groups about {share}'}, drawn "
+                f"by seed {self.split['seed']}; the others were learned from"
             )
         if files is not None:
             notes.append(
-                f"the {tested} test images are pieces of {files} files: intervals say what other "
-                "files would have given"
+                f"the {tested} test images are of {files} files or groups: intervals say what "
+                "others would have given"
             )
         held = self.settings.get("protocol", {}).get("held_out", {})
         notes += [

@@ -45,7 +45,7 @@ def test_classifier(
     about = classifier.about
     canvases, target, label_M = _labelled(classifier, canvases)
     probability_MC = extract(classifier, canvases, classifier.size, compute)
-    groups_M = groups_of(canvases.identifiers)
+    groups_M = groups_of(canvases.units)
     files_M = None if groups_M is None else torch.from_numpy(groups_M)
     known: Mapping[str, Any] = about.get("images", {})
     held: Mapping[str, Any] = about.get("validation", {})

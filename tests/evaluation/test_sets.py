@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
@@ -156,3 +158,16 @@ def test_images_of_one_file_stay_together() -> None:
         assert set(labels[held]) == {0, 1}
     splits = cross_validation(labels, seed=0, groups_N=groups)
     assert sorted(np.concatenate([held for _, held in splits])) == list(range(len(labels) - 5))
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=2, max_size=40))
+def test_groups_of_any_classes_are_never_parted(images: list[tuple[int, int]]) -> None:
+    """Nor is a class held out of which nothing is fitted."""
+    groups, labels = np.array(images).T
+    for fitted, held in [
+        hold_out(labels, 0, groups_N=groups),
+        *cross_validation(labels, 0, groups_N=groups),
+    ]:
+        assert sorted([*fitted, *held]) == list(range(len(images)))
+        assert not {*groups[fitted]} & {*groups[held]}
+        assert {*labels[held]} <= {*labels[fitted]}
