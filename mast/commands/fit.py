@@ -244,7 +244,7 @@ def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> 
     """How well the classes of held-out images are predicted."""
     import torch
 
-    from mast.evaluation.accuracy import correct_within
+    from mast.evaluation.accuracy import accuracy, chance_level, correct_within
     from mast.evaluation.intervals import mean_interval
     from mast.evaluation.labelled_sets import HELD_OUT
 
@@ -262,6 +262,8 @@ def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> 
         "top1_low": 100 * interval.low,
         "top1_high": 100 * interval.high,
         "interval": interval.method,
+        "by_chance": chance_level(learned.labels_V, "top1"),
+        "mean_per_class": accuracy(learned.scores_VC, learned.labels_V, "mean_per_class"),
         "chosen": learned.chosen,
     }
 

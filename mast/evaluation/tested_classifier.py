@@ -170,14 +170,15 @@ def what_is_told(about: Mapping[str, Any], classes: int) -> str:
 
 
 def how_often_right(about: Mapping[str, Any]) -> str:
-    """How often it is right, with the interval, and on which images."""
+    """How often it is right, with the interval, beside chance, and on which images."""
     held = about["validation"]
     chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
-    return (
-        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}] on "
-        f"{held['images']:,} held-out images ({held['held_out']})"
-        + (f", on which the {chosen} was chosen, too" if chosen else "")
-    )
+    text = f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
+    if "by_chance" in held:  # files of earlier versions do not say
+        text += f", by the most frequent class alone {held['by_chance']:.1f} %, in the mean per "
+        text += f"class {held['mean_per_class']:.1f} %,"
+    text += f" on {held['images']:,} held-out images ({held['held_out']})"
+    return text + (f", on which the {chosen} was chosen, too" if chosen else "")
 
 
 def how_far_off(about: Mapping[str, Any]) -> str:

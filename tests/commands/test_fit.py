@@ -192,13 +192,13 @@ def test_no_classifier_of_another_set_is_replaced(
 def test_where_only_identity_can_be_learned_groups_say_so(
     ours: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twelve patients, each with a look and a class of its own; a copy of one in both parts."""
+    """Twelve patients, each with a look of its own, three of them in class a; one in both parts."""
     monkeypatch.chdir(tmp_path)
     draw = np.random.default_rng(0)
     for patient in range(12):
         look = draw.integers(0, 256, (4, 4, 3)).repeat(8, 0).repeat(8, 1)
         for at in range(8):
-            file = Path(f"set/{'ab'[patient % 2]}/p{patient}/{at}.png")
+            file = Path(f"set/{'ab'[patient > 2]}/p{patient}/{at}.png")
             file.parent.mkdir(parents=True, exist_ok=True)
             noisy = np.clip(look + draw.normal(0, 4, look.shape), 0, 255)
             Image.fromarray(noisy.astype(np.uint8)).save(file)
@@ -206,17 +206,21 @@ def test_where_only_identity_can_be_learned_groups_say_so(
     table = pandas.DataFrame({"path": files, "label": [file[4] for file in files]})
     table["patient"] = [file.split("/")[2] for file in files]
     alone = mast.fit("set", Pooled(), size=32, settings=QUICK).about["validation"]
-    assert alone["top1_low"] > 95
+    assert (alone["top1"], alone["mean_per_class"], alone["by_chance"]) == (100, 100, 75)
     for data, groups in (("set", "2"), ("set", "/(p[0-9]+)/"), (table, "patient")):
-        found = mast.fit(data, Pooled(), size=32, settings=QUICK, groups=groups).about["validation"]
-        assert found["top1"] < 80
+        fitted = mast.fit(data, Pooled(), size=32, settings=QUICK, groups=groups)
+        found = fitted.about["validation"]
+        assert found["mean_per_class"] < 75
         assert found["top1_high"] - found["top1_low"] > 35  # of 12 groups, not of 96 images
+        assert {"75.0 %", f"{found['mean_per_class']:.1f} %"} <= {
+            *re.findall(r"\S+ %", fitted.text)
+        }
     (result,) = mast.evaluate(Pooled(), "set#groups=2", "knn", size=32)
-    assert result.files == {"train": 8, "test": 4}
+    assert result.files == {"train": 9, "test": 3}
     shutil.copytree("set", "parts/train")
     shutil.move("parts/train/a/p2", "parts/val/a/p2")
-    shutil.copytree("parts/train/b/p1", "parts/val/b/p1")
-    with pytest.raises(UserError, match="1 are in train and in val, the first is p1"):
+    shutil.copytree("parts/train/b/p3", "parts/val/b/p3")
+    with pytest.raises(UserError, match="1 are in train and in val, the first is p3"):
         mast.fit("parts", Pooled(), size=32, groups="2")
 
 
