@@ -106,7 +106,7 @@ def outliers(
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
         and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
-        other image; for a run, the mean of the representation's and the embedding's cosine)
+        other image, copies counted once; for a run, the mean of the representation's and the embedding's cosine)
         or `trace` (of the predicted covariance). If labels are checked, also `label`;
         `suggested`, another class if the label is suspect; and `quality`, the probability that the
         probes give the label, empty for a class with a single image. Images that cannot be
@@ -118,12 +118,14 @@ def outliers(
     if target is not None and not labels:
         raise UserError("target is for labels: leave it out, or check labels")
     import numpy as np
+    import torch
 
     from mast.core.launch import find_device
     from mast.evaluation.compute import Compute
     from mast.evaluation.features import extract
     from mast.runs.load import source_name
     from mast.runs.spaces import Invariances
+    from mast.search.duplicates import first_copies
     from mast.search.outliers import distances
 
     invariances = Invariances(None, ignore, match, space=space)
@@ -140,14 +142,19 @@ def outliers(
     reading = None if bank is None else bank.reading
     canvases = photos(size, frozen_encoder.module, reading)
     labelled = _labels(canvases, target) if labels else None
+    needed = labelled is not None or (module is None and bank is None)
+    first_N = first_copies(canvases) if needed else np.arange(len(canvases))
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
     else:
         unit_ND = _unit(frozen_encoder.features(canvases, size), dim).to(frozen_encoder.device)
-        bank_ND = unit_ND
+        bank_ND, first_B = unit_ND, first_N
         if bank is not None:
             bank_ND = _unit(frozen_encoder.features(bank, size), dim).to(unit_ND.device)
-        value_N = distances(bank_ND, unit_ND).cpu().numpy()
+            first_B = first_copies(bank)
+        once_B, of_B = map(torch.from_numpy, np.unique(first_B, return_inverse=True))
+        own_N = of_B.to(unit_ND.device) if bank is None else None
+        value_N = distances(bank_ND[once_B], unit_ND, own_N).cpu().numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
     if len(value_N) > 1 and np.ptp(value_N) == 0:
@@ -155,7 +162,7 @@ def outliers(
     checked = None
     if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
-        checked = _check(canvases, *labelled, features_ND, seed)
+        checked = _check(canvases, *labelled, features_ND, first_N, seed)
     return _listed(canvases, value_N, COLUMN[by], checked, file)
 
 
@@ -233,9 +240,7 @@ def _known_images(
 
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
-    """The labels to check, and the names of their classes; None where there is nothing to check."""
-    import numpy as np
-
+    """The labels to check, and the names of their classes; None where there are none."""
     from mast.search.outliers import NO_CLASS
 
     if not canvases.targets:
@@ -246,23 +251,27 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
-    if len(np.unique(label_N[_judged(canvases, label_N)[0]])) < 2:
-        _log.warning("labels are not checked: fewer than two classes have several images")
-        return None
     if without := int((label_N == NO_CLASS).sum()):
         _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
     return label_N, classes
 
 
-def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of images with a label that other files have too, and numbers of their files."""
+def _judged(
+    canvases: CanvasSet, label_N: np.ndarray, first_N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of images with a label that other files have too, and numbers of their files;
+    files with copies of one image count as one."""
     import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    from mast.data import groups_of
     from mast.search.outliers import NO_CLASS
 
-    groups_N = groups_of(canvases.units)
-    groups_N = np.arange(len(label_N)) if groups_N is None else groups_N
+    _, first_F, file_N = np.unique(canvases.units, return_index=True, return_inverse=True)
+    links = np.concatenate([first_N, first_F[file_N]])
+    at, ones = np.tile(np.arange(len(label_N)), 2), np.ones(len(links))
+    graph = coo_array((ones, (at, links)), shape=(len(label_N),) * 2)
+    groups_N = connected_components(graph, directed=False)[1]
     of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
     counts = np.unique(of_files, return_counts=True)[1]
     names, of_N = np.unique(label_N, return_inverse=True)
@@ -271,15 +280,23 @@ def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _check(
-    canvases: CanvasSet, label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int
-) -> Checked:
+    canvases: CanvasSet,
+    label_N: np.ndarray,
+    classes: Sequence[str],
+    features_ND: Tensor,
+    first_N: np.ndarray,
+    seed: int,
+) -> Checked | None:
     """Compare labels, where they can be checked, with what probes say that did not see them."""
     import numpy as np
 
     from mast.search.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
 
-    judged_J, groups_J = _judged(canvases, label_N)
+    judged_J, groups_J = _judged(canvases, label_N, first_N)
     label_J = label_N[judged_J]
+    if len(np.unique(label_J)) < 2:
+        _log.warning("labels are not checked: fewer than two classes have several images")
+        return None
     probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed, groups_J)
     class_J = confident_classes(label_J, probability_JC)
     suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)

@@ -93,6 +93,18 @@ def copies_within(
     return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
 
 
+def first_copies(canvases: CanvasSet) -> np.ndarray:
+    """The position of the first copy of each image by pixels or hash, or its own: (N,).
+
+    Features do not count: those of a bad encoder make copies of what is only alike.
+    """
+    found = copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True)
+    first = {copy.group: copy.position for copy in found if copy.kind == "first"}
+    first_N = np.arange(len(canvases))
+    first_N[[copy.position for copy in found]] = [first[copy.group] for copy in found]
+    return first_N
+
+
 def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
     """Hashes of images that brightness, hue, blur, noise and compression hardly change.
 
