@@ -105,9 +105,9 @@ def outliers(
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
-        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
-        other image, copies counted once; for a run, the mean of the representation's and the embedding's cosine)
-        or `trace` (of the predicted covariance). If labels are checked, also `label`;
+        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest other
+        image, copies counted once; for a run, the mean of the representation's and the embedding's
+        cosine) or `trace` (of the predicted covariance). If labels are checked, also `label`;
         `suggested`, another class if the label is suspect; and `quality`, the probability that the
         probes give the label, empty for a class with a single image. Images that cannot be
         decoded come last; the last column, `broken`, says why.
