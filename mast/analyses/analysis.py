@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
+NO_IMAGES = "It needs images: mast analyze RUN --data SET."  # the command fills names in
 QUANTILE = 0.975  # of Student's t, at either end
 
 
@@ -145,7 +146,7 @@ def files_of(images: Images) -> Tensor | None:
 def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
     """Why the embeddings of the images cannot be looked at; None where they can."""
     if subject.images is None or subject.embed is None:
-        return "It needs images: give data."
+        return NO_IMAGES
     if (count := len(subject.images.names)) < fewest:
         return f"It needs {fewest} images or more, got {count}."
     return None

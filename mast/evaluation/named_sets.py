@@ -203,21 +203,20 @@ class NamedSets:
         if not whole.targets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
-                "test below it, one subfolder per class, or shards with labels; or give each part "
-                "by train, val and test"
+                f"data {whole.name} has no labels{f' ({reason})' if reason else ''}: expected one "
+                "subfolder per class, list:FILE.csv with a column label, or shards with labels"
             )
         (names,) = whole.classes.values()
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
         if folder and parts:
             raise UserError(
                 f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
-                "are called so: rename what is a class, or give each part by train, val and test"
+                "are called so: rename what is a class, or name a part alone"
             )
         if folder and (reason := doubt_of_classes(whole.identifiers)):
             raise UserError(
                 f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
-                "subfolder per class, or give each part by train, val and test"
+                "subfolder per class"
             )
         return whole
 
