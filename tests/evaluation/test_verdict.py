@@ -175,6 +175,15 @@ def test_published_weights_are_found_and_counted(
     assert comparison.verdict.commands == {}
 
 
+def test_other_features_of_the_same_weights_are_not_called_published(tmp_path: Path) -> None:
+    run, encoder = tmp_path / "adapted", {"encoder": {"name": BASELINE}}
+    measured(run, right(200), encoder=encoder)
+    measured(run / "spaces" / "ignored-all", right(260), encoder=encoder)
+    verdict = judged(run, run / "spaces" / "ignored-all")
+    assert verdict.sentence.startswith("Worse than adapted/ignored-all (the same weights) on")
+    assert "pretrain" not in str(verdict)
+
+
 def test_several_sets_count_alike(run: Path) -> None:
     """The interval of the mean is that of independent differences."""
     measured(run, right(100), images="textures", sizes={"train": 9, "test": 1000})
