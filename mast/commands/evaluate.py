@@ -12,6 +12,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
+from mast.core.files import short_name
 from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
 from mast.core.processes import together
 from mast.core.run import RunFolder
@@ -142,7 +143,7 @@ def evaluate(
         if name := "-".join(invariances.names):
             if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
                 name += f"-{digest(tensors_of(encoder))[:8]}"
-            loaded = loaded._replace(folder=loaded.folder / SPACES / name)
+            loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         workspace = loaded.folder / FOLDER
         of_run = is_run and not (name or untrained or weights is not None)
         bench = Bench(compute, workspace, representation if of_run else None)

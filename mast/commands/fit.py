@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mast.commands.common import command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
-from mast.core.files import as_word, out_file
+from mast.core.files import as_word, out_file, short_name
 from mast.core.kinds import Device, EncoderLike
 from mast.core.run import RunFolder, flatten, plain, provenance
 from mast.core.table import ShownText
@@ -157,7 +157,8 @@ def fit(
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
-        name = "-".join(["classifier", kind, readable(str(data)), *several, *invariances.names])
+        parts = ["classifier", kind, readable(str(data)), *several, *invariances.names]
+        name = short_name("-".join(parts))
         path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
     else:
         path = Path(out)

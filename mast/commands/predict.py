@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
-from mast.core.files import out_file
+from mast.core.files import out_file, short_name
 from mast.core.kinds import Device, later
 from mast.core.table import Columns, Rows, ShownText, begins, with_broken, write_table
 
@@ -96,7 +96,7 @@ def predict(
     from mast.evaluation.result import readable
     from mast.models import Classifier, load_classifier
 
-    name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
+    name = out or short_name(f"predictions-{readable(str(data))}{_by(classifier)}") + ".csv"
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     own = None if features is None else FeatureFile(Path(features))

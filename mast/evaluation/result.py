@@ -24,7 +24,7 @@ from torch import Tensor
 from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.core.files import read_json
+from mast.core.files import read_json, short_name
 from mast.core.table import FittedTable, Shown, as_frame, columns_of
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.evaluation.feature_store import weights_are_in
@@ -293,7 +293,7 @@ class Result:
     @property
     def stem(self) -> str:
         """Name of its file: the protocol, and the end of the set's name."""
-        return f"{self.protocol}-{readable(self.set_name)}"
+        return short_name(f"{self.protocol}-{readable(self.set_name)}")
 
     def write(self, folder: str | Path) -> Path:
         """Write it into a run folder, wholly or not at all.
@@ -458,10 +458,7 @@ def published_name(encoder: Mapping[str, Any]) -> str | None:
 def readable(set_name: str) -> str:
     """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
     name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:])).strip("-.") or "set"
-    if len(os.fsencode(name)) <= LONGEST:
-        return name
-    short = os.fsencode(name)[:LONGEST].decode(errors="ignore")
-    return f"{short}-{hashlib.sha256(os.fsencode(set_name)).hexdigest()[:6]}"
+    return short_name(name, LONGEST, set_name)
 
 
 @final

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.core.files import short_name
 from mast.core.run import RunFolder
 from mast.evaluation.calibration import calibrate
 from mast.evaluation.frozen import FrozenEncoder
@@ -254,6 +255,24 @@ def test_a_table_says_what_the_classifier_says(
     assert list(rows_of(plain.path)[0]) == ["path", "class", "probability", "margin"]
     assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
     assert plain.uncertain == sum(probability < 0.5 for probability in columns["probability"])
+
+
+def test_default_names_fit_into_255_bytes(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = 125 * "ä"  # two bytes each
+    data, run = Path(long, long, long), Path(long, f"{long}run")
+    shutil.copytree(photos, data)
+    shutil.copytree(ours.path, run)
+    fitted = mast.fit(data, run, settings=QUICK)
+    shutil.copy(fitted.path, run / f"{121 * 'ä'}.safetensors")
+    mast.evaluate(run / f"{121 * 'ä'}.safetensors", data)
+    assert mast.predict(data / "test", fitted.path).path.is_file()
+    assert mast.embed(data / "test", run).is_file()
+    names = [mast.configure(data=data).folder().name, short_name(long), short_name(f"{long}a")]
+    assert len({*names}) == 3
+    assert all(len(name.encode()) <= 210 for name in names)  # with room for an ending
 
 
 def test_one_of_several_classifiers_is_named(
