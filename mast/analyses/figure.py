@@ -315,10 +315,7 @@ def capital(text: str) -> str:
 
 
 def views_grid(
-    originals_BCHW: Tensor,
-    views: Sequence[Tensor],
-    captions: Sequence[Sequence[str]],
-    path: Path,
+    originals_BCHW: Tensor, views: Sequence[Tensor], captions: Sequence[Sequence[str]], path: Path
 ) -> None:
     """Draw images in [0, 1] beside their views as a PNG; captions say what was applied to each."""
     from matplotlib.figure import Figure
@@ -334,8 +331,7 @@ def views_grid(
             axis.set_title(textwrap.fill(text, 38), fontsize=8)
             axis.set_axis_off()
     write_atomically(
-        path,
-        lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS),
+        path, lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS)
     )
 
 

@@ -195,11 +195,7 @@ def _classifier(encoder: EncoderLike) -> Classifier | None:
 
 
 def _tested(
-    classifier: Classifier,
-    source: EncoderLike,
-    sets: NamedSets,
-    compute: Compute,
-    seed: int,
+    classifier: Classifier, source: EncoderLike, sets: NamedSets, compute: Compute, seed: int
 ) -> Result:
     """The result of a classifier, written beside its file; that of a module by its weights."""
     from torch import nn

@@ -290,11 +290,7 @@ def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _comparable(
-    first: Result | None,
-    other: Result | None,
-    names: tuple[str, ...],
-    index: int,
-    notes: list[str],
+    first: Result | None, other: Result | None, names: tuple[str, ...], index: int, notes: list[str]
 ) -> bool:
     """Whether both results exist, of the same images; differences become notes."""
     if first is None or other is None:

@@ -302,10 +302,7 @@ def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
 
 
 def hold_out(
-    labels_N: np.ndarray,
-    seed: int,
-    share: float = HELD_OUT,
-    groups_N: np.ndarray | None = None,
+    labels_N: np.ndarray, seed: int, share: float = HELD_OUT, groups_N: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split positions by class: `share` of each class, at least one image, is held out.
 

@@ -31,12 +31,7 @@ _log = logging.getLogger("mast")
 
 
 def test_classifier(
-    classifier: Classifier,
-    name: str,
-    canvases: CanvasSet,
-    metric: str,
-    compute: Compute,
-    seed: int,
+    classifier: Classifier, name: str, canvases: CanvasSet, metric: str, compute: Compute, seed: int
 ) -> Result:
     """Measure a classifier on labelled images of the classes that it knows.
 

@@ -19,14 +19,7 @@ from torch import Tensor
 from mast.analyses import ANALYSES, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
-from mast.analyses.figure import (
-    GRAY,
-    IN_A_NOTEBOOK,
-    WIDTH,
-    class_colors,
-    palette,
-    save,
-)
+from mast.analyses.figure import GRAY, IN_A_NOTEBOOK, WIDTH, class_colors, palette, save
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import MasksAnalysis
 from mast.analyses.neighbours import Neighbours

@@ -117,9 +117,7 @@ WHOLE = {**SPLIT, "of": "all"}
     ],
 )
 def test_which_results_may_share_images(
-    first: tuple[str, str, dict[str, object]],
-    second: tuple[str, str, dict[str, object]],
-    may: bool,
+    first: tuple[str, str, dict[str, object]], second: tuple[str, str, dict[str, object]], may: bool
 ) -> None:
     one, other = (
         Result("knn", name, {}, {}, {}, {"train": 8, "test": 2}, images, split=split)

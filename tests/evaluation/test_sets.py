@@ -39,9 +39,7 @@ def test_a_cross_validation_holds_each_image_out_once() -> None:
     assert len(cross_validation(np.array([0, 0, 1, 1]), seed=0)) <= 4  # none without an image
 
 
-def test_small_sets_without_validation_are_cross_validated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_sets_without_validation_are_cross_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     train, test = tiny_set(40), tiny_set(20, seed=1)
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5

@@ -113,9 +113,7 @@ def test_average_precision_by_hand(
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 3)), min_size=1),
-)
+@given(rows=st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 3)), min_size=1))
 def test_counting_an_image_twice_is_showing_it_twice(rows: list[tuple[int, bool, int]]) -> None:
     score, present, count = (np.array(column) for column in zip(*rows, strict=True))
     drawn = average_precision(

@@ -58,10 +58,7 @@ def test_a_checksum_in_common_is_no_copy(
 
 
 def test_copies_are_noted_beside_the_score(
-    encoder: Colors,
-    overlapping: EvaluationData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    encoder: Colors, overlapping: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
     assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
@@ -97,10 +94,7 @@ def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData
 
 
 def test_near_copies_are_counted_on_request(
-    data: EvaluationData,
-    object_data: ObjectData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    data: EvaluationData, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = replace(data, train=holding(data.train, data.test, 7))
     (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)

@@ -9,14 +9,7 @@ from tiny import ENCODER, OPERATORS, SIZE, make_views
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.objectives import (
-    CANDIDATES,
-    Conditioned,
-    MaskedContrast,
-    acted,
-    candidate,
-    known,
-)
+from experiments.objectives import CANDIDATES, Conditioned, MaskedContrast, acted, candidate, known
 from mast.losses import invariance, nt_xent
 from mast.methods import Method
 from mast.models import Encoder, MLPConfig
