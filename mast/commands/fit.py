@@ -19,8 +19,7 @@ from mast.core.run import RunFolder, flatten, plain, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
-    from mast.evaluation.labelled_sets import LearningData, Task
-    from mast.evaluation.protocols.learn import Learned
+    from mast.evaluation.labelled_sets import LearningData
     from mast.models import Classifier
     from mast.runs.load import Loaded
 
@@ -127,6 +126,7 @@ def fit(
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.learn import learn, one_task
     from mast.evaluation.result import FOLDER, readable
+    from mast.evaluation.tested_classifier import validation
     from mast.models import Classifier, read_about, save_classifier
     from mast.runs.load import frozen, load
     from mast.runs.spaces import Invariances, compared
@@ -178,7 +178,7 @@ def fit(
         },
         "encoder": start.description,
         "settings": {"size": loaded.size, "protocol": learned.settings},
-        "validation": _validation(learned, pool, task, seed),
+        "validation": validation(learned, pool, task, seed),
         "calibration": {**calibration._asdict(), "bins": BINS},
         "provenance": provenance(),
     }
@@ -239,34 +239,6 @@ def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a classifier was to learn, from what, and how."""
     images, how = about.get("images", {}), plain(about.get("settings", {}).get("protocol"))
     return about.get("target"), images.get("set"), images.get("sizes"), how
-
-
-def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
-    """How well the classes of held-out images are predicted."""
-    import torch
-
-    from mast.evaluation.accuracy import accuracy, chance_level, correct_within
-    from mast.evaluation.intervals import mean_interval
-    from mast.evaluation.labelled_sets import HELD_OUT
-
-    folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
-    groups_N = pool.groups
-    held_V = task.held_out_V if folds else task.choose_V
-    files_V = None if groups_N is None else torch.from_numpy(groups_N)[held_V]
-    held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
-    right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
-    interval = mean_interval(right_V, seed, files_N=files_V)
-    return {
-        "held_out": held_out if pool.val is None else "val",
-        "images": len(right_V),
-        "top1": 100 * float(right_V.mean()),
-        "top1_low": 100 * interval.low,
-        "top1_high": 100 * interval.high,
-        "interval": interval.method,
-        "by_chance": chance_level(learned.labels_V, "top1"),
-        "mean_per_class": accuracy(learned.scores_VC, learned.labels_V, "mean_per_class"),
-        "chosen": learned.chosen,
-    }
 
 
 def _free(file: Path, name: str, pool: LearningData) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from mast.commands.common import command, listing_file, open_set, opener, or_default, write_listing
 from mast.core.errors import UserError, unknown
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mast.methods import PredictedUncertainty
     from mast.page import GalleryRow, Item
     from mast.runs.spaces import Invariances
+    from mast.search.outliers import Checked
 
 
 _log = logging.getLogger("mast")
@@ -31,36 +32,6 @@ By = Literal["neighbours", "prediction"]
 COLUMN = {"neighbours": "distance", "prediction": "trace"}
 FARTHEST = "Farthest from all others"
 KNOWN = 10_000  # images at most of another set among which neighbours are looked for
-
-
-class Checked(NamedTuple):
-    """Labels beside what probes that did not see them predict."""
-
-    label_N: np.ndarray  # `NO_CLASS` where there is none
-    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
-    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
-    agreed: float  # percent of the labels that the probes predict
-    classes: Sequence[str]
-
-    def name(self, label: int) -> str:
-        """The name of a class; nothing for none."""
-        from mast.search.outliers import NO_CLASS
-
-        return "" if label == NO_CLASS else self.classes[label]
-
-    def suspects(self) -> tuple[str, list[int]]:
-        """A heading, and the images whose label may be wrong, the least probable first."""
-        import numpy as np
-
-        from mast.search.outliers import NO_CLASS
-
-        found = np.flatnonzero(self.suggested_N != NO_CLASS)
-        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
-        heading = (
-            f"{len(order):,} labels that may be wrong, the least probable first; the probes agree "
-            f"with {self.agreed:.0f} % of all"
-        )
-        return heading, order
 
 
 @command
@@ -126,7 +97,7 @@ def outliers(
     from mast.runs.load import source_name
     from mast.runs.spaces import Invariances
     from mast.search.duplicates import first_copies
-    from mast.search.outliers import distances
+    from mast.search.outliers import checked_labels, distances
 
     invariances = Invariances(None, ignore, match, space=space)
     if invariances.names and by != "neighbours":
@@ -162,7 +133,7 @@ def outliers(
     checked = None
     if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
-        checked = _check(canvases, *labelled, features_ND, first_N, seed)
+        checked = checked_labels(canvases.units, *labelled, features_ND, first_N, seed)
     return _listed(canvases, value_N, COLUMN[by], checked, file)
 
 
@@ -241,7 +212,7 @@ def _known_images(
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
     """The labels to check, and the names of their classes; None where there are none."""
-    from mast.search.outliers import NO_CLASS
+    from mast.data import UNLABELLED
 
     if not canvases.targets:
         if target is not None:
@@ -251,59 +222,9 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
-    if without := int((label_N == NO_CLASS).sum()):
+    if without := int((label_N == UNLABELLED).sum()):
         _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
     return label_N, classes
-
-
-def _judged(
-    canvases: CanvasSet, label_N: np.ndarray, first_N: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of images with a label that other files have too, and numbers of their files;
-    files with copies of one image count as one."""
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    from mast.search.outliers import NO_CLASS
-
-    _, first_F, file_N = np.unique(canvases.units, return_index=True, return_inverse=True)
-    links = np.concatenate([first_N, first_F[file_N]])
-    at, ones = np.tile(np.arange(len(label_N)), 2), np.ones(len(links))
-    graph = coo_array((ones, (at, links)), shape=(len(label_N),) * 2)
-    groups_N = connected_components(graph, directed=False)[1]
-    of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
-    counts = np.unique(of_files, return_counts=True)[1]
-    names, of_N = np.unique(label_N, return_inverse=True)
-    judged_J = np.flatnonzero(((names > NO_CLASS) & (counts > 1))[of_N])
-    return judged_J, groups_N[judged_J]
-
-
-def _check(
-    canvases: CanvasSet,
-    label_N: np.ndarray,
-    classes: Sequence[str],
-    features_ND: Tensor,
-    first_N: np.ndarray,
-    seed: int,
-) -> Checked | None:
-    """Compare labels, where they can be checked, with what probes say that did not see them."""
-    import numpy as np
-
-    from mast.search.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
-
-    judged_J, groups_J = _judged(canvases, label_N, first_N)
-    label_J = label_N[judged_J]
-    if len(np.unique(label_J)) < 2:
-        _log.warning("labels are not checked: fewer than two classes have several images")
-        return None
-    probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed, groups_J)
-    class_J = confident_classes(label_J, probability_JC)
-    suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
-    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
-    quality_N[judged_J] = self_confidence(label_J, probability_JC)
-    agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
-    return Checked(label_N, suggested_N, quality_N, agreed, classes)
 
 
 def _listed(

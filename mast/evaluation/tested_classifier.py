@@ -15,12 +15,13 @@ from torch import Tensor
 from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
-from mast.evaluation.accuracy import accuracies, correct_within
+from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error, reliability
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import extract
 from mast.evaluation.intervals import Measured, ends, mean_interval
-from mast.evaluation.labelled_sets import image_identity
+from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task, image_identity
+from mast.evaluation.protocols.learn import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
 
@@ -144,7 +145,28 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])
 
 
-# -------------------------------------------------------- what `mast fit` says of it, in words
+# ------------------------------------------------------------------- what `mast fit` says of it
+
+
+def validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
+    """How well the classes of held-out images are predicted."""
+    folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
+    held_V = task.held_out_V if folds else task.choose_V
+    files_V = None if pool.groups is None else torch.from_numpy(pool.groups)[held_V]
+    held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
+    right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
+    interval = mean_interval(right_V, seed, files_N=files_V)
+    return {
+        "held_out": held_out if pool.val is None else "val",
+        "images": len(right_V),
+        "top1": 100 * float(right_V.mean()),
+        "top1_low": 100 * interval.low,
+        "top1_high": 100 * interval.high,
+        "interval": interval.method,
+        "by_chance": chance_level(learned.labels_V, "top1"),
+        "mean_per_class": accuracy(learned.scores_VC, learned.labels_V, "mean_per_class"),
+        "chosen": learned.chosen,
+    }
 
 
 def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
