@@ -207,26 +207,14 @@ def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the numbers in a figure, for the page and the command line.
-
-    Args:
-        columns: Headings, with units.
-        rows: Cells; numbers as numbers, so that the page can sort by them.
-    """
+    """A table of the numbers in a figure; they stay numbers, so that the page can sort by them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float, ...], ...]
 
 
 class Gallery(NamedTuple):
-    """Images to look at.
-
-    Args:
-        title: What they have in common.
-        pictures_NPP3: uint8.
-        captions: One for each.
-        columns: How many stand in a row; None for as many as fit.
-    """
+    """Images to look at, uint8, each with a caption; as many in a row as fit, or `columns`."""
 
     title: str
     pictures_NPP3: np.ndarray

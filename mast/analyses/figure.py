@@ -246,14 +246,9 @@ def cells(
     width: float = 1,
     cell_texts: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    """Give each cell of an image a tip, and write into it.
+    """Give each cell of an image, shown by `imshow`, a tip, and write into it.
 
-    Args:
-        axis: With the image, shown by `imshow`.
-        value_RC: How light each cell is, in [0, 1].
-        texts: Tips.
-        width: Of a cell in the axis's units.
-        cell_texts: What is written in the cells, if anything.
+    value_RC is how light each is, in [0, 1]; width that of a cell in the axis's units.
     """
     from matplotlib.patches import Rectangle
 

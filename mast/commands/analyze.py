@@ -137,11 +137,7 @@ def draw(run: str | Path, analysis: str) -> Figure:
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> Insights:
-    """Make analyses into a folder, whose `missing.json` says why others have no figure.
-
-    Returns:
-        Those that were made, then those that lack something, by what that is.
-    """
+    """Make analyses into a folder; its `missing.json` says what others lack, which come last."""
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, subject, folder) for name in shown]
     file = folder / "missing.json"

@@ -232,17 +232,9 @@ def measure_missing(
 ) -> None:
     """Probe a labelled set by the protocols that were not run on it before.
 
-    Args:
-        folder: Of the run, or of the results of another encoder.
-        target_set: The set.
-        device: Where to run.
-        seed: Of the protocols.
-        protocols: Names.
-        operators: Measured by `retained`, beside those of a run's views and those of before.
-        encoder: The run of the folder if not given. A module is measured again each time, as its
-            code may have changed where its weights have not.
-        weights: As `evaluate`.
-        untrained: Likewise.
+    `retained` measures some operators beside those of a run's views and those of before. A module
+    is measured again each time, as its code may have changed where its weights have not; the
+    encoder is the run of the folder if not given.
     """
     from torch import nn
 

@@ -109,7 +109,9 @@ def outliers(
         encoder, invariances, compute, size, weights, download, untrained, photos
     )
     module = _uncertainty(encoder) if by == "prediction" else None
-    bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
+    bank = None if known is None else open_set(known, size, frozen_encoder.module, max_broken)
+    if bank is not None and len(bank) > KNOWN:
+        bank = bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
     reading = None if bank is None else bank.reading
     canvases = photos(size, frozen_encoder.module, reading)
     labelled = _labels(canvases, target) if labels else None
@@ -196,18 +198,6 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
         return features_ND
     parts = (features_ND[:, :dim], features_ND[:, dim:])
     return torch.cat([directions(part) for part in parts], dim=1)
-
-
-def _known_images(
-    known: str | Path, size: int, max_broken: float, encoder: FrozenEncoder
-) -> CanvasSet:
-    """The images from which distances are taken; a part of very many."""
-    import numpy as np
-
-    bank = open_set(known, size, encoder.module, max_broken)
-    if len(bank) <= KNOWN:
-        return bank
-    return bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
 
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:

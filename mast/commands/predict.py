@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
@@ -131,11 +131,9 @@ def _encodes(classifier: str | Path | Classifier) -> bool:
     """Whether a classifier learned from an encoder, not from features of a file."""
     from mast.models import Classifier, classifier_file, read_about
 
-    about: Mapping[str, Any] | None
     if isinstance(classifier, Classifier):
-        about = classifier.about
-    else:
-        about = read_about(classifier_file(classifier))
+        return "features" not in classifier.about.get("encoder", ())
+    about = read_about(classifier_file(classifier))
     return about is not None and "features" not in about.get("encoder", ())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -312,45 +312,39 @@ def hold_out(
     ascending.
     """
     generator = np.random.default_rng(seed)
-    fold_N = np.full(len(labels_N), -1)
-    for members in _by_class(labels_N, groups_N):
-        group_M, size_G = _groups(members, groups_N)
-        if len(size_G) > 1:
-            order_G = generator.permutation(len(size_G))
-            before_G = size_G[order_G].cumsum() - size_G[order_G]
-            chosen_G = np.zeros(len(size_G), bool)
-            chosen_G[order_G[:-1]] = (before_G < max(1, round(share * len(members))))[:-1]
-            fold_N[members[chosen_G[group_M]]] = 0
-    held = _with_every_class(fold_N, labels_N, groups_N) == 0
+
+    def fold_of(size_G: np.ndarray) -> np.ndarray:
+        order_G = generator.permutation(len(size_G))
+        before_G = size_G[order_G].cumsum() - size_G[order_G]
+        fold_G = np.full(len(size_G), -1)
+        fold_G[order_G[:-1][before_G[:-1] < max(1, round(share * size_G.sum()))]] = 0
+        return fold_G
+
+    held = _folds(labels_N, groups_N, fold_of) == 0
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _by_class(labels_N: np.ndarray, groups_N: np.ndarray | None) -> list[np.ndarray]:
-    """The positions of the images of each class, where all of a group are of its first."""
-    if groups_N is not None:
-        _, first_G, group_N = np.unique(groups_N, return_index=True, return_inverse=True)
-        labels_N = labels_N[first_G][group_N]
-    return [np.flatnonzero(labels_N == label) for label in np.unique(labels_N)]
-
-
-def _with_every_class(
-    fold_N: np.ndarray, labels_N: np.ndarray, groups_N: np.ndarray | None
+def _folds(
+    labels_N: np.ndarray,
+    groups_N: np.ndarray | None,
+    fold_of: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Folds without the groups of a class that would leave none of it to fit on."""
-    if groups_N is None:
-        return fold_N
+    """In which fold each position is held out, -1 for none: of a class by the sizes of its groups.
+
+    No fold holds out all of a class.
+    """
+    units_N = np.arange(len(labels_N)) if groups_N is None else groups_N
+    _, first_G, group_N = np.unique(units_N, return_index=True, return_inverse=True)
+    class_N, fold_N = labels_N[first_G][group_N], np.full(len(labels_N), -1)
+    for label in np.unique(class_N):
+        members = np.flatnonzero(class_N == label)
+        _, group_M, size_G = np.unique(group_N[members], return_inverse=True, return_counts=True)
+        if len(size_G) > 1:
+            fold_N[members] = fold_of(size_G)[group_M]
     for label in np.unique(labels_N):
         if len(np.unique(fold_N[labels_N == label])) == 1:
-            fold_N[np.isin(groups_N, groups_N[labels_N == label])] = -1
+            fold_N[np.isin(group_N, group_N[labels_N == label])] = -1
     return fold_N
-
-
-def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each member, from 0, and the sizes; without groups each is its own."""
-    if groups_N is None:
-        return np.arange(len(members)), np.ones(len(members), np.int64)
-    _, group_M, size_G = np.unique(groups_N[members], return_inverse=True, return_counts=True)
-    return group_M, size_G
 
 
 def cross_validation(
@@ -362,14 +356,12 @@ def cross_validation(
     without an image to hold out are left out. Returns of each what `hold_out` does.
     """
     generator = np.random.default_rng(seed)
-    fold_N = np.full(len(labels_N), -1)
-    for members in _by_class(labels_N, groups_N):
-        group_M, size_G = _groups(members, groups_N)
-        if len(size_G) > 1:
-            first = generator.integers(count)  # so that small classes do not all meet in the first
-            order_G = generator.permutation(len(size_G))
-            fold_N[members] = ((first + order_G.argsort()) % count)[group_M]
-    fold_N = _with_every_class(fold_N, labels_N, groups_N)
+
+    def fold_of(size_G: np.ndarray) -> np.ndarray:
+        first = generator.integers(count)  # so that small classes do not all meet in the first
+        return np.asarray((first + generator.permutation(len(size_G)).argsort()) % count)
+
+    fold_N = _folds(labels_N, groups_N, fold_of)
     return [
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
         for fold in range(count)

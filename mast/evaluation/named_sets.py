@@ -49,12 +49,10 @@ class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labeled set: a folder with subfolders `train`, `test` and optionally `val`, or
-            similar names (`Training`, `seg_test`, `valid`), `factors`, `torchvision:NAME`,
-            `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, with their
-            standard splits (val is tested if there is no test); or a folder with one subfolder per
-            class, of which a fifth of each class is tested; `factors` by default. Images without a
-            label are left out.
+        data: The labeled set, such as a folder with subfolders `train`, `test` and optionally `val`
+            (tested if there is no test), `factors` (the default), `torchvision:NAME` or
+            `hf:owner/name`; or a folder with one subfolder per class, of which a fifth of each
+            class is tested. Images without a label are left out.
         train: Training images, in place of those of `data`.
         val: Validation images, in place of those of `data`.
         test: Test images, in place of those of `data`.

@@ -483,11 +483,8 @@ class Results(Shown, list[Result]):
 
 
 def tables(results: Sequence[Result]) -> list[FittedTable]:
-    """What was measured, in percent, as tables for a rich console.
-
-    First accuracies of whole test sets, a row for each protocol, set and target, the set's own
-    metric in bold, and chance; for each retrieval the precision in every space; then every other
-    measure with its value at each magnitude. Notes on the test images are below the last.
+    """What was measured, in percent: accuracies, the set's own metric in bold; for each retrieval
+    the precision in every space; every other measure at each magnitude; and notes below.
     """
     each = [(result, target, of) for result in results for target, of in result.targets.items()]
     accuracies = [

@@ -200,10 +200,7 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by its results and those of others, which have names.
-
-    `of_start` is what it started as; None where that was not measured.
-    """
+    """Judge a run by its results, those of what it started as, if measured, and of named others."""
     beside, own = [], _published(of_run)
     for other, results in of_others.items():
         name_of = _published(results)

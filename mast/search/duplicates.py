@@ -50,21 +50,15 @@ def copies_within(
     hashes: bool = False,
     turned: bool = False,
 ) -> list[Copy]:
-    """The images that are there more than once: those of each group in the order of the set.
-
-    All images of a group are copies of its first.
+    """The images that are there more than once: those of each group, all copies of its first.
 
     Args:
-        canvases: The set. Canvases are compared for exact copies, so that one in another file
-            format that lost nothing is found, too.
-        features_ND: Their features, each dimension of which is standardised by the set's images,
-            copies counted once.
+        canvases: The set; exact copies are found by canvases, whatever the format of their files.
+        features_ND: Their features, standardised by the distinct images.
         above: Cosine above which two images are near-copies.
-        margin: If given, features are compared as they are, and near-copies are those, too, that
-            are nearer to each other than to their nearest others by so much.
+        margin: If given, features are compared as they are; see `grouped`.
         not_copies: Pairs of positions that are no near-copies, in either order.
-        hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
-            differ.
+        hashes: Whether images with like perceptual hashes are near-copies, too.
         turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
     """
     first_N = _first_of_its_pixels(canvases)
@@ -98,10 +92,10 @@ def first_copies(canvases: CanvasSet) -> np.ndarray:
 
     Features do not count: those of a bad encoder make copies of what is only alike.
     """
-    found = copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True)
-    first = {copy.group: copy.position for copy in found if copy.kind == "first"}
-    first_N = np.arange(len(canvases))
-    first_N[[copy.position for copy in found]] = [first[copy.group] for copy in found]
+    first_N, number = np.arange(len(canvases)), 0
+    for copy in copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True):
+        number = copy.position if copy.kind == "first" else number
+        first_N[copy.position] = number
     return first_N
 
 
@@ -109,15 +103,9 @@ def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Ten
     """Hashes of images that brightness, hue, blur, noise and compression hardly change.
 
     Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
-    above their median, as those of `imagehash.phash`.
-
-    Args:
-        images: M of them, (H, W, 3) uint8.
-        turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
-
-    Returns:
-        (1 or 8, M, 64), -1 or 1; 0 of images of which fewer than 24 bits are clear, such as those
-        of one color or those that vary along one axis.
+    above their median, as those of `imagehash.phash`: -1 or 1, (1, M, 64); (8, M, 64) of the images
+    mirrored and turned by quarters, too. All are 0 where fewer than `BITS` are clear, as of images
+    of one color or those that vary along one axis.
     """
     from scipy.fft import dctn
 
@@ -174,15 +162,10 @@ def grouped(
     In the order of the set, an image that is in no group yet begins one, with all images after it
     that are its near-copies and in no group. So no group has ends that differ.
 
-    Args:
-        x_ND: Features of images.
-        above: Cosine above which two are near-copies.
-        margin: If given, those are, too, whose cosine exceeds by this much the mean of what is
-            usual `around` either (cross-domain similarity local scaling); of fewer images than
-            `FEWEST` only the cosine counts.
-        apart: Pairs that are none, the first in the order of the set first.
-        hash_TNB: If given, perceptual hashes; images are near-copies, too, if at most `HASH` bits
-            differ of the first of one and any of the other.
+    Near-copies are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too,
+    whose cosine exceeds by this much the mean of what is usual `around` either (cross-domain
+    similarity local scaling), among `FEWEST` images or more; and by `hash_TNB` those of which at
+    most `HASH` bits differ of the first hash of one and any of the other.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
