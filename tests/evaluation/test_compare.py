@@ -186,8 +186,14 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
     measured(tmp_path / "z" / "spaces" / "all", hits)
     assert compare([tmp_path / "z", runs[0]]).runs == ("z/all", "run")  # nothing else was measured
     measured(tmp_path / "z" / "spaces" / "color", hits)
-    with pytest.raises(UserError, match=r"in several ways: name one of .*/all and .*/color"):
-        compare([tmp_path / "z", runs[0]])
+    for refused, message in (
+        ([tmp_path / "z", runs[0]], r"in several ways: name one of .*/all and .*/color"),
+        ([], "name the runs to compare"),
+        ([runs[0], tmp_path / "b"], "has no evaluations: measure it first"),
+        ([runs[0], runs[0]], "given twice"),
+    ):
+        with pytest.raises(UserError, match=message):
+            compare(refused)
 
 
 def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
@@ -212,16 +218,6 @@ def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
     measured(Path("runs/other"), hits, encoder={**encoder, "weights": {"sha256": "0"}})
     with pytest.raises(UserError, match="evaluated in several ways: name one of runs/other"):
         compare(["runs/run", "timm:resnet18"])
-
-
-def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
-    measured(tmp_path / "a", hits)
-    with pytest.raises(UserError, match="name the runs to compare"):
-        compare([])
-    with pytest.raises(UserError, match="has no evaluations: measure it first"):
-        compare([tmp_path / "a", tmp_path / "b"])
-    with pytest.raises(UserError, match="given twice"):
-        compare([tmp_path / "a", tmp_path / "a"])
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None:
