@@ -62,9 +62,7 @@ def test_an_odd_name_is_read_as_it_was_meant(
     ]
     for verb, arguments, result, what, expected in cases:
         following = VERBS[verb].following
-        assert following is not None
         words = following(arguments, result)
-        assert words is not None
         program, command, *rest = shlex.split(shlex.join(words))
         assert program == "mast"
         read = arguments_of(command, rest)[what]
@@ -79,7 +77,6 @@ def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
     Path("config.yaml").write_text("model: resnet18\n")
     Path("weights.pth").touch()
     following = VERBS["evaluate"].following
-    assert following is not None
     assert following({"encoder": "weights.pth"}, None) is None
     Path("config.yaml").write_text(mast.show_config(mast.configure("mast_c5_small")))
     assert following({"encoder": "resnet18"}, None) is None

@@ -1,7 +1,6 @@
 """Protocols by name, and their settings."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
@@ -62,13 +61,6 @@ def test_no_setting_is_without_bounds(name: str) -> None:
                 changes = {inside: changes} if inside else changes
                 with pytest.raises(UserError, match=setting):
                     make_evaluator(name, EvaluationSettings(protocols={name: changes}))
-
-
-def test_training_images_that_are_tested_are_named(
-    encoder: nn.Module, data: EvaluationData, caplog: pytest.LogCaptureFixture
-) -> None:
-    evaluate_encoder(encoder, replace(data, val=data.test), ["knn"], QUICK)
-    assert "the val set and the test set are the same images" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["knn", "detection"])

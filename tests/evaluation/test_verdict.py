@@ -47,7 +47,6 @@ def test_better_than_untrained(run: Path) -> None:
     comparison, (low, high) = compare([run]), ends(40, 0)
     (row,) = comparison.rows
     (gain,), verdict = row.gains, comparison.verdict
-    assert gain is not None
     assert (gain.value, gain.low, gain.high) == pytest.approx((10, low, high))
     assert verdict.sentence == (
         "Better than the untrained encoder on flowers17: linear accuracy +10.0 points "

@@ -78,12 +78,6 @@ def test_as_many_are_found_as_are_asked_for(index: ApproximateIndex) -> None:
     assert all(len(row.unique()) == 1500 for row in position_MK)
 
 
-def test_the_same_features_give_the_same_index(index: ApproximateIndex) -> None:
-    again = build(BANK.clone())
-    for first, second in zip(index.lists, again.lists, strict=True):
-        assert torch.equal(torch.as_tensor(first), torch.as_tensor(second))
-
-
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the banks of which an index was built."""
