@@ -130,7 +130,7 @@ def outliers(
         value_N = distances(bank_ND[once_B], unit_ND, own_N).cpu().numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
-    if len(value_N) > 1 and np.ptp(value_N) == 0:
+    if len(value_N) > 1 and np.ptp(value_N) <= 1e-6 * np.abs(value_N).max():  # but for rounding
         raise UserError(f"{source_name(encoder)} says the same of every image: no ranking")
     checked = None
     if labelled is not None:
