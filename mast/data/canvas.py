@@ -29,7 +29,8 @@ from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
-from mast.data.pieces import Cut, Pieces, in_pieces
+from mast.data.groups import group_names
+from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
 from mast.data.registry import open_source
 from mast.data.source import Pages, sampled
 
@@ -173,6 +174,7 @@ class CanvasSet:
         reading: How the files were read.
         stacks: What gives a hash of all pages or frames of a file, by the names of images that are
             the first of several.
+        groups: What each image belongs to, if not to its file alone.
     """
 
     name: str
@@ -187,9 +189,15 @@ class CanvasSet:
     test_views: TestViews | None = None
     reading: Reading = field(default_factory=Reading)
     stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    groups: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.identifiers)
+
+    @property
+    def units(self) -> list[str]:
+        """What no split may part: names of the groups or files of the images."""
+        return [*(self.groups or map(file_of, self.identifiers))]
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
@@ -230,6 +238,7 @@ class CanvasSet:
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
             test_views=cache.some_views(self.test_views, index_B),
+            groups=self.groups and tuple(self.groups[i] for i in index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -336,8 +345,9 @@ def open_canvas(
         )  # fmt: skip
         return views if file is None else Cached(file, views)
 
+    groups = split_cut(config.spec)[1].groups
     return CanvasSet(
-        name=source.name,
+        name=config.spec if groups else source.name,
         pixels=decoded if stored is None else Cached(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[index_N] for task, target_N in source.targets.items()},
@@ -353,6 +363,7 @@ def open_canvas(
             for name, index in zip(manifest.identifiers, index_N, strict=True)
             if manifest.stacks and name in manifest.stacks
         },
+        groups=groups and group_names(config.spec, manifest.identifiers, groups),
     )
 
 

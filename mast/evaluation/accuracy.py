@@ -25,12 +25,11 @@ GUESSES = {"top1": 1, "top5": 5}  # of the class of an image
 TOP5_FROM = 10  # classes; below, five guesses say little
 
 
-def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
+def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int | Tensor) -> Tensor:
     """For each image the probability (N,) that its class is among the k best, ties broken at
     random.
 
-    Ties are real: a kNN vote leaves most classes without any, and a collapsed encoder scores every
-    class alike. Counting the expectation makes such an encoder score chance.
+    A collapsed encoder scores every class alike: counting the expectation, it scores chance.
     """
     bad_N = ~scores_NC.isfinite().all(dim=1)
     if bad_N.any():
@@ -80,19 +79,19 @@ def accuracies(
     seed: int,
     resamples: int,
     copies: int = 1,
-    guesses: int = max(GUESSES.values()),
+    neighbours: int | None = None,
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
-    """The measures of test scores that every classification protocol reports.
+    """The measures of test scores that every classification protocol reports of a target.
 
     Args:
-        target: What was classified, the first part of each name.
         scores_NC: Test scores, larger is more likely.
         labels_N: True classes.
         seed: Of the bootstrap, which draws `resamples` test sets.
         copies: How many times the test images follow one another, in the same order, each time of
             another class; an image's credit is the mean of its copies'.
-        guesses: Measures of more guesses are left out.
+        neighbours: How many voted, if scores are votes: there are no measures of more guesses, and
+            a class without a vote is no guess.
         files_N: The files of the test images, where some have several.
 
     Yields:
@@ -101,9 +100,11 @@ def accuracies(
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     for name, k in GUESSES.items():
-        if k > 1 and (scores_NC.shape[1] < TOP5_FROM or k > guesses):
+        if k > 1 and (scores_NC.shape[1] < TOP5_FROM or k > (neighbours or k)):
             continue
-        credit_N = correct_within(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
+        guesses = k if neighbours is None else (scores_NC > 0).sum(dim=1).clamp(max=k)
+        credit_N = correct_within(scores_NC, labels_N, guesses).double()
+        credit_N = credit_N.view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples, files_N=files_N)
         yield f"{target}/by_chance/{name}", chance_level(labels_N, name)
     credit_N = correct_within(scores_NC, labels_N, k=1).double()

@@ -93,11 +93,8 @@ def extract(
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
-    The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
-    encoder is moved to the device and its mode is restored afterwards.
-
-    Returns:
-        features_ND, float32, on the CPU, in the order of the set; the same on all processes.
+    The encoder is moved to the device and its mode is restored afterwards. Features (N, D) are
+    float32 on the CPU, the same on all processes.
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")

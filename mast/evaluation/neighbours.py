@@ -88,12 +88,13 @@ def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:
 def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes: int) -> Tensor:
     """Sum each neighbour's weight exp(similarity / τ) into its class, nearest neighbours first.
 
-    Returns scores_MC in units of the nearest neighbour's weight, so that no τ overflows.
+    Returns scores_MC in units of the nearest neighbour's weight, so that no τ overflows; a class
+    without a vote has 0.
 
     Reference:
         Wu et al., Unsupervised Feature Learning via Non-Parametric Instance Discrimination,
         CVPR 2018, section 3.4.
     """
-    weight_MK = ((similarity_MK - similarity_MK[:, :1]) / temperature).exp()
+    weight_MK = ((similarity_MK - similarity_MK[:, :1]) / temperature).exp().clamp(min=LEAST)
     scores_MC = weight_MK.new_zeros(len(weight_MK), classes)
     return scores_MC.scatter_add_(1, labels_MK, weight_MK)

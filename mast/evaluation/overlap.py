@@ -21,6 +21,7 @@ from mast.evaluation.neighbours import nearest
 
 NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
 DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
+FEWEST = 10  # images that say what is usual; docs/log.md
 NAMED = 5  # pairs
 _AT_ONCE = 256  # canvases
 
@@ -29,8 +30,11 @@ def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     """Features with every dimension standardised by those of the reference, which come first.
 
     The features of many encoders all point into one direction; it is gone afterwards, and so are
-    the dimensions that hardly vary.
+    the dimensions that hardly vary. By fewer than `FEWEST` images features stay as they are: of two
+    copies alone all that is left is how they differ.
     """
+    if len(reference_ND) < FEWEST:
+        return (reference_ND, *others)
     std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
     alive_D = std_D > DEAD * std_D[std_D > 0].median()
     return tuple(

@@ -16,7 +16,7 @@ from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, counted
-from mast.core.files import default_cache, out_folder
+from mast.core.files import default_cache, out_folder, short_name
 from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import provenance
@@ -115,7 +115,7 @@ def adapt(
     named = _named(operators, depths.channels)
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
-        folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
+        folder = out_folder(out or Path("runs") / short_name(f"{loaded.folder.name}-adapted"))
         _check_ours(folder, depths)
         check_writable(folder)
     config = DataConfig(set_name(data), max_broken=max_broken)

@@ -20,15 +20,15 @@ from torch import Tensor
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
 from mast.evaluation.neighbours import block_shape, cosines, nearest
-from mast.evaluation.overlap import NEAR, one_by_one, pixel_digests, standardised
+from mast.evaluation.overlap import FEWEST, NEAR, one_by_one, pixel_digests, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
-FEWEST = 10  # images of which they do
-FLAT = 4  # levels of 256 in an image of one color
+FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
+BITS = 24  # of more than that in a hash that tells images apart; docs/log.md
 HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
 
 
@@ -50,26 +50,22 @@ def copies_within(
     hashes: bool = False,
     turned: bool = False,
 ) -> list[Copy]:
-    """The images that are there more than once: those of each group in the order of the set.
-
-    All images of a group are copies of its first.
+    """The images that are there more than once: those of each group, all copies of its first.
 
     Args:
-        canvases: The set. Canvases are compared for exact copies, so that one in another file
-            format that lost nothing is found, too.
-        features_ND: Their features, each dimension of which is standardised by the set.
+        canvases: The set; exact copies are found by canvases, whatever the format of their files.
+        features_ND: Their features, standardised by the distinct images.
         above: Cosine above which two images are near-copies.
-        margin: If given, features are compared as they are, and near-copies are those, too, that
-            are nearer to each other than to their nearest others by so much.
+        margin: If given, features are compared as they are; see `grouped`.
         not_copies: Pairs of positions that are no near-copies, in either order.
-        hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
-            differ.
+        hashes: Whether images with like perceptual hashes are near-copies, too.
         turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
     """
     first_N = _first_of_its_pixels(canvases)
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
-    (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
-    x_UD = x_ND[torch.from_numpy(distinct_U)]
+    x_UD = features_ND[torch.from_numpy(distinct_U)]
+    if margin is None:
+        (x_UD,) = standardised(x_UD)
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_TUB = None
     if hashes:
@@ -88,7 +84,8 @@ def copies_within(
     at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
     first_P = group_N[at_P]
     number_P = 1 + np.unique(first_P, return_inverse=True)[1]
-    cosine_P = F.cosine_similarity(x_ND[torch.from_numpy(at_P)], x_ND[torch.from_numpy(first_P)])
+    one_PD, first_PD = (x_UD[torch.from_numpy(of_N[end_P])] for end_P in (at_P, first_P))
+    cosine_P = F.cosine_similarity(one_PD, first_PD)
     kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
     # Features of exact copies may all have been constant.
     cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
@@ -96,18 +93,25 @@ def copies_within(
     return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
 
 
+def first_copies(canvases: CanvasSet) -> np.ndarray:
+    """The position of the first copy of each image by pixels or hash, or its own: (N,).
+
+    Features do not count: those of a bad encoder make copies of what is only alike.
+    """
+    first_N, number = np.arange(len(canvases)), 0
+    for copy in copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True):
+        number = copy.position if copy.kind == "first" else number
+        first_N[copy.position] = number
+    return first_N
+
+
 def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
     """Hashes of images that brightness, hue, blur, noise and compression hardly change.
 
     Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
-    above their median, as those of `imagehash.phash`.
-
-    Args:
-        images: M of them, (H, W, 3) uint8.
-        turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
-
-    Returns:
-        (1 or 8, M, 64), -1 or 1; 0 of images of one color, which have no frequencies.
+    above their median, as those of `imagehash.phash`: -1 or 1, (1, M, 64); (8, M, 64) of the images
+    mirrored and turned by quarters, too. All are 0 where fewer than `BITS` are clear, as of images
+    of one color or those that vary along one axis.
     """
     from scipy.fft import dctn
 
@@ -118,10 +122,11 @@ def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Ten
         gray = Image.fromarray(image_HWC).convert("L")
         gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
         bits_TB = np.zeros((len(ways), 64), np.float32)
-        if np.ptp(gray_HW) > FLAT:
-            for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
-                low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
-                bits_B[:] = np.where(low_B > np.median(low_B), 1, -1)
+        for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
+            low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
+            low_B -= np.median(low_B)
+            if (np.abs(low_B[1:]) > FAINT).sum() >= BITS:  # the first is the mean
+                bits_B[:] = np.where(low_B > 0, 1, -1)
         rows.append(bits_TB)
     return torch.from_numpy(np.stack(rows, axis=1))
 
@@ -163,15 +168,10 @@ def grouped(
     In the order of the set, an image that is in no group yet begins one, with all images after it
     that are its near-copies and in no group. So no group has ends that differ.
 
-    Args:
-        x_ND: Features of images.
-        above: Cosine above which two are near-copies.
-        margin: If given, those are, too, whose cosine exceeds by this much the mean of what is
-            usual `around` either (cross-domain similarity local scaling); of fewer images than
-            `FEWEST` only the cosine counts.
-        apart: Pairs that are none, the first in the order of the set first.
-        hash_TNB: If given, perceptual hashes; images are near-copies, too, if at most `HASH` bits
-            differ of the first of one and any of the other.
+    Near-copies are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too,
+    whose cosine exceeds by this much the mean of what is usual `around` either (cross-domain
+    similarity local scaling), among `FEWEST` images or more; and by `hash_TNB` those of which at
+    most `HASH` bits differ of the first hash of one and any of the other.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.

@@ -1,6 +1,7 @@
 """The weighted vote: by hand, and where scikit-learn must agree."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.accuracy import accuracy
+from mast.evaluation.accuracy import accuracies, accuracy
 from mast.evaluation.neighbours import block_shape, cosines, nearest, votes
 from mast.evaluation.online import online_scores
 
@@ -55,6 +56,26 @@ def test_agrees_with_sklearn(k: int) -> None:
     similarity, position = nearest(x[:200], x[200:], k)
     ours = accuracy(votes(similarity, labels[position], temperature, 4), labels[200:], "top1")
     assert ours == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+def test_top5_guesses_are_the_classes_of_neighbours(spread: float) -> None:
+    """An oracle that sums votes class by class; without spread, all 20 neighbours are of a class,
+    and half of the queries are of the next one."""
+    label_N, true_M = torch.arange(360) % 12, torch.arange(24) % 12
+    bank_ND = torch.eye(12)[label_N] + spread * torch.rand(360, 12)
+    query_MD = torch.eye(12)[(true_M + torch.arange(24) // 12) % 12] + spread * torch.rand(24, 12)
+    similarity_MK, at_MK = nearest(bank_ND, query_MD, 20)
+    right = 0
+    for true, near_K, cosine_K in zip(true_M.tolist(), at_MK, similarity_MK, strict=True):
+        votes_of = Counter[int]()
+        for label, cosine in zip(label_N[near_K].tolist(), cosine_K.tolist(), strict=True):
+            votes_of[label] += math.exp(cosine / 0.07)  # type: ignore[assignment]
+        right += true in dict(votes_of.most_common(5))
+    scores_MC = votes(similarity_MK, label_N[at_MK], 0.07, 12)
+    found = dict(accuracies("class", scores_MC, true_M, 0, 10, neighbours=20))
+    assert found["class/top5"] == pytest.approx(100 * right / 24)
+    assert spread or found["class/top5"] == found["class/top1"] == 50
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e14])

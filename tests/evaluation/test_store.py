@@ -38,17 +38,13 @@ def test_the_next_protocol_needs_no_forward_pass(
 def test_everything_that_matters_has_a_file_of_its_own(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    def features(
-        described: str = "colors",
-        size: int = 16,
-        compute: Compute | None = None,
-        change: Change | None = None,
-    ) -> torch.Tensor:
+    def features(described: str = "colors", size: int = 16, **run: Compute) -> torch.Tensor:
         store = FeatureStore(tmp_path, fingerprint(encoder, described))
-        return FrozenEncoder(encoder, compute, store).features(data.test, size, change)
+        return FrozenEncoder(encoder, store=store, **run).features(data.test, size)
 
-    dark = Change("dark", lambda images, _: images / 2)
-    plain, halved = features(), features(change=dark)
+    dark, store = Change("dark", lambda of, _: of / 2), fingerprint(encoder, "colors")
+    frozen = FrozenEncoder(encoder, store=FeatureStore(tmp_path, store))
+    plain, halved = features(), frozen.features(data.test, 16, dark)
     features("other code")
     features(size=12)
     features(compute=Compute(dtype=torch.bfloat16))

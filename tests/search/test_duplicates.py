@@ -58,10 +58,7 @@ def test_a_checksum_in_common_is_no_copy(
 
 
 def test_copies_are_noted_beside_the_score(
-    encoder: Colors,
-    overlapping: EvaluationData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    encoder: Colors, overlapping: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
     assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
@@ -71,6 +68,8 @@ def test_copies_are_noted_beside_the_score(
     assert str(tables([result, result])[-1].caption).count("5 of 24 test images are in train") == 1
     notes = compare(tmp_path).notes
     assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
+    evaluate_encoder(encoder, replace(overlapping, val=overlapping.test), ["knn"], QUICK)
+    assert "the val set and the test set are the same images" in caplog.text
 
 
 class Stretched(nn.Module):
@@ -97,10 +96,7 @@ def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData
 
 
 def test_near_copies_are_counted_on_request(
-    data: EvaluationData,
-    object_data: ObjectData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    data: EvaluationData, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = replace(data, train=holding(data.train, data.test, 7))
     (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)
@@ -191,6 +187,30 @@ def test_hashes_are_those_of_imagehash() -> None:
         for image, bits_B in zip(images, bits_MB, strict=True):
             turned = (image if way < 4 else ImageOps.mirror(image)).rotate(90 * way, expand=True)
             assert np.array_equal(bits_B > 0, imagehash.phash(turned).hash.ravel())
+
+
+def test_a_hash_with_few_informative_bits_joins_nothing() -> None:
+    """Barcodes along either axis, a blank page; a face, whose halves mirror each other, has half
+    of its bits."""
+    draw = np.random.default_rng(0)
+    bars = draw.integers(0, 2, (2, 40), np.uint8).repeat(3, axis=1) * 255
+    axes = [bars[0][None].repeat(70, 0), bars[1][:, None].repeat(70, 1)]
+    half = np.asarray(Image.fromarray(draw.integers(0, 256, (6, 3), np.uint8)).resize((48, 48)))
+    images = [*axes, np.full((9, 9), 200, np.uint8), np.concatenate([half, half[:, ::-1]], axis=1)]
+    shown_TM = perceptual_hashes([np.dstack([each] * 3) for each in images], True).abs().mean(2)
+    assert shown_TM.tolist() == [[0, 0, 0, 1]] * 8
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_copies_are_found_among_very_few_images(others: int) -> None:
+    """Standardised by two or three images, features of copies would point away from each other."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(2 + others, 64, generator=generator)
+    x_ND[1] = x_ND[0] + 0.01 * x_ND[1]
+    found = copies_within(tiny_set(6).subset(range(2 + others)), x_ND, above=0.9)
+    assert [copy[:3] for copy in found] == [(1, 0, "first"), (1, 1, "near")]
+    expected = torch.nn.functional.cosine_similarity(x_ND[0], x_ND[1], dim=0)
+    assert found[1].cosine == pytest.approx(float(expected))
 
 
 def test_copies_stand_out_from_what_is_around_them() -> None:

@@ -92,9 +92,7 @@ def test_to_match_is_to_see_what_these_operators_move(
     assert turned < 0.1 * colored
 
 
-def test_what_cannot_be_chosen_is_named(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
+def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], Subspaces]) -> None:
     features_NF, changed, subspaces = known
     with pytest.raises(UserError, match="did not look at invert"):
         subspaces.ignoring(["invert"])

@@ -24,7 +24,8 @@ from mast.evaluation.protocols.evaluator import Evaluator, features_of
 class Knn(Evaluator[EvaluationData]):
     """Weighted nearest neighbours; k and τ are chosen on validation.
 
-    Fewer than five neighbours cannot name five classes: there is no top-5 accuracy then.
+    Fewer than five neighbours cannot name five classes: there is no top-5 accuracy then. Of more,
+    the classes that they have are the guesses.
 
     Args:
         neighbours: Values of k to choose from, clipped to the images there are.
@@ -48,7 +49,7 @@ class Knn(Evaluator[EvaluationData]):
             )
             similarity_MK, position_MK = nearest(pool_ND, test_MD, k)
             scores_MC = votes(similarity_MK, labels_N[position_MK], temperature, classes)
-            yield from self.accuracies(task, scores_MC, guesses=k)
+            yield from self.accuracies(task, scores_MC, neighbours=k)
             yield f"{task.target}/chosen/k", k
             yield f"{task.target}/chosen/temperature", temperature
             yield f"{task.target}/chosen/validation", validation
