@@ -13,7 +13,7 @@ from mast.augment import OPERATORS, PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
-from mast.core.files import read_text
+from mast.core.files import read_text, short_name
 from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
 from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
@@ -208,7 +208,7 @@ class PretrainConfig:
         if self.out is not None:
             return Path(self.out)
         data = Path(self.data.spec).name.replace(":", "-").replace("@", "-")
-        return Path("runs") / f"{self.recipe or self.method}-{data}-{self.seed}"
+        return Path("runs") / short_name(f"{self.recipe or self.method}-{data}-{self.seed}")
 
 
 def build_method(config: PretrainConfig) -> Method:

@@ -201,7 +201,7 @@ def test_calls_in_several_threads_are_those_of_one_after_another(
 
 
 def test_what_libraries_draw_is_not_the_caller_s() -> None:
-    """scikit-learn draws from NumPy's own generator where it is given none."""
+    """scikit-learn draws from NumPy's own generator where it is given none; Rich, as imported."""
 
     @entry(draws=True)
     def drawing() -> None:
@@ -212,6 +212,20 @@ def test_what_libraries_draw_is_not_the_caller_s() -> None:
     before = draws()
     drawing()
     assert draws() == before
+    code = """
+import random
+import mast
+before = random.getstate()
+for name in mast.PUBLIC:
+    getattr(mast, name)
+    assert random.getstate() == before, name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_numpy_raises_for_the_caller_is_not_raised_here() -> None:
+    with np.errstate(all="raise"):
+        assert entry()(lambda: np.exp(np.float64(-1000)))() == 0
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:

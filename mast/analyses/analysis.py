@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.memory import machine_memory
-from mast.data import groups_of
+from mast.data import file_of, groups_of
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
+NO_IMAGES = "It needs images: mast analyze RUN --data SET."  # the command fills names in
 QUANTILE = 0.975  # of Student's t, at either end
 
 
@@ -45,6 +46,7 @@ class Images:
         classes: Class names by task.
         hits: Whether a linear probe on the representation is right, (N,) of 1 and 0, by task;
             only where `linear` was measured on these images.
+        units: What each belongs to, where that is not its file alone.
     """
 
     names: tuple[str, ...]
@@ -52,6 +54,7 @@ class Images:
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    units: Sequence[str] = ()
 
 
 class Pairs(NamedTuple):
@@ -134,16 +137,16 @@ class Subject:
     beside: tuple[Subject, ...] = ()
 
 
-def files_of(names: Sequence[str]) -> Tensor | None:
+def files_of(images: Images) -> Tensor | None:
     """Numbers (N,) of the files of images; None where each has its own, or all have one."""
-    groups_N = groups_of(names)
+    groups_N = groups_of(images.units or [*map(file_of, images.names)])
     return torch.from_numpy(groups_N) if groups_N is not None and groups_N.max() > 0 else None
 
 
 def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
     """Why the embeddings of the images cannot be looked at; None where they can."""
     if subject.images is None or subject.embed is None:
-        return "It needs images: give data."
+        return NO_IMAGES
     if (count := len(subject.images.names)) < fewest:
         return f"It needs {fewest} images or more, got {count}."
     return None
@@ -204,26 +207,14 @@ def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the numbers in a figure, for the page and the command line.
-
-    Args:
-        columns: Headings, with units.
-        rows: Cells; numbers as numbers, so that the page can sort by them.
-    """
+    """A table of the numbers in a figure; they stay numbers, so that the page can sort by them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float, ...], ...]
 
 
 class Gallery(NamedTuple):
-    """Images to look at.
-
-    Args:
-        title: What they have in common.
-        pictures_NPP3: uint8.
-        captions: One for each.
-        columns: How many stand in a row; None for as many as fit.
-    """
+    """Images to look at, uint8, each with a caption; as many in a row as fit, or `columns`."""
 
     title: str
     pictures_NPP3: np.ndarray

@@ -246,14 +246,9 @@ def cells(
     width: float = 1,
     cell_texts: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    """Give each cell of an image a tip, and write into it.
+    """Give each cell of an image, shown by `imshow`, a tip, and write into it.
 
-    Args:
-        axis: With the image, shown by `imshow`.
-        value_RC: How light each cell is, in [0, 1].
-        texts: Tips.
-        width: Of a cell in the axis's units.
-        cell_texts: What is written in the cells, if anything.
+    value_RC is how light each is, in [0, 1]; width that of a cell in the axis's units.
     """
     from matplotlib.patches import Rectangle
 
@@ -315,10 +310,7 @@ def capital(text: str) -> str:
 
 
 def views_grid(
-    originals_BCHW: Tensor,
-    views: Sequence[Tensor],
-    captions: Sequence[Sequence[str]],
-    path: Path,
+    originals_BCHW: Tensor, views: Sequence[Tensor], captions: Sequence[Sequence[str]], path: Path
 ) -> None:
     """Draw images in [0, 1] beside their views as a PNG; captions say what was applied to each."""
     from matplotlib.figure import Figure
@@ -334,8 +326,7 @@ def views_grid(
             axis.set_title(textwrap.fill(text, 38), fontsize=8)
             axis.set_axis_off()
     write_atomically(
-        path,
-        lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS),
+        path, lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS)
     )
 
 

@@ -14,7 +14,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, mean_and_margin
+from mast.analyses.analysis import (
+    NO_IMAGES,
+    Analysis,
+    Arrays,
+    Details,
+    Grid,
+    Subject,
+    mean_and_margin,
+)
 from mast.augment import OPERATORS
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -47,7 +55,7 @@ class Invariance(Analysis):
 
     def lacking(self, subject: Subject) -> str | None:
         if subject.embed is None:
-            return "It needs images: give data."
+            return NO_IMAGES
         if subject.mask_DK is None:
             return "This run has no masks: its method learns none."
         if not _graded(subject):

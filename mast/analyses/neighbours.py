@@ -104,7 +104,7 @@ class Neighbours(Analysis):
         query_Q = np.arange(count) * len(images.names) // count
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
-        files_N = files_of(images.names)
+        files_N = files_of(images)
         shared_S2T, before_NT = np.zeros((len(spaces), 2, len(tasks))), np.zeros(())
         gain_margin_ST = np.zeros((len(spaces), len(tasks)))
         for at, space_ND in enumerate(spaces.values() if tasks else ()):

@@ -75,7 +75,7 @@ class PredictedOperators(Analysis):
     def compute(self, subject: Subject) -> Arrays:
         assert subject.pairs is not None
         assert subject.images is not None
-        pairs, files_N = subject.pairs(), files_of(subject.images.names)
+        pairs, files_N = subject.pairs(), files_of(subject.images)
         image_P = pairs.image_P if files_N is None else files_N.numpy()[pairs.image_P]
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
             raise UserError("the views' embeddings are not finite: the run diverged")
@@ -229,10 +229,7 @@ def _explained(
 ) -> np.ndarray:
     """R^2 in percent, half of its interval, and the right directions in every third; (2 + M,).
 
-    Args:
-        features: By the half of the images that is fitted, (P, F) each.
-        target_PT: The recorded differences, NaN where they do not show.
-        image_P: The file of each pair.
+    Features are by the half of the images that is fitted; image_P is the file of each pair.
     """
     target_PT = target_PT[:, (~np.isnan(target_PT)).sum(axis=0) > 1]
     variance_T = np.nanvar(target_PT, axis=0)

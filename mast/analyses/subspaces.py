@@ -71,7 +71,7 @@ class SubspacesAnalysis(Analysis):
         unit = [F.normalize(embedding_ND.double(), dim=1) for embedding_ND in masked]
         tasks = list(images.labels)
         label_TN = torch.tensor(np.array(list(images.labels.values())), dtype=torch.long)
-        files_N = files_of(images.names)
+        files_N = files_of(images)
         same = [
             retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS, files_N).precision.mean(dim=1)
             for unit_ND in unit

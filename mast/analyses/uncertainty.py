@@ -12,6 +12,7 @@ import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import (
+    NO_IMAGES,
     Analysis,
     Arrays,
     Details,
@@ -61,7 +62,7 @@ class Uncertainty(Analysis):
 
     def lacking(self, subject: Subject) -> str | None:
         if subject.images is None:
-            return "It needs images: give data."
+            return NO_IMAGES
         if subject.uncertainty is None:
             return (
                 "This run predicts no uncertainty: its method has none, or it was trained without "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
 from mast.core.kinds import Device
 from mast.core.run import RunFolder, read_optional
-from mast.core.table import literal
+from mast.core.table import Shown, literal
 
 if TYPE_CHECKING:
     from mast.analyses import Subject
@@ -37,12 +38,16 @@ class Insight(NamedTuple):
     text: str  # what to see in the figure, or why there is none
     file: Path | None  # the arrays, beside a .png and a .svg of the same name
 
+
+class Insights(Shown, list[Insight]):
+    """The outcomes of several analyses; those that lack the same are shown as one."""
+
     def shown(self) -> Iterator[str | Text]:
-        """What the terminal shows of it."""
-        yield literal(self.title, "bold")
-        if self.file is not None:
-            yield one_line(str(self.file))
-        yield literal(f"{self.text}\n")
+        for (file, text), alike in groupby(self, lambda insight: (insight.file, insight.text)):
+            yield literal("; ".join(insight.title for insight in alike), "bold")
+            if file is not None:
+                yield one_line(str(file))
+            yield literal(f"{text}\n")
 
 
 @command
@@ -56,7 +61,7 @@ def analyze(
     device: Device = "auto",
     seed: int = 0,
     max_broken: float = 1.0,
-) -> list[Insight]:
+) -> Insights:
     """Analyze a run; write arrays and figures to `analysis/` in the run folder.
 
     Args:
@@ -131,12 +136,8 @@ def draw(run: str | Path, analysis: str) -> Figure:
         return QUESTIONS[analysis].kind().draw(read_arrays(file))
 
 
-def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
-    """Make analyses into a folder, whose `missing.json` says why others have no figure.
-
-    Returns:
-        Those that were made, then those that lack something.
-    """
+def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> Insights:
+    """Make analyses into a folder; its `missing.json` says what others lack, which come last."""
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, subject, folder) for name in shown]
     file = folder / "missing.json"
@@ -146,7 +147,7 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
         if insight.file is None:
             reasons[insight.name] = insight.text
     write_json(file, reasons)
-    return sorted(insights, key=lambda insight: insight.file is None)
+    return Insights(sorted(insights, key=lambda of: (of.file is None, of.file is None and of.text)))
 
 
 def _with_names(hint: str, run: Path) -> str:

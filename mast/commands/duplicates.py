@@ -204,15 +204,11 @@ def _rows(
         for copy in copies:
             ends = [items[0].position, copy.position] if copy.kind == "near" else []
             pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
-            caption = _caption(copy, changed)
+            caption = copy.kind
+            if caption != "first":
+                name, probability = changed.get(copy.position, ("", 0.0))
+                caption += f", {copy.cosine:.4f}"
+                caption += f", {name} {100 * probability:.0f} %" if name else ""
             items.append(Item(canvases, copy.position, caption, copy.kind == "first", pair))
         rows.append(GalleryRow(f"Group {group}", items))
     return rows
-
-
-def _caption(copy: Copy, changed: Mapping[int, tuple[str, float]]) -> str:
-    if copy.kind == "first":
-        return copy.kind
-    name, probability = changed.get(copy.position, ("", 0.0))
-    by = f", {name} {100 * probability:.0f} %" if name else ""
-    return f"{copy.kind}, {copy.cosine:.4f}{by}"

@@ -10,7 +10,7 @@ from zipfile import BadZipFile, ZipFile
 
 from mast.commands.common import command, open_search, or_default, write_arrays
 from mast.core.checkpoint import write_atomically
-from mast.core.files import as_unicode, out_file
+from mast.core.files import as_unicode, out_file, short_name
 from mast.core.kinds import Device, EncoderLike, Representation
 from mast.core.run import RunFolder
 
@@ -64,7 +64,7 @@ def embed(
     from mast.evaluation.result import readable
     from mast.runs.spaces import Invariances
 
-    name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
+    name = out or short_name(f"{readable(str(data))}-{_name(encoder)}") + ".npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
     invariances = Invariances(representation, ignore, match, space)
     by, canvases = open_search(

@@ -12,6 +12,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
+from mast.core.files import short_name
 from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
 from mast.core.processes import together
 from mast.core.run import RunFolder
@@ -142,7 +143,7 @@ def evaluate(
         if name := "-".join(invariances.names):
             if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
                 name += f"-{digest(tensors_of(encoder))[:8]}"
-            loaded = loaded._replace(folder=loaded.folder / SPACES / name)
+            loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         workspace = loaded.folder / FOLDER
         of_run = is_run and not (name or untrained or weights is not None)
         bench = Bench(compute, workspace, representation if of_run else None)
@@ -194,11 +195,7 @@ def _classifier(encoder: EncoderLike) -> Classifier | None:
 
 
 def _tested(
-    classifier: Classifier,
-    source: EncoderLike,
-    sets: NamedSets,
-    compute: Compute,
-    seed: int,
+    classifier: Classifier, source: EncoderLike, sets: NamedSets, compute: Compute, seed: int
 ) -> Result:
     """The result of a classifier, written beside its file; that of a module by its weights."""
     from torch import nn
@@ -235,17 +232,9 @@ def measure_missing(
 ) -> None:
     """Probe a labelled set by the protocols that were not run on it before.
 
-    Args:
-        folder: Of the run, or of the results of another encoder.
-        target_set: The set.
-        device: Where to run.
-        seed: Of the protocols.
-        protocols: Names.
-        operators: Measured by `retained`, beside those of a run's views and those of before.
-        encoder: The run of the folder if not given. A module is measured again each time, as its
-            code may have changed where its weights have not.
-        weights: As `evaluate`.
-        untrained: Likewise.
+    `retained` measures some operators beside those of a run's views and those of before. A module
+    is measured again each time, as its code may have changed where its weights have not; the
+    encoder is the run of the folder if not given.
     """
     from torch import nn
 

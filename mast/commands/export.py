@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mast.commands.common import command
 from mast.core.errors import UserError, unknown
-from mast.core.files import named
+from mast.core.files import named, short_name
 from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
@@ -118,9 +118,8 @@ def _places(model: Path, original: Original, format: str) -> tuple[RunFolder | N
     from mast.search.adapted import FILE as ADAPTED
 
     folder = model if model.is_dir() else model.parent
-    name = "encoder" if model.is_dir() else model.stem
+    name = short_name(f"{'encoder' if model.is_dir() else model.stem}-{format}")
     run = RunFolder(folder)
     if not run.config.is_file() and not (folder / ADAPTED).is_file():
-        return None, folder / f"{name}-{format}"
-    of_a_classifier = original.classifier is not None
-    return run, run.exports / (f"{name}-{format}" if of_a_classifier else format)
+        return None, folder / name
+    return run, run.exports / (short_name(format) if original.classifier is None else name)

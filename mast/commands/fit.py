@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mast.commands.common import command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
-from mast.core.files import as_word, out_file
+from mast.core.files import as_word, out_file, short_name
 from mast.core.kinds import Device, EncoderLike
 from mast.core.run import RunFolder, flatten, plain, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
-    from mast.evaluation.labelled_sets import LearningData, Task
-    from mast.evaluation.protocols.learn import Learned
+    from mast.evaluation.labelled_sets import LearningData
     from mast.models import Classifier
     from mast.runs.load import Loaded
 
@@ -83,6 +81,7 @@ def fit(
     untrained: bool = False,
     weights: str | Path | None = None,
     max_broken: float = 1.0,
+    groups: str | None = None,
 ) -> Fitted:
     """Train a classifier on an encoder from labeled images, and save it.
 
@@ -106,6 +105,10 @@ def fit(
         root: Folder of torchvision and Hugging Face sets; by default `downloads` next to the
             canvases.
         download: Allow downloading such a set, and the tag's weights.
+        groups: What images of one patient, video or place share, so that none is on both sides of a
+            split and intervals are over groups: a column of a list, a level of subfolders from 1,
+            or a regular expression on the path with one group. Other commands take it behind the
+            set's name, such as `photos#groups=2`.
 
     Returns:
         The file and the classifier.
@@ -115,17 +118,23 @@ def fit(
 
     from mast.core.launch import find_device
     from mast.core.reading import Reading
+    from mast.data import split_cut
     from mast.evaluation.calibration import BINS, calibrate
     from mast.evaluation.compute import Compute
     from mast.evaluation.frozen import Bench, InSpace
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.learn import learn, one_task
     from mast.evaluation.result import FOLDER, readable
+    from mast.evaluation.tested_classifier import validation
     from mast.models import Classifier, read_about, save_classifier
+    from mast.models.encoders import copied
     from mast.runs.load import frozen, load
     from mast.runs.spaces import Invariances, compared
     from mast.search.subspaces import Space
 
+    if groups is not None:
+        name, cut = split_cut(str(data))
+        data = name + replace(cut, groups=groups).suffix
     kinds = {".safetensors": lambda path: read_about(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
@@ -148,7 +157,8 @@ def fit(
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
-        name = "-".join(["classifier", kind, readable(str(data)), *several, *invariances.names])
+        parts = ["classifier", kind, readable(str(data)), *several, *invariances.names]
+        name = short_name("-".join(parts))
         path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
     else:
         path = Path(out)
@@ -168,7 +178,7 @@ def fit(
         },
         "encoder": start.description,
         "settings": {"size": loaded.size, "protocol": learned.settings},
-        "validation": _validation(learned, pool, task, seed),
+        "validation": validation(learned, pool, task, seed),
         "calibration": {**calibration._asdict(), "bins": BINS},
         "provenance": provenance(),
     }
@@ -177,7 +187,7 @@ def fit(
         head = whole.seen.before(head)
         whole = whole.encoder
     classifier = Classifier(
-        copy.deepcopy(whole),  # a user's module stays as and where it is
+        copied(whole),  # a user's module stays as and where it is
         head,
         task.classes,
         loaded.size,
@@ -229,32 +239,6 @@ def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a classifier was to learn, from what, and how."""
     images, how = about.get("images", {}), plain(about.get("settings", {}).get("protocol"))
     return about.get("target"), images.get("set"), images.get("sizes"), how
-
-
-def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
-    """How well the classes of held-out images are predicted."""
-    import torch
-
-    from mast.evaluation.accuracy import correct_within
-    from mast.evaluation.intervals import mean_interval
-    from mast.evaluation.labelled_sets import HELD_OUT
-
-    folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
-    groups_N = pool.groups
-    held_V = task.held_out_V if folds else task.choose_V
-    files_V = None if groups_N is None else torch.from_numpy(groups_N)[held_V]
-    held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
-    right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
-    interval = mean_interval(right_V, seed, files_N=files_V)
-    return {
-        "held_out": held_out if pool.val is None else "val",
-        "images": len(right_V),
-        "top1": 100 * float(right_V.mean()),
-        "top1_low": 100 * interval.low,
-        "top1_high": 100 * interval.high,
-        "interval": interval.method,
-        "chosen": learned.chosen,
-    }
 
 
 def _free(file: Path, name: str, pool: LearningData) -> Path:

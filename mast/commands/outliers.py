@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from mast.commands.common import command, listing_file, open_set, opener, or_default, write_listing
 from mast.core.errors import UserError, unknown
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mast.methods import PredictedUncertainty
     from mast.page import GalleryRow, Item
     from mast.runs.spaces import Invariances
+    from mast.search.outliers import Checked
 
 
 _log = logging.getLogger("mast")
@@ -31,36 +32,6 @@ By = Literal["neighbours", "prediction"]
 COLUMN = {"neighbours": "distance", "prediction": "trace"}
 FARTHEST = "Farthest from all others"
 KNOWN = 10_000  # images at most of another set among which neighbours are looked for
-
-
-class Checked(NamedTuple):
-    """Labels beside what probes that did not see them predict."""
-
-    label_N: np.ndarray  # `NO_CLASS` where there is none
-    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
-    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
-    agreed: float  # percent of the labels that the probes predict
-    classes: Sequence[str]
-
-    def name(self, label: int) -> str:
-        """The name of a class; nothing for none."""
-        from mast.search.outliers import NO_CLASS
-
-        return "" if label == NO_CLASS else self.classes[label]
-
-    def suspects(self) -> tuple[str, list[int]]:
-        """A heading, and the images whose label may be wrong, the least probable first."""
-        import numpy as np
-
-        from mast.search.outliers import NO_CLASS
-
-        found = np.flatnonzero(self.suggested_N != NO_CLASS)
-        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
-        heading = (
-            f"{len(order):,} labels that may be wrong, the least probable first; the probes agree "
-            f"with {self.agreed:.0f} % of all"
-        )
-        return heading, order
 
 
 @command
@@ -105,9 +76,9 @@ def outliers(
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
-        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
-        other image; for a run, the mean of the representation's and the embedding's cosine)
-        or `trace` (of the predicted covariance). If labels are checked, also `label`;
+        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest other
+        image, copies counted once; for a run, the mean of the representation's and the embedding's
+        cosine) or `trace` (of the predicted covariance). If labels are checked, also `label`;
         `suggested`, another class if the label is suspect; and `quality`, the probability that the
         probes give the label, empty for a class with a single image. Images that cannot be
         decoded come last; the last column, `broken`, says why.
@@ -118,13 +89,15 @@ def outliers(
     if target is not None and not labels:
         raise UserError("target is for labels: leave it out, or check labels")
     import numpy as np
+    import torch
 
     from mast.core.launch import find_device
     from mast.evaluation.compute import Compute
     from mast.evaluation.features import extract
     from mast.runs.load import source_name
     from mast.runs.spaces import Invariances
-    from mast.search.outliers import distances
+    from mast.search.duplicates import first_copies
+    from mast.search.outliers import checked_labels, distances
 
     invariances = Invariances(None, ignore, match, space=space)
     if invariances.names and by != "neighbours":
@@ -136,26 +109,33 @@ def outliers(
         encoder, invariances, compute, size, weights, download, untrained, photos
     )
     module = _uncertainty(encoder) if by == "prediction" else None
-    bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
+    bank = None if known is None else open_set(known, size, frozen_encoder.module, max_broken)
+    if bank is not None and len(bank) > KNOWN:
+        bank = bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
     reading = None if bank is None else bank.reading
     canvases = photos(size, frozen_encoder.module, reading)
     labelled = _labels(canvases, target) if labels else None
+    needed = labelled is not None or (module is None and bank is None)
+    first_N = first_copies(canvases) if needed else np.arange(len(canvases))
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
     else:
         unit_ND = _unit(frozen_encoder.features(canvases, size), dim).to(frozen_encoder.device)
-        bank_ND = unit_ND
+        bank_ND, first_B = unit_ND, first_N
         if bank is not None:
             bank_ND = _unit(frozen_encoder.features(bank, size), dim).to(unit_ND.device)
-        value_N = distances(bank_ND, unit_ND).cpu().numpy()
+            first_B = first_copies(bank)
+        once_B, of_B = map(torch.from_numpy, np.unique(first_B, return_inverse=True))
+        own_N = of_B.to(unit_ND.device) if bank is None else None
+        value_N = distances(bank_ND[once_B], unit_ND, own_N).cpu().numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
-    if len(value_N) > 1 and np.ptp(value_N) == 0:
+    if len(value_N) > 1 and np.ptp(value_N) <= 1e-6 * np.abs(value_N).max():  # but for rounding
         raise UserError(f"{source_name(encoder)} says the same of every image: no ranking")
     checked = None
     if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
-        checked = _check(canvases, *labelled, features_ND, seed)
+        checked = checked_labels(canvases.units, *labelled, features_ND, first_N, seed)
     return _listed(canvases, value_N, COLUMN[by], checked, file)
 
 
@@ -220,23 +200,9 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     return torch.cat([directions(part) for part in parts], dim=1)
 
 
-def _known_images(
-    known: str | Path, size: int, max_broken: float, encoder: FrozenEncoder
-) -> CanvasSet:
-    """The images from which distances are taken; a part of very many."""
-    import numpy as np
-
-    bank = open_set(known, size, encoder.module, max_broken)
-    if len(bank) <= KNOWN:
-        return bank
-    return bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
-
-
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
-    """The labels to check, and the names of their classes; None where there is nothing to check."""
-    import numpy as np
-
-    from mast.search.outliers import NO_CLASS
+    """The labels to check, and the names of their classes; None where there are none."""
+    from mast.data import UNLABELLED
 
     if not canvases.targets:
         if target is not None:
@@ -246,47 +212,9 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
-    if len(np.unique(label_N[_judged(canvases, label_N)[0]])) < 2:
-        _log.warning("labels are not checked: fewer than two classes have several images")
-        return None
-    if without := int((label_N == NO_CLASS).sum()):
+    if without := int((label_N == UNLABELLED).sum()):
         _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
     return label_N, classes
-
-
-def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of images with a label that other files have too, and numbers of their files."""
-    import numpy as np
-
-    from mast.data import groups_of
-    from mast.search.outliers import NO_CLASS
-
-    groups_N = groups_of(canvases.identifiers)
-    groups_N = np.arange(len(label_N)) if groups_N is None else groups_N
-    of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
-    counts = np.unique(of_files, return_counts=True)[1]
-    names, of_N = np.unique(label_N, return_inverse=True)
-    judged_J = np.flatnonzero(((names > NO_CLASS) & (counts > 1))[of_N])
-    return judged_J, groups_N[judged_J]
-
-
-def _check(
-    canvases: CanvasSet, label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int
-) -> Checked:
-    """Compare labels, where they can be checked, with what probes say that did not see them."""
-    import numpy as np
-
-    from mast.search.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
-
-    judged_J, groups_J = _judged(canvases, label_N)
-    label_J = label_N[judged_J]
-    probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed, groups_J)
-    class_J = confident_classes(label_J, probability_JC)
-    suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
-    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
-    quality_N[judged_J] = self_confidence(label_J, probability_JC)
-    agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
-    return Checked(label_N, suggested_N, quality_N, agreed, classes)
 
 
 def _listed(

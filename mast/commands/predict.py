@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mast.commands.common import command, open_set
 from mast.core.errors import UserError, one_line
-from mast.core.files import out_file
+from mast.core.files import out_file, short_name
 from mast.core.kinds import Device, later
 from mast.core.table import Columns, Rows, ShownText, begins, with_broken, write_table
 
@@ -96,7 +96,7 @@ def predict(
     from mast.evaluation.result import readable
     from mast.models import Classifier, load_classifier
 
-    name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
+    name = out or short_name(f"predictions-{readable(str(data))}{_by(classifier)}") + ".csv"
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     own = None if features is None else FeatureFile(Path(features))
@@ -131,11 +131,9 @@ def _encodes(classifier: str | Path | Classifier) -> bool:
     """Whether a classifier learned from an encoder, not from features of a file."""
     from mast.models import Classifier, classifier_file, read_about
 
-    about: Mapping[str, Any] | None
     if isinstance(classifier, Classifier):
-        about = classifier.about
-    else:
-        about = read_about(classifier_file(classifier))
+        return "features" not in classifier.about.get("encoder", ())
+    about = read_about(classifier_file(classifier))
     return about is not None and "features" not in about.get("encoder", ())
 
 

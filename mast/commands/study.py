@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mast.commands.analyze import Insight, analyze
+from mast.commands.analyze import Insight, Insights, analyze
 from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
@@ -44,7 +44,7 @@ class StudyResult(Shown):
 
         yield table(self.title, self.runs)
         if self.insight is not None:
-            yield from self.insight.shown()
+            yield from Insights([self.insight]).shown()
 
 
 @command

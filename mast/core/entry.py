@@ -1,8 +1,8 @@
 """Where users call this library: arguments are checked, and nothing around the call changes it.
 
-What PyTorch, set for a whole process or a block, would do to a call (mixed precision, another
-default type or device, no gradients, rounded products, seeds) is set aside for it and is there
-again afterwards. PyTorch is imported after the arguments are checked.
+What PyTorch or NumPy, set for a whole process or a block, would do to a call (mixed precision,
+another default type or device, no gradients, rounded products, seeds, errors) is set aside for it
+and is there again afterwards. PyTorch is imported after the arguments are checked.
 """
 
 import functools
@@ -134,10 +134,14 @@ restored = Setting(_keep_generators)
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """PyTorch as a process starts with it, for a block."""
+    """PyTorch and NumPy as a process starts with them, for a block."""
+    import numpy as np
     import torch
 
     with ExitStack() as before:
+        before.enter_context(
+            np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+        )
         before.enter_context(default_float32())
         before.enter_context(whole_products())
         made = torch.empty(0)

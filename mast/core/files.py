@@ -58,6 +58,14 @@ def default_cache() -> Path:
         raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
+def short_name(name: str, most: int = 200, whole: str = "") -> str:
+    """A name of `most` bytes, so that endings fit behind it; a longer one is cut, with a hash."""
+    if len(os.fsencode(name)) <= most:
+        return name
+    short = os.fsencode(name)[:most].decode(errors="ignore")
+    return f"{short}-{hashlib.sha256(os.fsencode(whole or name)).hexdigest()[:6]}"
+
+
 def as_word(path: str | Path) -> str:
     """A path as a word that a command of this program reads as one; a shell wants it quoted.
 

@@ -20,6 +20,7 @@ from mast.data.folder import doubt_of_classes as doubt_of_classes
 from mast.data.folder import no_classes as no_classes
 from mast.data.generated import Factors as Factors
 from mast.data.generated import Toys as Toys
+from mast.data.groups import groups_of as groups_of
 from mast.data.loader import Batch as Batch
 from mast.data.loader import Feed as Feed
 from mast.data.loader import Loader as Loader
@@ -27,7 +28,7 @@ from mast.data.loader import open_feed as open_feed
 from mast.data.photos import open_photos as open_photos
 from mast.data.pieces import Cut as Cut
 from mast.data.pieces import Pieces as Pieces
-from mast.data.pieces import groups_of as groups_of
+from mast.data.pieces import file_of as file_of
 from mast.data.pieces import in_pieces as in_pieces
 from mast.data.pieces import split_cut as split_cut
 from mast.data.registry import SOURCES as SOURCES

@@ -29,8 +29,9 @@ from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
+from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Cut, Pieces, in_pieces
+from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled
 from mast.data.store import Facts, key_of
@@ -178,6 +179,7 @@ class CanvasSet:
         facts: What is known of each image without decoding it, where it was looked at.
         stacks: What gives a hash of all pages or frames of a file, by the names of images that are
             the first of several.
+        groups: What each image belongs to, if not to its file alone.
     """
 
     name: str
@@ -194,6 +196,7 @@ class CanvasSet:
     own_keys: Sequence[bytes] = ()
     facts: Sequence[Facts] = ()
     stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    groups: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -227,6 +230,11 @@ class CanvasSet:
         for start in range(0, len(self), _AT_ONCE):
             batch = self.batch(range(start, min(start + _AT_ONCE, len(self))))
             yield from ((batch, at) for at in range(len(batch)))
+
+    @property
+    def units(self) -> list[str]:
+        """What no split may part: names of the groups or files of the images."""
+        return [*(self.groups or map(file_of, self.identifiers))]
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
@@ -278,6 +286,7 @@ class CanvasSet:
             test_views=cache.some_views(self.test_views, index_B),
             own_keys=tuple(self.keys[i] for i in index_B),
             facts=tuple(self.facts[i] for i in index_B) if self.facts else (),
+            groups=self.groups and tuple(self.groups[i] for i in index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -403,8 +412,9 @@ def open_canvas(
         )  # fmt: skip
         return views if file is None else Cached(file, views)
 
+    groups = split_cut(config.spec)[1].groups
     return CanvasSet(
-        name=source.name,
+        name=config.spec if groups else source.name,
         pixels=decoded if stored is None else Cached(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[index_N] for task, target_N in source.targets.items()},
@@ -420,6 +430,7 @@ def open_canvas(
             for name, index in zip(manifest.identifiers, index_N, strict=True)
             if manifest.stacks and name in manifest.stacks
         },
+        groups=groups and group_names(config.spec, manifest.identifiers, groups),
     )
 
 

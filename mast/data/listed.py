@@ -90,6 +90,13 @@ def _part(row: Mapping[str, str]) -> str:
     return "" if other else part
 
 
+def columns_of(spec: str) -> dict[str, dict[str, str]]:
+    """The columns of a list, each by path; none of another set."""
+    rows = _rows(_file(spec)[0]) if spec.startswith("list:") else []
+    path = next((each for row in rows[:1] for each in row if each.lower() in PATHS), "")
+    return {name: {row[path]: row[name] for row in rows} for row in rows[:1] for name in row}
+
+
 def _file(spec: str) -> tuple[Path, str | None]:
     """The table of `list:FILE` or `list:FILE@part`, and the part."""
     name, _, part = spec.partition(":")[2].rpartition("@")

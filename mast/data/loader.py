@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from mast.core.canvases import Canvases
-from mast.core.errors import UserError
+from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import Reading
@@ -92,9 +92,11 @@ class Feed(ABC):
                 f"batch_size to a multiple of {world_size}."
             )
         if images < batch_size:
+            most = images - images % (2 * world_size)  # two for each process, the fewest it takes
+            lower = f"set batch_size to {most} or less, or " if most else ""
             raise UserError(
-                f"{name} has {images} images, fewer than one batch of {batch_size}: set "
-                f"batch_size to {images} or less."
+                f"{name} has {counted(images, 'image')}, fewer than one batch of {batch_size}: "
+                f"{lower}give more images."
             )
         self.name = name
         self.images = images

@@ -19,8 +19,9 @@ from mast.core.reading import Reading
 from mast.data.cache import OnTheFly, decode_in_order, refuse_too_many, warn_of_broken
 from mast.data.canvas import CanvasSet, DataConfig, find_images
 from mast.data.decode import BrokenImageError
+from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Pieces, file_of
+from mast.data.pieces import Pieces, file_of, split_cut
 from mast.data.source import Source, warn_of_stacks
 from mast.data.store import Facts, ImageStore, key_of
 
@@ -75,8 +76,10 @@ def open_photos(
         square_N2 = np.full((len(index_N), 2), side)
         return OnTheFly(source, index_N, view, workers, square_N2, np.zeros(0), known.layout)
 
+    groups = split_cut(config.spec)[1].groups
+    identifiers = tuple(source.identifier(at) for at in index_N.tolist())
     return CanvasSet(
-        name=source.name,
+        name=config.spec if groups else source.name,
         pixels=OnTheFly(
             source, index_N, lambda index: source.canvas(index, SIDE, known)[0], workers,
             sides_N2, np.zeros(0), known.layout,
@@ -84,7 +87,7 @@ def open_photos(
         aspect_N=np.array([each.aspect for each in facts], np.float32),
         targets={task: label_N[index_N] for task, label_N in source.targets.items()},
         classes=source.classes,
-        identifiers=tuple(source.identifier(at) for at in index_N.tolist()),
+        identifiers=identifiers,
         fingerprint=key_of(*keys).hex(),
         skipped=skipped,
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
@@ -92,6 +95,7 @@ def open_photos(
         reading=known,
         stacks={source.identifier(at): functools.partial(source.digest, at)
                 for at in sorted(source.stacks)},
+        groups=groups and group_names(config.spec, identifiers, groups),
         own_keys=keys,
         facts=facts,
     )  # fmt: skip

@@ -35,8 +35,9 @@ from mast.data.source import Pages, Source, part_of
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
-_OPTION = r"(?:exclude=[^#,=]+|\w+=[^#,=/]*)"
+_OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
 _SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
+_TEXTS = ("pages", "exclude", "groups")
 _PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
 _log = logging.getLogger("mast")
 
@@ -55,6 +56,9 @@ class Cut:
         max_pixels: The most that a file's image may have; Pillow's bound if None.
         exclude: A text file with a line for each image that is left out, by its name in the set or
             by the path of its file; that of a file stands for all its pieces.
+        groups: What images of one patient, video or place have in common, which no split parts: a
+            column of a list, a level of subfolders from 1, or a regular expression on the path
+            whose one group it is. By itself it is the file.
     """
 
     pages: Pages = "first"
@@ -63,6 +67,7 @@ class Cut:
     blank: float = 0.0
     max_pixels: int | None = None
     exclude: str | Path | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         if self.pages not in get_args(Pages):
@@ -93,12 +98,12 @@ def split_cut(spec: str) -> tuple[str, Cut]:
     if found is None or os.path.exists(named(spec)):
         return spec, Cut()
     said = dict[str, Any]()
-    for each in found[2].split(","):
+    for each in re.split(r",(?=\w+=)", found[2]):
         name, _, value = each.partition("=")
         if name not in Cut.__dataclass_fields__:
             raise unknown(f"option of {found[1]}", name, tuple(Cut.__dataclass_fields__))
         try:
-            kind = {"pages": str, "exclude": str, "blank": float}.get(name, int)
+            kind = {"blank": float}.get(name, str if name in _TEXTS else int)
             said[name] = kind(value)
         except ValueError as error:
             expected = "a share" if name == "blank" else "a whole number"
@@ -109,13 +114,6 @@ def split_cut(spec: str) -> tuple[str, Cut]:
 def file_of(identifier: str) -> str:
     """The name of the file of an image, which may be a piece of it."""
     return _PLACE.sub("", identifier)
-
-
-def groups_of(identifiers: Sequence[str]) -> np.ndarray | None:
-    """Numbers (N,) of the files of images; None where each has its own."""
-    names = [file_of(name) for name in identifiers]
-    kinds, group_N = np.unique(names, return_inverse=True)
-    return None if len(kinds) == len(names) else group_N
 
 
 def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:

@@ -83,6 +83,7 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
         raise UserError("data is empty: name a folder or a set")
     place = named(root) if root is not None else default_cache() / "downloads"
     text, cut = split_cut(text)
+    cut = replace(cut, groups=None)  # of canvases (`mast.data.groups`)
     parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
     if len(parts) == 1:
         return in_pieces(_open(text, place, download), cut, place)

@@ -109,12 +109,10 @@ class ImageStore:
         self.rows.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
         try:
+            if not database.execute("pragma schema_version").fetchone()[0]:
+                database.executescript(f"begin immediate; {_TABLES} commit;")
             if write:
                 database.execute("begin immediate")
-            if not database.execute("pragma schema_version").fetchone()[0]:
-                database.executescript(_TABLES)
-                if write:
-                    database.execute("begin immediate")
             yield database
             if write:
                 database.execute("commit")

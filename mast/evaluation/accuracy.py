@@ -82,10 +82,9 @@ def accuracies(
     neighbours: int | None = None,
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
-    """The measures of test scores that every classification protocol reports.
+    """The measures of test scores that every classification protocol reports of a target.
 
     Args:
-        target: What was classified, the first part of each name.
         scores_NC: Test scores, larger is more likely.
         labels_N: True classes.
         seed: Of the bootstrap, which draws `resamples` test sets.

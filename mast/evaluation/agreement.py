@@ -28,11 +28,7 @@ class Retrieved(NamedTuple):
 
 
 def retrieve(
-    queries_ND: Tensor,
-    gallery_ND: Tensor,
-    labels_TN: Tensor,
-    k: int,
-    files_N: Tensor | None = None,
+    queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int, files_N: Tensor | None = None
 ) -> Retrieved:
     """Rank all other images for each image, in bounded memory.
 

@@ -125,11 +125,7 @@ def compare(
 ) -> Comparison:
     """Put what was measured of several runs side by side, with the gains of the first.
 
-    Args:
-        runs: What was evaluated: folders, or names and files as `evaluate` takes them. What the
-            first started as comes last, and weights of others, where these were measured.
-        seed: Seed of the bootstrap.
-        resamples: Test sets that the bootstrap draws.
+    What the first started as comes last, and weights of others, where these were measured.
     """
     folders = [_located(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
@@ -172,7 +168,12 @@ def compare(
             chance = next((value for value in chances if value is not None), None)
             rows.append(ComparisonRow(heading, values, intervals, gains, chance))
     notes += _namesakes(results)
-    notes += _of_tests(results)
+    notes += dict.fromkeys(
+        f"{readable(result.set_name)}: {text}"
+        for of_run in results
+        for result in of_run.values()
+        for text in result.notes()
+    )
     others_by_name = {
         name: of_other
         for at, (name, of_other) in enumerate(zip(names, results, strict=True))
@@ -265,17 +266,6 @@ def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[
             yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
-def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
-    """Notes on the test images of each set."""
-    notes = (
-        f"{readable(result.set_name)}: {text}"
-        for of_run in results
-        for result in of_run.values()
-        for text in result.notes()
-    )
-    return list(dict.fromkeys(notes))
-
-
 def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
     """The last part of each path, or as many as tell them apart; of a space its encoder, too."""
     parts = [[part for part in run.parts if part != SPACES] for run in runs]
@@ -290,11 +280,7 @@ def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _comparable(
-    first: Result | None,
-    other: Result | None,
-    names: tuple[str, ...],
-    index: int,
-    notes: list[str],
+    first: Result | None, other: Result | None, names: tuple[str, ...], index: int, notes: list[str]
 ) -> bool:
     """Whether both results exist, of the same images; differences become notes."""
     if first is None or other is None:

@@ -28,7 +28,7 @@ from mast.data import crop_fraction, read_test_view
 from mast.data.canvas import CanvasSet
 from mast.evaluation.changes import Change
 from mast.evaluation.compute import Compute, autocast
-from mast.models.encoders import evaluating
+from mast.models.encoders import check_representation, evaluating
 
 LARGEST = 1e15  # squares of features are summed in float32
 GATHERED = 16384  # rows that processes exchange at a time
@@ -80,19 +80,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     """One batch through an encoder in evaluation mode: representation_BD in float32."""
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
-    expected = f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D)"
-    if not isinstance(representation_BD, Tensor):
-        raise UserError(f"{expected}, got a {type(representation_BD).__name__}. Return it alone.")
-    if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
-        raise UserError(
-            f"{expected}, got {tuple(representation_BD.shape)}. Pool its feature map first."
-        )
-    if representation_BD.shape[1] == 0 or not representation_BD.is_floating_point():
-        kind = str(representation_BD.dtype).removeprefix("torch.")
-        raise UserError(
-            f"{expected}, of floats and with D of 1 or more, got {kind} of shape "
-            f"{tuple(representation_BD.shape)}."
-        )
+    check_representation(representation_BD, images_BCHW)
     return representation_BD.float()
 
 
@@ -106,12 +94,9 @@ def extract(
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
-    The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
-    encoder is moved to the device and its mode is restored afterwards. `keep` gets the features of
-    images from a position on, as they come; of several processes at the end.
-
-    Returns:
-        features_ND, float32, on the CPU, in the order of the set; the same on all processes.
+    The encoder is moved to the device and its mode is restored afterwards. Features (N, D) are
+    float32 on the CPU, the same on all processes. `keep` gets those of images from a position on,
+    as they come; of several processes at the end.
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")

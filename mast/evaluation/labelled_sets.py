@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from mast.core.errors import UserError
 from mast.core.files import spelling
 from mast.data.annotated import Annotated
 from mast.data.canvas import CanvasSet
-from mast.data.pieces import groups_of
+from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
 
 _log = logging.getLogger("mast")
@@ -56,9 +56,7 @@ class LearningData:
     @property
     def groups(self) -> np.ndarray | None:
         """Numbers of the files of the pool's images; None where each has its own."""
-        return groups_of(
-            [f"{part}/{name}" for part, of in self.named.items() for name in of.identifiers]
-        )
+        return groups_of([f"{part}/{unit}" for part, of in self.named.items() for unit in of.units])
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -95,7 +93,7 @@ class EvaluationData:
     @property
     def files(self) -> dict[str, int]:
         """Number of files, by part, where some have several images."""
-        groups = {part: groups_of(images.identifiers) for part, images in self.named.items()}
+        groups = {part: groups_of(images.units) for part, images in self.named.items()}
         return {part: int(of_N.max()) + 1 for part, of_N in groups.items() if of_N is not None}
 
     @property
@@ -233,10 +231,14 @@ def make_task(
     if "val" in labels:
         fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
     else:
-        groups_N = groups_of(data.train.identifiers)
+        groups_N = groups_of(data.train.units)
         fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
-            several = "two training images" if groups_N is None else "training images of two files"
+            several = (
+                "two training images"
+                if groups_N is None
+                else "training images of two files or groups"
+            )
             raise UserError(
                 f"no class of {target!r} has {several}, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
@@ -296,42 +298,54 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
 
 def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
-    groups_M = groups_of(data.test.identifiers) if isinstance(data, EvaluationData) else None
+    groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
     return None if groups_M is None else torch.from_numpy(groups_M)
 
 
 def hold_out(
-    labels_N: np.ndarray,
-    seed: int,
-    share: float = HELD_OUT,
-    groups_N: np.ndarray | None = None,
+    labels_N: np.ndarray, seed: int, share: float = HELD_OUT, groups_N: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split positions by class: `share` of each class, at least one image, is held out.
 
     A class with a single image, or with a single group of images, keeps it for fitting. Images of
-    one number in `groups_N` and one class, such as the tiles of a scene, stay together. Returns
-    positions to fit on and positions held out, both ascending.
+    one number in `groups_N`, such as the tiles of a scene, stay together; a group of several
+    classes counts as of the first of them. Returns positions to fit on and positions held out, both
+    ascending.
     """
     generator = np.random.default_rng(seed)
-    held = np.zeros(len(labels_N), bool)
-    for label in np.unique(labels_N):
-        members = np.flatnonzero(labels_N == label)
-        group_M, size_G = _groups(members, groups_N)
-        if len(size_G) > 1:
-            order_G = generator.permutation(len(size_G))
-            before_G = size_G[order_G].cumsum() - size_G[order_G]
-            chosen_G = np.zeros(len(size_G), bool)
-            chosen_G[order_G[:-1]] = (before_G < max(1, round(share * len(members))))[:-1]
-            held[members[chosen_G[group_M]]] = True
+
+    def fold_of(size_G: np.ndarray) -> np.ndarray:
+        order_G = generator.permutation(len(size_G))
+        before_G = size_G[order_G].cumsum() - size_G[order_G]
+        fold_G = np.full(len(size_G), -1)
+        fold_G[order_G[:-1][before_G[:-1] < max(1, round(share * size_G.sum()))]] = 0
+        return fold_G
+
+    held = _folds(labels_N, groups_N, fold_of) == 0
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each member, from 0, and the sizes; without groups each is its own."""
-    if groups_N is None:
-        return np.arange(len(members)), np.ones(len(members), np.int64)
-    _, group_M, size_G = np.unique(groups_N[members], return_inverse=True, return_counts=True)
-    return group_M, size_G
+def _folds(
+    labels_N: np.ndarray,
+    groups_N: np.ndarray | None,
+    fold_of: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """In which fold each position is held out, -1 for none: of a class by the sizes of its groups.
+
+    No fold holds out all of a class.
+    """
+    units_N = np.arange(len(labels_N)) if groups_N is None else groups_N
+    _, first_G, group_N = np.unique(units_N, return_index=True, return_inverse=True)
+    class_N, fold_N = labels_N[first_G][group_N], np.full(len(labels_N), -1)
+    for label in np.unique(class_N):
+        members = np.flatnonzero(class_N == label)
+        _, group_M, size_G = np.unique(group_N[members], return_inverse=True, return_counts=True)
+        if len(size_G) > 1:
+            fold_N[members] = fold_of(size_G)[group_M]
+    for label in np.unique(labels_N):
+        if len(np.unique(fold_N[labels_N == label])) == 1:
+            fold_N[np.isin(group_N, group_N[labels_N == label])] = -1
+    return fold_N
 
 
 def cross_validation(
@@ -343,14 +357,12 @@ def cross_validation(
     without an image to hold out are left out. Returns of each what `hold_out` does.
     """
     generator = np.random.default_rng(seed)
-    fold_N = np.full(len(labels_N), -1)
-    for label in np.unique(labels_N):
-        members = np.flatnonzero(labels_N == label)
-        group_M, size_G = _groups(members, groups_N)
-        if len(size_G) > 1:
-            first = generator.integers(count)  # so that small classes do not all meet in the first
-            order_G = generator.permutation(len(size_G))
-            fold_N[members] = ((first + order_G.argsort()) % count)[group_M]
+
+    def fold_of(size_G: np.ndarray) -> np.ndarray:
+        first = generator.integers(count)  # so that small classes do not all meet in the first
+        return np.asarray((first + generator.permutation(len(size_G)).argsort()) % count)
+
+    fold_N = _folds(labels_N, groups_N, fold_of)
     return [
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
         for fold in range(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -49,12 +50,10 @@ class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labeled set: a folder with subfolders `train`, `test` and optionally `val`, or
-            similar names (`Training`, `seg_test`, `valid`), `factors`, `torchvision:NAME`,
-            `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, with their
-            standard splits (val is tested if there is no test); or a folder with one subfolder per
-            class, of which a fifth of each class is tested; `factors` by default. Images without a
-            label are left out.
+        data: The labeled set, such as a folder with subfolders `train`, `test` and optionally `val`
+            (tested if there is no test), `factors` (the default), `torchvision:NAME` or
+            `hf:owner/name`; or a folder with one subfolder per class, of which a fifth of each
+            class is tested. Images without a label are left out.
         train: Training images, in place of those of `data`.
         val: Validation images, in place of those of `data`.
         test: Test images, in place of those of `data`.
@@ -160,10 +159,17 @@ class NamedSets:
         """Parts of a set, whose values are read as those of the training part."""
         train = self._canvases(parts["train"], size, model)
         reading = train.reading if train.reading.layout.deep else None
-        return {
+        sets = {
             part: train if part == "train" else self._canvases(spec, size, model, reading)
             for part, spec in parts.items()
         }
+        for (one, of), (other, of_other) in itertools.combinations(sets.items(), 2):
+            if shared := {*(of.groups or ())} & {*(of_other.groups or ())}:
+                raise UserError(
+                    f"groups: {len(shared)} are in {one} and in {other}, the first is "
+                    f"{min(shared)}: move the images of each to one part"
+                )
+        return sets
 
     def _canvases(
         self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
@@ -179,10 +185,10 @@ class NamedSets:
         """A folder without parts, of which a share of each class is tested."""
         whole = self._whole(described, size, model)
         label_N = next(iter(whole.targets.values()))
-        groups_N = groups_of(whole.identifiers)
+        groups_N = groups_of(whole.units)
         learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
         if not len(tested_M):
-            several = "two images" if groups_N is None else "images of two files"
+            several = "two images" if groups_N is None else "images of two files or groups"
             raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
         return EvaluationData(
             whole.part(learned_F, f"{whole.name}@train"),
@@ -200,21 +206,20 @@ class NamedSets:
         if not whole.targets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
-                "test below it, one subfolder per class, or shards with labels; or give each part "
-                "by train, val and test"
+                f"data {whole.name} has no labels{f' ({reason})' if reason else ''}: expected one "
+                "subfolder per class, list:FILE.csv with a column label, or shards with labels"
             )
         names = next(iter(whole.classes.values()))
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
         if folder and parts:
             raise UserError(
                 f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
-                "are called so: rename what is a class, or give each part by train, val and test"
+                "are called so: rename what is a class, or name a part alone"
             )
         if folder and (reason := doubt_of_classes(whole.identifiers)):
             raise UserError(
                 f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
-                "subfolder per class, or give each part by train, val and test"
+                "subfolder per class"
             )
         return whole
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.data.canvas import CanvasSet
-from mast.data.pieces import groups_of
+from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.compute import Compute
@@ -39,7 +39,7 @@ def online_scores(
     some = replace(canvases.part(index_N), test_views=None)
     features_NC = extract(encoder, some, size, compute)
     scores = {"online/effective_rank": effective_rank(features_NC)}
-    groups_N = groups_of(some.identifiers)
+    groups_N = groups_of(some.units)
     number_N = np.arange(len(index_N)) if groups_N is None else groups_N
     query_N = torch.from_numpy(number_N) % 5 == 4
     accuracies = []

@@ -24,7 +24,7 @@ from torch import Tensor
 from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.core.files import read_json
+from mast.core.files import read_json, short_name
 from mast.core.table import FittedTable, Shown, as_frame, columns_of
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.evaluation.fingerprint import weights_are_in
@@ -241,13 +241,13 @@ class Result:
             share = f"{100 * self.split['share']:g} % of each class"
             notes.append(
                 f"{tested} of {sum(self.sizes.values())} images were tested, "
-                f"{share if files is None else f'of whole files about {share}'}, drawn by seed "
-                f"{self.split['seed']}; the others were learned from"
+                f"{share if files is None else f'of whole files or groups about {share}'}, drawn "
+                f"by seed {self.split['seed']}; the others were learned from"
             )
         if files is not None:
             notes.append(
-                f"the {tested} test images are pieces of {files} files: intervals say what other "
-                "files would have given"
+                f"the {tested} test images are of {files} files or groups: intervals say what "
+                "others would have given"
             )
         held = self.settings.get("protocol", {}).get("held_out", {})
         notes += [
@@ -293,7 +293,7 @@ class Result:
     @property
     def stem(self) -> str:
         """Name of its file: the protocol, and the end of the set's name."""
-        return f"{self.protocol}-{readable(self.set_name)}"
+        return short_name(f"{self.protocol}-{readable(self.set_name)}")
 
     def write(self, folder: str | Path) -> Path:
         """Write it into a run folder, wholly or not at all.
@@ -458,10 +458,7 @@ def published_name(encoder: Mapping[str, Any]) -> str | None:
 def readable(set_name: str) -> str:
     """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
     name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:])).strip("-.") or "set"
-    if len(os.fsencode(name)) <= LONGEST:
-        return name
-    short = os.fsencode(name)[:LONGEST].decode(errors="ignore")
-    return f"{short}-{hashlib.sha256(os.fsencode(set_name)).hexdigest()[:6]}"
+    return short_name(name, LONGEST, set_name)
 
 
 @final
@@ -486,11 +483,8 @@ class Results(Shown, list[Result]):
 
 
 def tables(results: Sequence[Result]) -> list[FittedTable]:
-    """What was measured, in percent, as tables for a rich console.
-
-    First accuracies of whole test sets, a row for each protocol, set and target, the set's own
-    metric in bold, and chance; for each retrieval the precision in every space; then every other
-    measure with its value at each magnitude. Notes on the test images are below the last.
+    """What was measured, in percent: accuracies, the set's own metric in bold; for each retrieval
+    the precision in every space; every other measure at each magnitude; and notes below.
     """
     each = [(result, target, of) for result in results for target, of in result.targets.items()]
     accuracies = [

@@ -15,12 +15,13 @@ from torch import Tensor
 from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
-from mast.evaluation.accuracy import accuracies, correct_within
+from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error, reliability
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import extract
 from mast.evaluation.intervals import Measured, ends, mean_interval
-from mast.evaluation.labelled_sets import image_identity
+from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task, image_identity
+from mast.evaluation.protocols.learn import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
 
@@ -31,12 +32,7 @@ _log = logging.getLogger("mast")
 
 
 def test_classifier(
-    classifier: Classifier,
-    name: str,
-    canvases: CanvasSet,
-    metric: str,
-    compute: Compute,
-    seed: int,
+    classifier: Classifier, name: str, canvases: CanvasSet, metric: str, compute: Compute, seed: int
 ) -> Result:
     """Measure a classifier on labelled images of the classes that it knows.
 
@@ -45,7 +41,7 @@ def test_classifier(
     about = classifier.about
     canvases, target, label_M = _labelled(classifier, canvases)
     probability_MC = extract(classifier, canvases, classifier.size, compute)
-    groups_M = groups_of(canvases.identifiers)
+    groups_M = groups_of(canvases.units)
     files_M = None if groups_M is None else torch.from_numpy(groups_M)
     known: Mapping[str, Any] = about.get("images", {})
     held: Mapping[str, Any] = about.get("validation", {})
@@ -149,7 +145,28 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])
 
 
-# -------------------------------------------------------- what `mast fit` says of it, in words
+# ------------------------------------------------------------------- what `mast fit` says of it
+
+
+def validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
+    """How well the classes of held-out images are predicted."""
+    folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
+    held_V = task.held_out_V if folds else task.choose_V
+    files_V = None if pool.groups is None else torch.from_numpy(pool.groups)[held_V]
+    held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
+    right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
+    interval = mean_interval(right_V, seed, files_N=files_V)
+    return {
+        "held_out": held_out if pool.val is None else "val",
+        "images": len(right_V),
+        "top1": 100 * float(right_V.mean()),
+        "top1_low": 100 * interval.low,
+        "top1_high": 100 * interval.high,
+        "interval": interval.method,
+        "by_chance": chance_level(learned.labels_V, "top1"),
+        "mean_per_class": accuracy(learned.scores_VC, learned.labels_V, "mean_per_class"),
+        "chosen": learned.chosen,
+    }
 
 
 def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
@@ -170,14 +187,15 @@ def what_is_told(about: Mapping[str, Any], classes: int) -> str:
 
 
 def how_often_right(about: Mapping[str, Any]) -> str:
-    """How often it is right, with the interval, and on which images."""
+    """How often it is right, with the interval, beside chance, and on which images."""
     held = about["validation"]
     chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
-    return (
-        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}] on "
-        f"{held['images']:,} held-out images ({held['held_out']})"
-        + (f", on which the {chosen} was chosen, too" if chosen else "")
-    )
+    text = f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
+    if "by_chance" in held:  # files of earlier versions do not say
+        text += f", by the most frequent class alone {held['by_chance']:.1f} %, in the mean per "
+        text += f"class {held['mean_per_class']:.1f} %,"
+    text += f" on {held['images']:,} held-out images ({held['held_out']})"
+    return text + (f", on which the {chosen} was chosen, too" if chosen else "")
 
 
 def how_far_off(about: Mapping[str, Any]) -> str:

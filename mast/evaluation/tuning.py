@@ -53,11 +53,7 @@ class Recipe(Ranged):
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.
     """
 
-    at_least: ClassVar = {
-        "batch_size": 2,
-        "epochs": 1,
-        "size": 1,
-    }
+    at_least: ClassVar = {"batch_size": 2, "epochs": 1, "size": 1}
     at_most: ClassVar = {"epochs": 100_000, "size": 16_384}
     above: ClassVar = {"head_lr": 0}
 

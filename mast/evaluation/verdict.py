@@ -137,6 +137,7 @@ class Verdict:
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
     commands: Mapping[str, str] = field(default_factory=dict)  # they measure what is missing
+    trained: bool = True  # whether the first is a run
 
     @property
     def is_better(self) -> bool | None:
@@ -152,7 +153,7 @@ class Verdict:
     def sentence(self) -> str:
         """The answer."""
         if not self.comparisons:
-            if STARTED_FROM not in self.commands:
+            if not self.trained:
                 return f"Nothing but {self.name} was measured."
             return "What pretraining added is unknown: no other encoder was measured on this set."
         return " ".join(of.sentence for of in sorted(self.comparisons, key=lambda of: not of.gains))
@@ -166,10 +167,8 @@ class Verdict:
         sets = [on_set for _, gain in known for on_set in gain.sets]
         images = {of.result.images: of.result.sizes.get("test", 0) for of in sets}
         count = f"{sum(images.values()):,} " if all(images.values()) else ""
-        parts = [
-            f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
-            "pretraining."
-        ]
+        seeds = ": they do not cover other seeds of pretraining" if self.trained else ""
+        parts = [f"95 % intervals, paired, over {count}test images{seeds}."]
         for other, gain in known:
             if len(gain.sets) > 1:
                 listed = ", ".join(f"{of.name} {_signed(of.gain)}" for of in gain.sets)
@@ -181,7 +180,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self.sentence, self.basis]
-        if self.is_better is False:
+        if self.is_better is False and self.trained:
             lines.append(ADAPT_FIRST)
         lines += [f"To measure {name}: {command}" for name, command in self.commands.items()]
         return "\n".join(filter(None, lines))
@@ -201,16 +200,15 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by its results and those of others, which have names.
-
-    `of_start` is what it started as; None where that was not measured.
-    """
-    beside = []
+    """Judge a run by its results, those of what it started as, if measured, and of named others."""
+    beside, own = [], _published(of_run)
     for other, results in of_others.items():
-        name_of = next((each.published for each in results.values() if each.published), None)
-        called = other if name_of is None else f"the published {name_of}"
+        name_of = _published(results)
+        same = name_of is not None and name_of == own
+        called = f"{other} (the same weights)" if same else f"the published {name_of}"
+        called = other if name_of is None else called
         measured = _compared(called, of_run, results, seed, resamples)
-        beside.append(replace(measured, is_published=name_of is not None))
+        beside.append(replace(measured, is_published=name_of is not None and not same))
     if of_start is not None:
         words = "weights it started from" if started_from_weights(run) else "untrained encoder"
         started = _compared(f"the {words}", of_run, of_start, seed, resamples)
@@ -229,7 +227,12 @@ def verdict(
         protocols = [] if usual else ["--protocols", *by]
         size = ["--size", str(BASELINE_SIZE), "--download"]
         commands["published weights"] = _command(BASELINE, of_run, *protocols, *size)
-    return Verdict(name, tuple(beside), commands)
+    return Verdict(name, tuple(beside), commands, trained)
+
+
+def _published(results: Results) -> str | None:
+    """The name whose weights were measured, if others published them."""
+    return next((each.published for each in results.values() if each.published), None)
 
 
 def _command(encoder: str, of_run: Results, *options: str) -> str:

@@ -114,7 +114,7 @@ def _made_beside(out: Path) -> Iterator[Path]:
     """A folder to fill, which takes the place of another only when it is whole."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as place:
+        with tempfile.TemporaryDirectory(prefix=f".{out.name[:40]}-", dir=out.parent) as place:
             folder = Path(place) / "new"
             folder.mkdir()
             if out.exists():

@@ -13,6 +13,8 @@ from mast.core.arguments import checked
 from mast.losses.assignment import soft_cross_entropy
 from mast.losses.precision import full, product, tempered
 
+SHORTEST = 1e-12  # share of a view's length that weights leave
+
 
 @checked
 def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
@@ -130,13 +132,18 @@ def masked_nt_xent(
         weight_BD: How much each dimension counts for both views of an image, 0 or more.
 
     Returns:
-        Scalar; that of `nt_xent` where all weights are equal.
+        Scalar; that of `nt_xent` where all weights are equal. The cosine is 0 where either has no
+        length under the weights, of an anchor without weights to all.
     """
-    both_ND, weight_ND = full(torch.cat([first_BD, second_BD])), full(weight_BD).repeat(2, 1)
-    weight_ND = weight_ND / weight_ND.amax(dim=1, keepdim=True).clamp(min=1e-24)
-    length_NN = product(weight_ND, both_ND.square().T).clamp(min=1e-24).sqrt()
-    own_N1 = length_NN.diagonal()[:, None]
-    cosine_NN = product(weight_ND * both_ND, both_ND.T) / (own_N1 * length_NN)
+    both_ND = F.normalize(full(torch.cat([first_BD, second_BD])), dim=1)
+    weight_ND = full(weight_BD).repeat(2, 1)
+    most_N1 = weight_ND.detach().amax(dim=1, keepdim=True)
+    weight_ND = weight_ND / most_N1.where(most_N1 > 0, 1)
+    squared_NN = product(weight_ND, both_ND.square().T)
+    seen_NN = squared_NN > SHORTEST**2
+    length_NN = squared_NN.where(seen_NN, 1).sqrt()
+    cosine_NN = product(weight_ND * both_ND, both_ND.T) / (length_NN.diag()[:, None] * length_NN)
+    cosine_NN = cosine_NN.masked_fill(~(seen_NN & seen_NN.diag()[:, None]), 0)
     return _contrast_of_pairs(cosine_NN, temperature)
 
 

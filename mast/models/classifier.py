@@ -19,7 +19,14 @@ from mast.core.files import quoted
 from mast.core.reading import Reading, read_reading
 from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors, write_tensors
 from mast.models.depths import Depths
-from mast.models.encoders import Encoder, check_size, described_encoder, mismatches
+from mast.models.encoders import (
+    Encoder,
+    check_size,
+    checked_for,
+    copied,
+    described_encoder,
+    mismatches,
+)
 
 NAME = "classifier"  # in a file's name and in its header
 REMEDY = "restore it, or run `mast fit` again"
@@ -107,6 +114,7 @@ class Classifier(nn.Module):
 
     def scores(self, images_BCHW: Tensor) -> Tensor:
         """Scores (B, C), before temperature and softmax."""
+        images_BCHW = checked_for(self.encoder, self, images_BCHW)
         scores_BC: Tensor = self.head(self.encoder(images_BCHW).to(self.head.weight.dtype))
         return scores_BC
 
@@ -124,10 +132,6 @@ class Classifier(nn.Module):
     @torch.no_grad()
     def predict(self, images_BCHW: Tensor) -> Prediction:
         """Classes, probabilities and margins of images in [0, 1], best of side `size`."""
-        if images_BCHW.shape[1] != self.channels:
-            raise UserError(
-                f"expected images (B, {self.channels}, H, W), got {tuple(images_BCHW.shape)}"
-            )
         return self.from_probabilities(self(images_BCHW))
 
     def from_probabilities(self, probability_BC: Tensor) -> Prediction:
@@ -179,7 +183,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     Args:
         path: The file, or a folder with one classifier in it, such as a run folder.
         encoder: The module that was fitted, where it was one of your own, whose code is in no file;
-            it gets the weights that are in the file.
+            a copy of it gets the weights that are in the file.
 
     Returns:
         The classifier in evaluation mode, on the CPU. It takes images (B, channels, H, W) in
@@ -206,15 +210,16 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         )
     parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
     for name, tensor in tensors.items():
-        part, _, key = name.partition(".")
+        part, _, key = name.replace("_orig_mod.", "").partition(".")
         parts.setdefault(part, {})[key] = tensor
     own = described[NAME]
     layers = own.get("layers") if isinstance(own, dict) else None
     if layers is not None:
         parts["encoder"] = {key.removeprefix("encoder."): value
                             for key, value in parts["encoder"].items()}  # fmt: skip
-    module = encoder
-    if module is None:
+    if encoder is not None:
+        module = encoder = copied(encoder)
+    else:
         weights = {key.removeprefix("model."): value for key, value in parts["encoder"].items()}
         module = described_encoder(described, weights, file)
     try:
@@ -240,12 +245,11 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         raise UserError(
             f"{file}: its header describes no classifier of this version: {error}"
         ) from error
-    if encoder is not None:  # changed only where all of it fits
-        known = parts["encoder"]  # nothing where it learned from features of a file
-        if known and any(mismatches(known, encoder.state_dict()).values()):
+    known = parts["encoder"]
+    if encoder is not None and known:  # nothing where it learned from features of a file
+        if any(mismatches(known, encoder.state_dict()).values()):
             raise UserError(f"{file} holds the weights of another encoder than the one given")
-        if known:
-            encoder.load_state_dict(known, strict=False)
+        encoder.load_state_dict(known, strict=False)
     return classifier.cpu().eval()
 
 

@@ -4,20 +4,38 @@ Shapes: B images, C channels of a map, H and W its sides, T tokens, F numbers of
 """
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from mast.core.arguments import as_list, in_short
+from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import Encoder, Encoding, channels_of, evaluating
+from mast.models.encoders import (
+    Encoder,
+    Encoding,
+    channels_of,
+    check_representation,
+    checked_for,
+    evaluating,
+)
 
 TOKENS = 4  # blocks of a transformer that are read
+SAME = 1e-3  # as a share
 OUTPUT = "output"  # the last depth, the representation itself
+
+
+class Layer(NamedTuple):
+    """What a layer gives: axes, places, their mean, and that of their absolute values."""
+
+    axes: int
+    places: int
+    part_BC: Tensor
+    size_BC: Tensor
 
 
 class Depths(nn.Module):
@@ -37,6 +55,8 @@ class Depths(nn.Module):
         layers: The names of the depths, the last `OUTPUT`.
         shallow: Of these, those before the encoder's last block.
         widths: How many numbers each has; F is their sum.
+        sizes: What each gives of noise, of maps of their absolute values: a share of it is
+            rounding.
 
     Raises:
         UserError: A name that is none of its submodules, or that gives no maps or tokens.
@@ -46,7 +66,11 @@ class Depths(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.size = size
-        modules = dict(encoder.named_modules())
+        modules = {
+            name: part
+            for name, part in encoder.named_modules()
+            if not isinstance(part, torch.jit.ScriptModule)  # which takes no hooks
+        }
         layers = None if layers is None else as_list(layers)
         for name in layers or ():
             if not name or name not in modules:
@@ -54,7 +78,7 @@ class Depths(nn.Module):
         if layers is not None and len(set(layers)) < len(layers):
             raise UserError(f"layers names one twice: {', '.join(layers)}")
         own = [name for name in _candidates(encoder) if name in modules]
-        found = self._probed(own if layers is None else list(layers))
+        found, output_BD = self._probed(own if layers is None else list(layers))
         if layers is None:
             names = _default_layers(found)
         else:
@@ -62,15 +86,14 @@ class Depths(nn.Module):
             for name in names:
                 if name not in found:
                     raise UserError(f"the layer {name} gives neither maps nor tokens of an image")
-        with torch.no_grad(), evaluating(encoder):
-            output_BD, pooled = self._run(self.noise(), names)
-        if names and _same(pooled[-1], output_BD.float()):
-            names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
+        if names and _same(found[names[-1]].part_BC, output_BD):
+            names = names[:-1]  # the output is the mean of the last map
         self.layers = (*names, OUTPUT)
-        axes, places = found[names[-1]] if names else (0, 0)
-        ends = axes == 3 or places == getattr(encoder, "locations", None)  # in the last map
-        self.shallow = tuple(names[:-1] if ends else names)
-        self.widths = tuple(part_BC.shape[1] for part_BC in (*pooled, output_BD))
+        last = found[names[-1]] if names else None
+        ends = last and (last.axes == 3 or last.places == getattr(encoder, "locations", None))
+        self.shallow = tuple(names[:-1] if ends else names)  # which ends in the last map
+        self.sizes = (*(found[name].size_BC for name in names), output_BD)
+        self.widths = tuple(part_BC.shape[1] for part_BC in self.sizes)
 
     @property
     def dim(self) -> int:
@@ -89,25 +112,26 @@ class Depths(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """All depths in float32, the shallowest first."""
-        output_BD, pooled = self._run(images_BCHW, self.layers[:-1])
+        images_BCHW = checked_for(self.encoder, self, images_BCHW)
+        with _outputs(self.encoder, self.layers[:-1]) as outputs:
+            output_BD = self.encoder(images_BCHW)
+        check_representation(output_BD, images_BCHW)
+        pooled = [self.pooled(outputs.get(name)) for name in self.layers[:-1]]
         return torch.cat([*pooled, output_BD.float()], dim=1)
 
     def noise(self) -> Tensor:
         """Two images, always the same."""
         generator = torch.Generator().manual_seed(0)
         shape = (2, self.channels, self.size, self.size)
-        return torch.rand(shape, generator=generator).to(_device(self.encoder))
-
-    def _run(self, images_BCHW: Tensor, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """What the encoder gives, and the pooled maps of some layers."""
-        with _outputs(self.encoder, names) as outputs:
-            output_BD = self.encoder(images_BCHW)
-        return output_BD, [self.pooled(outputs[name]) for name in names]
+        images_BCHW = torch.rand(shape, generator=generator)
+        tensors = [*self.encoder.parameters(), *self.encoder.buffers(), images_BCHW]
+        return images_BCHW.to(tensors[0].device)
 
     def pooled(self, output: Any) -> Tensor:
         """A depth, from what its layer gives."""
         part_BC = self._pooled(output)
-        assert part_BC is not None
+        if part_BC is None:
+            raise UserError("a layer that is read gave neither maps nor tokens of these images")
         return part_BC
 
     def _pooled(self, output: Any) -> Tensor | None:
@@ -127,8 +151,8 @@ class Depths(nn.Module):
         return torch.cat([output[:, 0], mean_BC], dim=1) if first else mean_BC
 
     @torch.no_grad()
-    def _probed(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Of the layers that give maps or tokens how many axes and places each has, in order."""
+    def _probed(self, names: Sequence[str]) -> tuple[dict[str, Layer], Tensor]:
+        """The layers that give maps or tokens of noise, in order, and the output."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             try:
                 output_BD = self.encoder(self.noise())
@@ -139,17 +163,14 @@ class Depths(nn.Module):
                 raise UserError(
                     f"the encoder cannot take images of {self.size} pixels: {cause}"
                 ) from error
-        fits = isinstance(output_BD, Tensor) and output_BD.is_floating_point()
-        if not (fits and output_BD.ndim == 2):
-            raise UserError(
-                "expected the encoder to return a representation of shape (2, D) of two images, "
-                f"got {in_short(output_BD)}: pool its feature map first, and return it alone"
-            )
-        return {
-            name: (output.ndim, output[0].numel() // pooled.shape[1])
+        check_representation(output_BD, self.noise())
+        found = {
+            name: Layer(output.ndim, output[0].numel() // part_BC.shape[1], part_BC, size_BC)
             for name, output in outputs.items()
-            if (pooled := self._pooled(output)) is not None
+            if (part_BC := self._pooled(output)) is not None
+            and (size_BC := self._pooled(output.abs())) is not None
         }
+        return found, output_BD.float()
 
 
 class ShallowDepths:
@@ -199,16 +220,17 @@ def _same(first: Tensor, second: Tensor) -> bool:
     """Whether the numbers are; on the meta device, where there are none, whether as many are."""
     if first.shape != second.shape:
         return False
-    return first.is_meta or torch.allclose(first, second, rtol=1e-3, atol=1e-5)
+    return first.is_meta or bool((first - second).norm() <= SAME * second.norm())
 
 
 @contextmanager
 def _outputs(encoder: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What some layers of an encoder give while it runs, by name, in the order in which they do."""
-    outputs = dict[str, Any]()
+    """What some layers of an encoder give while it runs in this thread, by name, in order."""
+    outputs, thread = dict[str, Any](), threading.get_ident()
 
     def keep(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        outputs[name] = output
+        if threading.get_ident() == thread:
+            outputs[name] = output
 
     handles = [
         encoder.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names
@@ -239,16 +261,11 @@ def _in_a_row(module: nn.Module, prefix: str) -> Iterator[str]:
             yield from _in_a_row(child, f"{prefix}{name}.")
 
 
-def _default_layers(found: dict[str, tuple[int, int]]) -> list[str]:
+def _default_layers(found: dict[str, Layer]) -> list[str]:
     """Of maps the last layer of each size; of tokens some, evenly spaced."""
-    maps = {places: name for name, (axes, places) in found.items() if axes == 4 and places > 1}
-    tokens = [name for name, (axes, _) in found.items() if axes == 3]
+    maps = {of.places: name for name, of in found.items() if of.axes == 4 and of.places > 1}
+    tokens = [name for name, of in found.items() if of.axes == 3]
     if len(tokens) > len(maps):
         ends = (len(tokens) * (at + 1) // TOKENS for at in range(TOKENS))
         return [tokens[end - 1] for end in dict.fromkeys(ends) if end]
     return list(maps.values())
-
-
-def _device(module: nn.Module) -> torch.device:
-    tensors = [*module.parameters(), *module.buffers()]
-    return tensors[0].device if tensors else torch.device("cpu")

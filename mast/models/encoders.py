@@ -7,14 +7,18 @@ encoder normalises them itself.
 
 import math
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from mast.core.arguments import argument, in_short
 from mast.core.entry import entry
@@ -205,7 +209,6 @@ class Encoder(nn.Module):
         self.config = config
         self.size = size
         self.reading: Reading | None = None
-        self._range_checked = False  # at images on a GPU
         self.model = build_model(config, size)
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
@@ -234,15 +237,7 @@ class Encoder(nn.Module):
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, channels, H, W) in [0, 1]."""
-        # Values are not checked in training, where images are ours, nor in what is compiled or
-        # exported, nor on the meta device, which has none. Reading them would wait for a GPU, so
-        # that only the first batch is checked there.
-        traced = torch.compiler.is_compiling()
-        if not traced:
-            _check_kind(images_BCHW, self.channels)
-        if not (self.training or traced or self._range_checked or images_BCHW.is_meta):
-            _check_range(images_BCHW)
-            self._range_checked = images_BCHW.device.type != "cpu"
+        check_images(self, images_BCHW)
         if images_BCHW.dtype is torch.float64:  # of which weights are seldom
             images_BCHW = images_BCHW.to(self.mean.dtype)
         images_BCHW = (images_BCHW - self.mean) / self.std
@@ -261,24 +256,43 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
         """Run two blank images to learn the shapes of what the model returns."""
-        with evaluating(self):
-            representation_BC, features_BLC = self.encode(self.blank(2))
+        representation_BC, features_BLC = self._blank_encoding(self.size)
         shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
         if [len(shape) for shape in shapes] != [2, 3] or 0 in (*shapes[0], *shapes[1]):
             raise ValueError(f"it gives {shapes} of two images, not (2, C) and (2, L, C)")
         return shapes[0][1], shapes[1][1], shapes[1][2]
 
+    def _blank_encoding(self, side: int) -> Encoding:
+        """Of two blank images, where no pixel is beyond the patches of the first convolution."""
+        convolutions = [part for part in self.model.modules() if isinstance(part, nn.Conv2d)]
+        with evaluating(self), ExitStack() as hooks:
+            for first in convolutions[:1]:
+                hooks.enter_context(first.register_forward_pre_hook(self._check_patches))
+            return self.encode(self.blank(2, side))
+
+    def _check_patches(self, first: nn.Conv2d, inputs: tuple[Tensor]) -> None:
+        """Refuse images that patches do not fill, but of the size that the model is made for."""
+        side = inputs[0].shape[-1]
+        over, patch = max((side % patch, patch) for patch in first.kernel_size)
+        if not over or first.stride != first.kernel_size or any(first.padding):
+            return
+        if self.library == "timm":
+            import timm
+
+            made_for = timm.get_pretrained_cfg(resolve(self.config.name)[1])
+            if made_for is not None and made_for.input_size[-1] == side:
+                return
+        raise UserError(
+            f"encoder {self.config.name!r} has patches of {patch} pixels, and of images of {side} "
+            f"would not see the last {over}: give {side - over + patch} as size"
+        )
+
     @torch.no_grad()
     def check_side(self, side: int) -> None:
-        """Refuse views of a side, in pixels, that the model cannot take."""
-        try:
-            with evaluating(self):
-                self.encode(self.blank(2, side))
-        except Exception as error:  # of the library's own code
-            raise UserError(
-                f"encoder {self.config.name!r} cannot take images of {side} pixels "
-                f"({error}); a ViT of timm can with encoder.options dynamic_img_size: true"
-            ) from error
+        """Refuse views of a side, in pixels, that the model cannot take, or not see whole."""
+        hint = "; a ViT of timm can with encoder.options dynamic_img_size: true"
+        with _in_one_line(self.config, side, hint):
+            self._blank_encoding(side)
 
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.
@@ -344,23 +358,69 @@ class Encoder(nn.Module):
         return described
 
 
+_modes: defaultdict[int, list[bool]] = defaultdict(list)  # of each part in blocks, its own first
+_modes_lock = threading.RLock()
+
+
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and restore each one's mode afterwards.
+    """Put every submodule in evaluation mode, and restore each one's mode after the last block.
 
-    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
+    Blocks of several threads may overlap. `module.train(was)` would not do: it thaws a batch
+    normalisation that was frozen on purpose.
     """
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    parts = [*module.modules()]
+    with _modes_lock:
+        for part in parts:
+            _modes[id(part)].append(part.training)
+        module.eval()
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        with _modes_lock:
+            for part in parts:
+                mode = _modes[id(part)].pop()
+                if not _modes[id(part)]:
+                    part.training = mode
+                    del _modes[id(part)]
 
 
-def _check_kind(images_BCHW: Tensor, channels: int) -> None:
-    batch = isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
+def copied(module: nn.Module) -> nn.Module:
+    """A copy of a user's module, without `torch.compile`, which does not run the hooks of parts."""
+    check_initialized(module)
+    try:
+        with torch.no_grad():  # in which those of TorchScript are computed
+            copy = deepcopy(module)
+    except Exception as error:  # of the user's own code
+        raise UserError(
+            f"encoder {type(module).__name__} cannot be copied ({' '.join(str(error).split())}): "
+            "take weight norms of torch.nn.utils.parametrizations, and keep no computed tensors"
+        ) from error
+    for part in [*copy.modules()]:
+        for name, child in [*part.named_children()]:
+            if hasattr(child, "_orig_mod"):
+                setattr(part, name, child._orig_mod)
+    return getattr(copy, "_orig_mod", copy)
+
+
+def check_initialized(module: nn.Module) -> None:
+    """Refuse a user's module whose weights have no shape yet."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise UserError(f"encoder {type(module).__name__} has no weights yet in {name}: "
+                            "run it on images once before")  # fmt: skip
+
+
+def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
+    """Refuse what are no images in [0, 1] for a module.
+
+    Values are not checked in training, where images are ours, nor in what is compiled or exported,
+    nor on the meta device, which has none. Reading them would wait for a GPU, so that only the
+    first batch is checked there. It costs less than a thousandth of a ResNet-18's pass.
+    """
+    if torch.compiler.is_compiling():
+        return
+    channels, batch = channels_of(module), isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
     if not batch or images_BCHW.shape[1] != channels:
         raise UserError(f"expected images (B, {channels}, H, W), got {in_short(images_BCHW)}")
     if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
@@ -370,11 +430,8 @@ def _check_kind(images_BCHW: Tensor, channels: int) -> None:
     if not images_BCHW.is_floating_point():
         kind = str(images_BCHW.dtype).removeprefix("torch.")
         raise UserError(f"expected images as floats in [0, 1], got {kind}: {UNSCALED}")
-
-
-def _check_range(images_BCHW: Tensor) -> None:
-    """Costs less than a thousandth of a ResNet-18's pass over the images."""
-    if not images_BCHW.numel():
+    looked = images_BCHW.is_meta or module.__dict__.get("_range_checked")
+    if module.training or looked or not images_BCHW.numel():
         return
     low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
     if not (low >= LOWEST and high <= HIGHEST):  # NaN, which `aminmax` passes on, is neither
@@ -383,6 +440,29 @@ def _check_range(images_BCHW: Tensor) -> None:
             f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
             f"{remedy}"
         )
+    if images_BCHW.device.type != "cpu":
+        module.__dict__["_range_checked"] = True
+
+
+def checked_for(encoder: nn.Module, module: nn.Module, images_BCHW: Tensor) -> Tensor:
+    """The images in float32 that a module of ours shows to an encoder of the user's own."""
+    if isinstance(encoder, Encoder):  # which looks at them itself
+        return images_BCHW
+    check_images(module, images_BCHW)
+    return images_BCHW.float()
+
+
+def check_representation(given: Any, images_BCHW: Tensor) -> None:
+    """Refuse what a user's module gives if it is no dense batch of vectors of floats."""
+    shaped = isinstance(given, Tensor) and given.ndim == 2 and given.layout is torch.strided
+    if torch.compiler.is_compiling() or (  # where the number of images is open
+        shaped and len(given) == len(images_BCHW) and given.shape[1] and given.is_floating_point()
+    ):
+        return
+    raise UserError(
+        f"expected the encoder to return dense floats of shape ({len(images_BCHW)}, D), D 1 or "
+        f"more, and nothing else, got {in_short(given)}: pool its feature map first"
+    )
 
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
@@ -597,7 +677,7 @@ def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
 
 
 @contextmanager
-def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
+def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[None]:
     """Report in one line any error that a library's own code raises about an encoder."""
     try:
         yield
@@ -606,8 +686,8 @@ def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
     except Exception as error:
         options = f" with encoder.options {config.options}"[:300] if config.options else ""
         raise UserError(
-            f"encoder {config.name!r:.200} cannot be built{options} for images of {size} pixels: "
-            f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}"
+            f"encoder {config.name!r:.200} cannot take images of {size} pixels{options}: "
+            f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}{hint}"
         ) from error
 
 

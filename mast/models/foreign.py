@@ -4,12 +4,13 @@ A checkpoint is recognised by its keys (`mast.models.layouts`). Nothing in a fil
 nothing is loaded in part: every key of the encoder must fit in name and shape, and only the known
 heads beside it are left out.
 
-A file does not say how images were normalized. Weights in timm's own layout, or matched by order,
-take the normalization of the name that is given: of its tag, or of timm's default weights for the
-architecture. All others take ImageNet's mean and standard deviation, with which these projects
-train, except solo-learn on CIFAR and STL-10. For other images than RGB it is 0.5 and 0.25. Nor does
-a file say anything else that has no weights: the stride of a 3x3 stem is taken to be 1 and the
-pooling after it to be absent, as on CIFAR; activations and strides are the architecture's.
+A file does not say how images were normalized. A tag in the name that is given does, or what the
+Hub has beside the file, such as `config.json`. Otherwise weights in timm's own layout, or matched
+by order, take the normalization of timm's default weights for the architecture, and all others
+ImageNet's mean and standard deviation, with which these projects train, except solo-learn on CIFAR
+and STL-10. For other images than RGB it is 0.5 and 0.25. Nor does a file say anything else that has
+no weights: the stride of a 3x3 stem is taken to be 1 and the pooling after it to be absent, as on
+CIFAR; activations and strides are the architecture's.
 """
 
 import os
@@ -52,7 +53,7 @@ from mast.models.layouts import (
     recognise,
     with_names,
 )
-from mast.models.pretrained import normalization_of, size_of
+from mast.models.pretrained import named_weights, normalization_beside, normalization_of, size_of
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
 # convolution of the first.
@@ -85,11 +86,15 @@ VITS = {
 
 
 class Foreign(NamedTuple):
-    """An encoder of another project, the layout of its checkpoint, and the keys left out of it."""
+    """An encoder of another project, the layout of its checkpoint, and the keys left out of it.
+
+    `beside` is the file next to it that says how images are normalized.
+    """
 
     encoder: Encoder
     layout: str
     left_out: tuple[str, ...]
+    beside: Path | None = None
 
 
 def load_foreign(
@@ -136,8 +141,12 @@ def load_foreign(
     tensors = with_names(state)
     exported = _exported(path, header)
     config, size = _architecture(path, layout, tensors, name, options, exported, size)
-    normalization = exported.get("normalization") or (
-        normalization_of(name) if name and layout.prefix == "" else IMAGENET
+    tagged = name is not None and named_weights(name) is not None
+    beside, said = (None, None) if exported or tagged else normalization_beside(path)
+    normalization = (
+        exported.get("normalization")
+        or said
+        or (normalization_of(name) if name and layout.prefix == "" else IMAGENET)
     )
     config = replace(config, **normalization._asdict())
     try:
@@ -159,7 +168,8 @@ def load_foreign(
     check_finite(path, weights)
     encoder.reading = exported.get("reading")
     encoder.model.load_state_dict(encoder.model.state_dict() | weights)
-    return Foreign(encoder, layout.name, (*(layout.prefix + key for key in head), *left_out))
+    left_out = (*(layout.prefix + key for key in head), *left_out)
+    return Foreign(encoder, layout.name, left_out, beside)
 
 
 def describes_itself(path: Path) -> bool:
@@ -318,8 +328,10 @@ def _positions(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> dict
     options: dict[str, Any] = {}
     trained = isqrt(positions.shape[1]) * side  # the class token makes no square
     if trained != size:
-        if size % side:
-            raise UserError(f"size {size} is no multiple of the patches' {side} pixels")
+        if over := size % side:
+            raise UserError(
+                f"size {size} is no multiple of patches of {side}: give {size - over + side}"
+            )
         options |= {"img_size": trained, "dynamic_img_size": True}
     if layout.sine_heads and dim < 768 and _has_sines(tensors):
         options["num_heads"] = layout.sine_heads

@@ -3,9 +3,11 @@
 Weights of names that no layout knows are matched by their order and shapes, or refused.
 """
 
+import itertools
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -119,6 +121,8 @@ def recognise(path: Path, content: Any) -> tuple[KeyLayout, dict[str, Tensor], t
             expected = (layout.prefix, *layout.needs)
             if not all(any(key.startswith(text) for key in state) for text in expected):
                 continue
+            if layout is LAYOUTS[-1] and (inner := _inner(state)).keys() != state.keys():
+                return recognise(path, inner)
             left_out = tuple(
                 key
                 for key in state
@@ -161,12 +165,21 @@ def _state(path: Path, content: Any, place: str) -> dict[str, Tensor]:
     return state
 
 
+def _inner(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights without the modules that hold them all, up to `features`, as some models have it."""
+    parts = [key.split(".") for key in state]
+    common = parts[0][: _common(parts)] if len(parts) > 1 else []
+    outer = ".".join([*itertools.takewhile("features".__ne__, common), ""])
+    return {key.removeprefix(outer): tensor for key, tensor in state.items()}
+
+
 def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights as torchvision and timm have them: of ResNets and of DINOv2's ViTs with registers.
 
     The children of a ResNet that was wrapped as an `nn.Sequential` get their names. With registers,
     timm has no position of the class token: it is added to the token.
     """
+    state = _inner(state)
     if {"register_tokens", "cls_token", "pos_embed"} <= state.keys():
         token, positions = state["cls_token"], state["pos_embed"]
         if token.ndim == positions.ndim == 3 and token.shape[2] == positions.shape[2]:
@@ -208,8 +221,8 @@ def matched_by_order(
     """Weights under the names of a model that has the same shapes in the same order.
 
     Only their order distinguishes modules of the same shapes next to each other, so they must be
-    numbered in that order, in the file and in the model: as `bn1` and `bn2` are, but not `query`
-    and `key`.
+    numbered in that order, in the file and in the model, as `bn1` and `bn2` are, or be called the
+    same in both.
 
     Args:
         tensors: In the order of their modules; a classifier's weight and bias may come last.
@@ -236,31 +249,62 @@ def matched_by_order(
             f"it has {len(in_file)} weights, the encoder has {count}, and only a classifier "
             "may come behind them"
         )
-    for keys, shaped in ((in_file[:count], tensors), (in_model, expected)):
-        for place, names in _unordered(keys, shaped):
-            raise UserError(
-                f"{' and '.join(names)}{place and f' of {place}'} have the same shapes, and no "
-                "numbers that say which comes first: their order does not tell them apart"
-            )
+    for first, second in _exchanged(in_file[:count], in_model, expected):
+        raise UserError(
+            f"{first} and {second} have the same shapes, and no numbers that say which comes "
+            "first: their order does not tell them apart"
+        )
     fitting = {ours: tensors[theirs] for theirs, ours in zip(in_file, in_model, strict=False)}
     return fitting, tuple(in_file[count:])
 
 
-def _unordered(
-    keys: Iterable[str], tensors: Mapping[str, Tensor]
-) -> Iterator[tuple[str, list[str]]]:
-    """Neighbouring modules of the same shapes that are not numbered in their order."""
-    shapes: dict[str, dict[str, tuple[tuple[int, ...], ...]]] = defaultdict(dict)
-    for key in keys:
-        *modules, _ = key.split(".")
-        for depth, name in enumerate(modules):
-            siblings = shapes[".".join(modules[:depth])]
-            siblings[name] = (*siblings.get(name, ()), tuple(tensors[key].shape))
-    for place, siblings in shapes.items():
-        alike: dict[object, list[str]] = defaultdict(list)
-        for name, own in siblings.items():
-            alike[own].append(name)
-        for names in alike.values():
-            numbers = [[int(number) for number in re.findall(r"\d+", name)] for name in names]
-            if len({re.sub(r"\d+", "0", name) for name in names}) > 1 or numbers != sorted(numbers):
-                yield place, names
+def _exchanged(
+    in_file: Sequence[str], in_model: Sequence[str], tensors: Mapping[str, Tensor]
+) -> Iterator[tuple[str, str]]:
+    """Modules of the file in neighbouring runs of modules, which may stand the other way round.
+
+    Exchanging two neighbouring runs keeps the sequence of shapes only where both repeat one run
+    (Lyndon and Schützenberger), so that modules of one run and of the next are to be told apart:
+    by numbers, or as file and model call them the same. The runs are of children of one module.
+    """
+    shapes: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    for theirs, ours in zip(in_file, in_model, strict=True):
+        pair = theirs.rpartition(".")[0], ours.rpartition(".")[0]
+        shapes[pair].append(tuple(tensors[ours].shape))
+    pairs, kinds = list(shapes), list(shapes.values())
+    places = [ours.split(".") for _, ours in pairs]
+    for period in range(1, len(pairs) // 2 + 1):
+        alike = 0  # modules in a row that are as the ones a period before
+        for at in range(period, len(pairs)):
+            alike = alike + 1 if kinds[at] == kinds[at - period] else 0
+            begin, middle, end = (at + 1 - of * period for of in (2, 1, 0))
+            if alike < period:
+                continue
+            child = _common(places[begin:end]) + 1
+            if places[middle - 1][:child] == places[middle][:child]:
+                continue
+            for (first, ours_first), (second, ours_second) in zip(
+                pairs[begin:middle], pairs[middle:end], strict=True
+            ):
+                if not (
+                    (_numbered([first, second]) and _numbered([ours_first, ours_second]))
+                    or _words(first, second) == _words(ours_first, ours_second)
+                ):
+                    yield first, second
+
+
+def _common(names: Sequence[list[str]]) -> int:
+    """How many modules names have in common."""
+    return len(os.path.commonprefix(list(names)))  # noqa: RUF071
+
+
+def _numbered(names: Sequence[str]) -> bool:
+    """Whether names differ by their numbers alone, which grow."""
+    numbers = [[int(number) for number in re.findall(r"\d+", name)] for name in names]
+    return len({re.sub(r"\d+", "0", name) for name in names}) == 1 and numbers == sorted(numbers)
+
+
+def _words(*names: str) -> list[list[str]]:
+    """What of names comes behind the modules that they have in common, letters and numbers."""
+    parts = [name.split(".") for name in names]
+    return [re.findall(r"[^\W_]+", ".".join(part[_common(parts) :]).lower()) for part in parts]

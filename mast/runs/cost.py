@@ -6,7 +6,7 @@ import random
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -99,7 +99,7 @@ def cost(
     config = replace(config, batch_size=_batch(config.batch_size, len(source)))
     memory = None
     if gpu is None:
-        config, speed, memory = _measured(config, pretrain)
+        config, speed, memory = measured(config, pretrain)
     else:
         speed = REACHED * gpu / flops_an_image(config)
     images = len(source)
@@ -156,23 +156,6 @@ def empty_views(pipeline: Pipeline, count: int, channels: int) -> Views:
     return Views(tuple(images), records, torch.ones(count), label_B)
 
 
-def flops_a_second(
-    configs: Sequence[PretrainConfig],
-    gpu: float | None,
-    pretrain: Callable[[PretrainConfig], RunFolder],
-) -> float:
-    """Operations per second of a training: `REACHED` of a GPU's peak, or measured here.
-
-    A few steps of the first run that needs no labels are trained; one is needed.
-    """
-    if gpu is not None:
-        return REACHED * gpu
-    unlabelled = (each for each in configs if not METHODS[each.method].method.labelled)
-    config = next(unlabelled, configs[0])
-    config, speed, _ = _measured(config, pretrain)
-    return speed * flops_an_image(config)
-
-
 def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
     """Bytes of a run's weights, and of its optimizer's state."""
     with torch.device("meta"):
@@ -223,7 +206,7 @@ def _seconds_an_epoch(cost: Cost) -> float:
     return trained / cost.images_per_second + reading
 
 
-def _measured(
+def measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
     """Train a few steps: the run in as few parts as fit, images per second, and bytes of a GPU."""

@@ -21,7 +21,7 @@ from mast.data import CanvasSet, DataConfig, open_photos, set_name
 from mast.evaluation.compute import Compute
 from mast.evaluation.features import represent
 from mast.models import DEFAULT
-from mast.models.encoders import evaluating
+from mast.models.encoders import check_images, evaluating
 from mast.runs.adapt import FEWEST, measured
 from mast.runs.load import load
 from mast.runs.spaces import Invariances, adapted_encoder, compared
@@ -132,6 +132,7 @@ class Encoder:
             raise UserError("ignore and match need photos to measure: call measure(photos) first")
         module = compared(self._module(chosen), chosen, self._compute, self.size).encoder.module
         with evaluating(module), torch.inference_mode():
+            check_images(self._loaded.module, images_NCHW)
             batches = images_NCHW.split(self._compute.batch_size)
             device = self._compute.place(module)
             parts = [represent(module, part.to(device), torch.float32).cpu() for part in batches]

@@ -43,7 +43,15 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, channels_of, check_size, evaluating, mismatches, resolve
+from mast.models.encoders import (
+    RETRAIN,
+    channels_of,
+    check_initialized,
+    check_size,
+    evaluating,
+    mismatches,
+    resolve,
+)
 from mast.models.layouts import BY_ORDER, checkpoint_of, first_keys
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
@@ -247,11 +255,12 @@ def _foreign(
     weights: str, name: str | None, size: int | None, options: Mapping[str, Any] | None
 ) -> Loaded:
     """An encoder that another project trained."""
-    encoder, layout, left_out = load_foreign(weights, name, size, options)
-    if name is not None and named_weights(name) is None:
+    encoder, layout, left_out, beside = load_foreign(weights, name, size, options)
+    if beside or (name is not None and named_weights(name) is None):
         mean, std = (", ".join(f"{value:g}" for value in moments)
                      for moments in encoder.config.normalization)  # fmt: skip
-        say(f"{name} normalizes images by mean {mean} and std {std}; a tag names another choice")
+        says = f"{beside} says so" if beside else "a tag names another choice"
+        say(f"{name or weights} normalizes images by mean {mean} and std {std}; {says}")
     trained = None if name is None else size_of(name)
     if trained is not None and encoder.size < FAR * trained:
         _log.warning(
@@ -283,6 +292,7 @@ def _sha256(file: Path) -> str:
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
+    check_initialized(module)
     kind = type(module).__name__
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):

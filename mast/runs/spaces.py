@@ -23,7 +23,7 @@ from mast.evaluation.feature_file import ENDINGS
 from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.frozen import Bench, FrozenEncoder, InSpace
 from mast.models import Encoder
-from mast.runs.adapt import FEWEST, check_adapted_at, measured
+from mast.runs.adapt import FEWEST, measured
 from mast.runs.load import Loaded, Representation, frozen, load, source_name
 from mast.search.adapted import FILE as ADAPTED
 from mast.search.adapted import Adapted, load_adapted
@@ -230,5 +230,6 @@ def adapted_encoder(
             raise UserError(
                 "weights are for a name, and what is adapted has its own: leave them out"
             )
-        check_adapted_at(adapted.size, size)
+        if size not in (None, at := adapted.size):
+            raise UserError(f"it was adapted at {at} pixels: leave size out, or adapt it at {size}")
     return adapted

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.config import PretrainConfig, build_method, configuration_of, read
+from mast.core.display import silent
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.evaluation.fingerprint import fingerprint
@@ -118,7 +119,8 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     """
     if config.encoder.weights is None:
         return None
-    source, description = _load(config)
+    with silent():  # as `with_architecture` said it
+        source, description = _load(config)
     try:
         method.encoder.model.load_state_dict(method.encoder.weights_of(source))
     except RuntimeError as error:

@@ -140,7 +140,8 @@ def _images(
         if len(measured.each.get("top1", ())) == len(canvases)
     }
     labels, classes = dict(chosen.targets), dict(chosen.classes)
-    return Images(tuple(chosen.identifiers), thumbnails_NPP3, labels, classes, hits)
+    names = tuple(chosen.identifiers)
+    return Images(names, thumbnails_NPP3, labels, classes, hits, chosen.units)
 
 
 def _trials(folder: RunFolder) -> Iterator[Trial]:

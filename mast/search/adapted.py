@@ -20,7 +20,7 @@ from mast.core.tensors import check_finite, read_metadata, read_tensors, write_t
 from mast.evaluation import result
 from mast.evaluation.fingerprint import fingerprint
 from mast.models import Depths, Encoder, load_encoder
-from mast.models.encoders import check_size
+from mast.models.encoders import check_size, copied
 from mast.search.naming import NONE, Energies, Naming
 from mast.search.subspaces import Space, Subspaces
 
@@ -140,7 +140,7 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
 
     Args:
         path: The folder.
-        encoder: The module that was adapted, if it is one of the user's own.
+        encoder: The module that was adapted, if it is one of the user's own; it is copied.
 
     Returns:
         The encoder with its subspaces, in evaluation mode, on the CPU.
@@ -149,6 +149,11 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         UserError: There is no such file, it is damaged, of another version, or of another encoder,
             which other code of a module with the same weights is, too.
     """
+    return open_adapted(path, None if encoder is None else copied(encoder).cpu())
+
+
+def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
+    """As `load_adapted`, but with the module itself, not a copy."""
     file = Path(path) / FILE
     if not file.is_file():
         raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
@@ -174,17 +179,14 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         ).eval()
         moves = {name.removeprefix("moves/"): values
                  for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, energies = (
-            tuple(map(str, metadata["names"])),
-            2 * len(moves) + len(depths.widths) + 2,
-        )
-        shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
+        names, dim = tuple(map(str, metadata["names"])), sum(depths.widths)
+        shapes: dict[str, tuple[int, ...]] = {
+            "mean": (dim,), "scale": (dim,), NOISE: (2, dim), "naming/bias": (len(names),),
+            "naming/weight": (len(names), 2 * len(moves) + len(depths.widths) + 2),
+            **{f"moves/{name}": (len(of), dim) for name, of in moves.items()},
+        }  # fmt: skip
         fits = (
-            all(tuple(moves[name].shape) == shape for name, shape in shapes.items())
-            and tensors["mean"].shape == tensors["scale"].shape == (sum(depths.widths),)
-            and tensors[NOISE].shape == (2, sum(depths.widths))
-            and tensors["naming/weight"].shape == (len(names), energies)
-            and tensors["naming/bias"].shape == (len(names),)
+            {name: tuple(values.shape) for name, values in tensors.items()} == shapes
             and {*names} == {*moves, NONE}
             and {*moves} <= {*OPERATORS}
             and all(values.dtype is torch.float32 for values in tensors.values())

@@ -47,21 +47,15 @@ def copies_within(
     hashes: bool = False,
     turned: bool = False,
 ) -> list[Copy]:
-    """The images that are there more than once: those of each group in the order of the set.
-
-    All images of a group are copies of its first.
+    """The images that are there more than once: those of each group, all copies of its first.
 
     Args:
-        canvases: The set. Canvases are compared for exact copies, so that one in another file
-            format that lost nothing is found, too.
-        features_ND: Their features, each dimension of which is standardised by the set's images,
-            copies counted once.
+        canvases: The set; exact copies are found by canvases, whatever the format of their files.
+        features_ND: Their features, standardised by the distinct images.
         above: Cosine above which two images are near-copies.
-        margin: If given, features are compared as they are, and near-copies are those, too, that
-            are nearer to each other than to their nearest others by so much.
+        margin: If given, features are compared as they are; see `grouped`.
         not_copies: Pairs of positions that are no near-copies, in either order.
-        hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
-            differ.
+        hashes: Whether images with like perceptual hashes are near-copies, too.
         turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
     """
     first = dict[bytes, int]()  # the position of the first image with the same pixels
@@ -99,6 +93,18 @@ def copies_within(
     return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
 
 
+def first_copies(canvases: CanvasSet) -> np.ndarray:
+    """The position of the first copy of each image by pixels or hash, or its own: (N,).
+
+    Features do not count: those of a bad encoder make copies of what is only alike.
+    """
+    first_N, number = np.arange(len(canvases)), 0
+    for copy in copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True):
+        number = copy.position if copy.kind == "first" else number
+        first_N[copy.position] = number
+    return first_N
+
+
 def around(x_ND: Tensor, margin: float) -> Tensor:
     """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
 
@@ -124,15 +130,10 @@ def grouped(
     In the order of the set, an image that is in no group yet begins one, with all images after it
     that are its near-copies and in no group. So no group has ends that differ.
 
-    Args:
-        x_ND: Features of images.
-        above: Cosine above which two are near-copies.
-        margin: If given, those are, too, whose cosine exceeds by this much the mean of what is
-            usual `around` either (cross-domain similarity local scaling); of fewer images than
-            `FEWEST` only the cosine counts.
-        apart: Pairs that are none, the first in the order of the set first.
-        hash_TNB: If given, perceptual hashes; images are near-copies, too, if at most `HASH` bits
-            differ of the first of one and any of the other.
+    Near-copies are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too,
+    whose cosine exceeds by this much the mean of what is usual `around` either (cross-domain
+    similarity local scaling), among `FEWEST` images or more; and by `hash_TNB` those of which at
+    most `HASH` bits differ of the first hash of one and any of the other.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.

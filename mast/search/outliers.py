@@ -12,6 +12,10 @@ Reference:
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -23,6 +27,7 @@ from mast.evaluation.logistic import PENALTIES, Target, Whitened, choose, fit
 from mast.evaluation.neighbours import nearest
 
 NO_CLASS = -1
+_log = logging.getLogger("mast")
 
 
 def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
@@ -85,21 +90,88 @@ def out_of_fold(
     return probability_NC
 
 
+class Checked(NamedTuple):
+    """Labels beside what probes that did not see them predict."""
+
+    label_N: np.ndarray  # `NO_CLASS` where there is none
+    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
+    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
+    agreed: float  # percent of the labels that the probes predict
+    classes: Sequence[str]
+
+    def name(self, label: int) -> str:
+        """The name of a class; nothing for none."""
+        return "" if label == NO_CLASS else self.classes[label]
+
+    def suspects(self) -> tuple[str, list[int]]:
+        """A heading, and the images whose label may be wrong, the least probable first."""
+        found = np.flatnonzero(self.suggested_N != NO_CLASS)
+        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
+        heading = (
+            f"{len(order):,} labels that may be wrong, the least probable first; the probes agree "
+            f"with {self.agreed:.0f} % of all"
+        )
+        return heading, order
+
+
+def checked_labels(
+    units: Sequence[str],
+    label_N: np.ndarray,
+    classes: Sequence[str],
+    features_ND: Tensor,
+    first_N: np.ndarray,
+    seed: int,
+) -> Checked | None:
+    """Compare labels, where they can be checked, with what probes say that did not see them.
+
+    Those are the labels that images of other units have, too. No probe sees an image of the same
+    unit, nor a copy: `first_N` are the first copies.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, first_U, unit_N = np.unique(units, return_index=True, return_inverse=True)
+    links = np.concatenate([first_N, first_U[unit_N]])
+    at, ones = np.tile(np.arange(len(label_N)), 2), np.ones(len(links))
+    graph = coo_array((ones, (at, links)), shape=(len(label_N),) * 2)
+    group_N = connected_components(graph, directed=False)[1]
+    of_groups, counts = np.unique(
+        np.unique(np.stack([label_N, group_N]), axis=1)[0], return_counts=True
+    )
+    several = of_groups[(of_groups > NO_CLASS) & (counts > 1)]
+    if len(several) < 2:
+        _log.warning("labels are not checked: fewer than two classes have several images")
+        return None
+    judged_J = np.flatnonzero(np.isin(label_N, several))
+    label_J = label_N[judged_J]
+    probability_JC = out_of_fold(
+        features_ND[judged_J], label_J, len(classes), seed, group_N[judged_J]
+    )
+    class_J = confident_classes(label_J, probability_JC)
+    suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
+    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
+    quality_N[judged_J] = self_confidence(label_J, probability_JC)
+    agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
+    return Checked(label_N, suggested_N, quality_N, agreed, classes)
+
+
 NEIGHBOUR = 5  # of the bank, by rank
 SAME = 1 - 1e-5  # cosine above which two images are the same one
 
 
-def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
+def distances(bank_ND: Tensor, queries_MD: Tensor, own_M: Tensor | None = None) -> Tensor:
     """One minus the cosine to the fifth nearest bank image, or to the last of a smaller bank, (M,).
 
-    An image that is in the bank itself, or has a copy there, is not its own neighbour.
+    An image that is in the bank itself, or has a copy there, is not its own neighbour. That is at
+    `own_M`; if not given, it is found by its cosine. In the bank, copies count once.
 
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
     """
     k = min(NEIGHBOUR + 1, len(bank_ND))
-    similarity_MK, _ = nearest(bank_ND, queries_MD, k)
-    inside_M = (similarity_MK[:, 0] > SAME).long()
+    similarity_MK, at_MK = nearest(bank_ND, queries_MD, k)
+    same_MK = similarity_MK[:, :1] > SAME if own_M is None else at_MK == own_M[:, None]
+    inside_M = same_MK[:, :NEIGHBOUR].any(dim=1).long()
     if k == 1 and inside_M.any():
         raise UserError("there is no other image to compare with: name a set of several")
     at_M = (NEIGHBOUR - 1 + inside_M).clamp(max=k - 1)

@@ -27,6 +27,7 @@ RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
 MATCHED = 32  # axes that are kept to match operators
 REST = "rest"  # what no operator moves
 LEAST = 1e-4  # weight of the rest, so that what is kept has a finite one beside it
+ROUNDING = 3e-5  # share of a depth's size, such as instance normalization leaves of a mean
 STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
 
 Weights = Mapping[str, float]  # of each property and of `REST`
@@ -103,9 +104,9 @@ class Subspaces:
         out.
         """
         mean_F = features_NF.mean(dim=0)
-        variances = (features_NF - mean_F).square().mean(dim=0).split(list(widths))
-        scale_F = torch.cat([depth.sum().sqrt().clamp(min=1e-12).expand(len(depth))
-                             for depth in variances])  # fmt: skip
+        variances = (features_NF - mean_F).double().square().mean(dim=0).split(list(widths))
+        scale_F = torch.cat([depth.sum().sqrt().float().expand(len(depth)) for depth in variances])
+        scale_F = scale_F.where(scale_F > 0, 1)
         moves = dict[str, Tensor]()
         for name, changed_NF in changed.items():
             moved_NF = (changed_NF - features_NF) / scale_F / len(features_NF) ** 0.5
@@ -186,6 +187,12 @@ class Subspaces:
         axes_MF = turn_MM.T.to(parts.axes_MF.dtype) @ parts.axes_MF
         shrink_M = (1 - (value_M.clamp(min=0) / rest).sqrt()).to(axes_MF.dtype)
         return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
+
+
+def is_steady(part_NC: Tensor, size_BC: Tensor) -> bool:
+    """Whether a depth is the same of all images but for rounding, which is a share of its size."""
+    sizes = [float(of.double().norm(dim=1).mean()) for of in (part_NC, size_BC)]
+    return float(part_NC.double().std(dim=0).norm()) <= ROUNDING * max(sizes)
 
 
 class Parts:

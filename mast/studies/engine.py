@@ -61,15 +61,9 @@ def vary(
 ) -> list[StudyRun]:
     """The runs of a plan: each like a run but for its changes, with every seed.
 
-    Args:
-        config: Of the run that is varied.
-        plan: By the trial's name what differs, by dotted name; another "method" stands for the
-            recipe that the run is compared with.
-        seeds: Of the runs.
-        folder: Where they are, as `<trial>-seed<N>`.
-
-    Raises:
-        UserError: Runs of the folder were trained for longer or shorter.
+    A plan has by the trial's name what differs, by dotted name; another "method" stands for the
+    recipe that the run is compared with. They are in the folder as `<trial>-seed<N>`; those of
+    other lengths there are refused.
     """
     for base in (name for name, changes in plan.items() if not changes):
         for path in sorted(folder.glob(f"{base}-seed*")):  # another seed's is compared with these
@@ -129,19 +123,10 @@ def carry_out(
     state: Callable[[StudyRun], str],
     shard: RunShard,
 ) -> tuple[StudyRun, ...]:
-    """Train and measure the runs of a shard that are to do or were begun.
+    """Train and measure the runs of a shard that are to do or were begun; all with their states.
 
-    Args:
-        runs: All of a study.
-        work: Trains and measures one; it leaves alone what is done.
-        state: How far one is.
-        shard: Which of them are this process's.
-
-    Returns:
-        All runs with their states.
-
-    Raises:
-        UserError: A run failed without which nothing can be compared.
+    `work` trains and measures one and leaves alone what is done; `state` says how far one is. A run
+    that fails without which nothing can be compared is an error.
     """
     own = shard.selects(runs)
     outcomes = list(runs)

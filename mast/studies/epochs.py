@@ -10,13 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import (
-    Arrays,
-    Details,
-    Grid,
-    Subject,
-    with_margin,
-)
+from mast.analyses.analysis import Arrays, Details, Grid, Subject, with_margin
 from mast.core.errors import counted
 from mast.recipes import RIVAL
 from mast.studies.study import BASE, Study, collect, over_seeds

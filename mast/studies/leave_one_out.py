@@ -11,13 +11,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import (
-    Arrays,
-    Details,
-    Grid,
-    Subject,
-    with_margin,
-)
+from mast.analyses.analysis import Arrays, Details, Grid, Subject, with_margin
 from mast.core.errors import UserError
 from mast.studies.study import BASE, Study, collect, over_seeds
 
@@ -56,9 +50,7 @@ class LeaveOneOut(Study):
         if len(operators) < 2:
             raise UserError("This run has one operator: without it there is nothing to learn from.")
         without = {
-            f"without-{left_out}": {
-                "operators": [name for name in operators if name != left_out],
-            }
+            f"without-{left_out}": {"operators": [name for name in operators if name != left_out]}
             for left_out in operators
         }
         return {BASE: {}, **without}

@@ -72,13 +72,9 @@ def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def collect(subject: Subject, names: Sequence[str]) -> Arrays:
-    """What was measured of the N runs of a plan.
-
-    Returns:
-        tasks: (T,) names, with the protocol where there are several.
-        seeds: (S,) those of these runs; the base alone may be another study's.
-        accuracy: (S, T, N) top-1 in percent; NaN where a run is not finished or not measured.
-        finished, planned: () numbers of runs of these seeds.
+    """What was measured of the N runs of a plan: names of tasks, with the protocol where there are
+    several; seeds, the base alone being perhaps another study's; accuracy (S, T, N), top-1 in
+    percent, NaN where it is not known; the numbers of runs of these seeds, finished and planned.
     """
     trials = [trial for trial in subject.trials if trial.name in names]
     seeds = sorted({trial.seed for trial in trials if trial.name != BASE})

@@ -58,7 +58,7 @@ class Rotation(Probe):
     def _task(self, data: EvaluationData) -> Task:
         count = len(data.train)
         if data.val is None:
-            files_F = groups_of(data.train.identifiers)
+            files_F = groups_of(data.train.units)
             fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed, groups_N=files_F)
             if not len(choose_V):
                 raise UserError(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import read_text
+from mast.core.files import read_text, short_name
 from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
@@ -105,8 +105,8 @@ class Semi(Evaluator[EvaluationData]):
         if workspace is None or encoder.compute.rank != 0:
             return
         mark = data.fingerprints["train"][:6]
-        name = f"{readable(data.train.name)}-{target.replace(' ', '-')}-seed{self.seed}-{mark}.txt"
-        write_text(workspace / "subsets" / name, "\n".join(names) + "\n")
+        of = f"{readable(data.train.name)}-{target.replace(' ', '-')}-seed{self.seed}-{mark}"
+        write_text(workspace / "subsets" / f"{short_name(of)}.txt", "\n".join(names) + "\n")
 
 
 def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:

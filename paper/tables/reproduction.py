@@ -19,8 +19,9 @@ from mast.data import canvas_size
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
+from mast.methods import METHODS
 from mast.recipes import recipe
-from mast.runs.cost import REACHED, REACHED_ONCE, flops_a_second, flops_an_image, saved_bytes
+from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured, saved_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from paper.experiment import (
     IMAGES,
@@ -145,7 +146,13 @@ def costs(
     if not alike:
         return Grid(columns, ())
     firsts = {name: configs[0] for name, configs in alike.items()}
-    speed = flops_a_second(list(firsts.values()), gpu, workplace.pretrain)
+    if gpu is not None:
+        speed = REACHED * gpu
+    else:  # a few steps of the first run that needs no labels are trained; one is needed
+        unlabelled = (each for each in firsts.values() if not METHODS[each.method].method.labelled)
+        config = next(unlabelled, next(iter(firsts.values())))
+        config, images_per_second, _ = measured(config, workplace.pretrain)
+        speed = images_per_second * flops_an_image(config)
     rows: list[tuple[Any, ...]] = []
     canvases: dict[str, float] = {}
     for name, config in firsts.items():

@@ -19,14 +19,7 @@ from torch import Tensor
 from mast.analyses import ANALYSES, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
-from mast.analyses.figure import (
-    GRAY,
-    IN_A_NOTEBOOK,
-    WIDTH,
-    class_colors,
-    palette,
-    save,
-)
+from mast.analyses.figure import GRAY, IN_A_NOTEBOOK, WIDTH, class_colors, palette, save
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import MasksAnalysis
 from mast.analyses.neighbours import Neighbours
@@ -87,7 +80,6 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
 
 def many(subject: Subject) -> Subject:
     """With enough images for a regression."""
-    assert subject.images is not None
     images = replace(subject.images, names=tuple(f"{at}.png" for at in range(70)))
     pairs = drawn_pairs(70, subject.operators)
     return replace(subject, images=images, pairs=lambda: pairs)
@@ -165,7 +157,6 @@ def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
     one = MasksAnalysis().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
     assert MasksAnalysis().caption(one).startswith("The mask of invert is all zero")
     grid = MasksAnalysis().details(one).grid
-    assert grid is not None
     assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
     assert grid.rows[2][3] == 0
     MasksAnalysis().draw(MasksAnalysis().compute(whole(masks=torch.zeros(2, 3))))
@@ -255,7 +246,6 @@ def test_tiles_of_a_file_are_in_one_half() -> None:
     both = torch.zeros(80, 40), of_file_PD
     pairs = Pairs(np.arange(80), both, both, {"rotate": drawn_F1[file_P]})
     subject = replace(whole(), mask_DK=None, pairs=lambda: pairs)
-    assert subject.images is not None
     tiles = [f"{at}.tif@x{x}y0" for at in range(40) for x in (0, 8)]
     for names, low, high in ((tiles, -np.inf, 1), (range(80), 10, 101)):
         images = replace(subject.images, names=tuple(map(str, names)))
@@ -295,7 +285,6 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
     """Its texts are those of the classes, whatever matplotlib would read in them."""
     subject = whole()
-    assert subject.images is not None
     images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
     arrays = SubspacesAnalysis().compute(replace(subject, images=images))
     for name in ("one", "two"):
@@ -389,7 +378,6 @@ def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
     white_and_black = class_colors(("White", "BLACK")).fills  # neither takes those of the page
     assert white_and_black == ("#fefefe", "#010101")
     subject = whole()
-    assert subject.images is not None
     images = replace(subject.images, classes={"class": ("blue", "red")})
     arrays = SubspacesAnalysis().compute(replace(subject, images=images))
     points = SubspacesAnalysis().draw(arrays).axes[0].collections
@@ -401,9 +389,6 @@ def few(count: int, labels: bool = True) -> Subject:
     """The same run, looked at with a few images."""
     subject = whole()
     images, embed, uncertainty = subject.images, subject.embed, subject.uncertainty
-    assert images is not None
-    assert embed is not None
-    assert uncertainty is not None
     fewer = replace(
         images,
         names=images.names[:count],
@@ -500,7 +485,6 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
     assert "of shape most in invert and least in rotate;" in Predictions().caption(arrays)
     grid = Predictions().details(arrays).grid
-    assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
     assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
 
@@ -515,7 +499,6 @@ def test_advice_on_what_a_task_loses() -> None:
     assert verdict(narrow, 0, 1) == AFFORDS
     assert "shape needs what rotate (-20) destroys." in Advice().caption(arrays)
     grid = Advice().details(arrays).grid
-    assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
 
 
@@ -526,7 +509,6 @@ def test_sets_that_were_measured_with_other_operators() -> None:
     assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
     assert verdict(arrays, 2, 1) == UNMEASURED
     grid = Advice().details(arrays).grid
-    assert grid is not None
     # First what was not measured, then from what costs least to what costs most.
     assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
     Advice().draw(arrays)

@@ -4,6 +4,8 @@ import colorsys
 import itertools
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
-from torch import nn
+from torch import Tensor, nn
 
 import mast
 from mast.cli import main
@@ -185,6 +187,7 @@ def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: 
     assert "pretrained" not in text
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -> None:
     module = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 12, 3, stride=2),
@@ -193,7 +196,6 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     options = {"size": 32, "operators": ["color_jitter", "grayscale"], "device": "cpu"}
     module.train()
     assert mast.adapt(colors, module, **options).path is None
-    assert all(part.training for part in module.modules())  # it stays as it was
     kept = mast.adapt(colors, module, layers=["1"], out=tmp_path, **options)
     assert kept.adapted.depths.layers == ("1", "output")
     (tmp_path / "encoder.safetensors").touch()  # an earlier encoder's
@@ -202,6 +204,25 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     images = mast.open_images([colors / "00.png"], 32)
     again = mast.load_adapted(tmp_path, encoder=module)
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
+    compiled = torch.compile(module, backend="eager")
+    compiled(images)  # from now on without hooks
+    again = mast.load_adapted(tmp_path, encoder=compiled)
+    torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
+    found = mast.adapt(colors, compiled, layers=["1"], **options).adapted
+    assert found(images).equal(kept.adapted(images))
+    scripted = torch.jit.script(module)
+    assert mast.adapt(colors, scripted, **options).adapted.depths.layers == ("output",)
+    with pytest.raises(UserError, match="unknown layer '1'"):
+        mast.adapt(colors, scripted, layers=["1"], **options)
+    mast.Encoder(module, size=32, device="cpu").encode(colors, ignore="color")
+    assert all(part.training for part in module.modules())  # it stays as it was
+    for wrong, message in (
+        (255 * images, "divide values of 0 to 255 by 255"), (images.byte(), "got uint8"),
+        (images.movedim(1, 3), r"expected images \(B, 3"), (images * torch.nan, "from nan"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            again(wrong)
+    assert again(images.double()).equal(again(images))
     with pytest.raises(UserError, match="of a module of your own"):
         mast.neighbours(colors, "00.png", tmp_path, match="color")
     module[1] = nn.Tanh()
@@ -211,6 +232,25 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
         next(module.parameters()).add_(1)
     with pytest.raises(UserError, match="of another encoder"):
         mast.load_adapted(tmp_path, encoder=module)
+
+
+def test_a_depth_that_is_the_same_of_all_images_is_left_out(
+    colors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an instance normalization's maps the means are rounding: 1e-7, by image."""
+    torch.manual_seed(0)
+    parts = nn.Conv2d(3, 8, 3, stride=2), nn.InstanceNorm2d(8), nn.ReLU(), nn.Conv2d(8, 12, 3)
+    module = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    options: dict[str, Any] = {"size": 32, "operators": FEW, "device": "cpu"}
+    found = mast.adapt(colors, module, layers=["0", "1"], **options)
+    assert "left out, as they are the same of all images: 1\n" in capsys.readouterr().err
+    assert found.adapted.depths.layers == ("0", "output")
+    images = mast.open_images(sorted(colors.glob("*.png")), 32)
+    expected = mast.adapt(colors, module, layers="0", **options).adapted
+    for chosen in ({}, {"ignore": "color"}, {"match": "color"}):
+        assert found.adapted(images, **chosen).equal(expected(images, **chosen))
+    with pytest.raises(UserError, match="gives the same features of all 36 images"):
+        mast.adapt(colors, Given(lambda mean_BC: mean_BC / 1e6 + 5), **options)
 
 
 def test_a_killed_adaptation_goes_on_with_the_next_operator(
@@ -263,11 +303,27 @@ def test_it_is_measured_at_the_size_of_its_adaptation(photos: Path, tmp_path: Pa
     assert mast.fit(photos, made.path, space="depths").classifier.size == 48
 
 
+class Given(nn.Module):
+    """What a function makes of the mean color."""
+
+    def __init__(self, of: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.of(images_BCHW.mean(dim=(2, 3)))
+
+
 @pytest.mark.parametrize(
     ("encoder", "options", "message"),
     [
         (nn.LSTM(32, 3, batch_first=True), {}, "cannot take images of 32 pixels"),
         (nn.Conv2d(3, 4, 3), {}, "pool its feature map first"),
+        (Given(lambda mean_BC: mean_BC[:1]), {}, r"shape \(2, D\).* got a tensor of shape \(1, 3"),
+        (Given(lambda mean_BC: mean_BC[:, :0]), {}, r"1 or more,.* got a tensor of shape \(2, 0"),
+        (Given(Tensor.to_sparse), {}, "dense floats"),
+        (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), {}, "run it on images once"),
+        (Given(partial(torch.mul, 2 * torch.ones(1, requires_grad=True))), {}, "cannot be copied"),
         (SMALL, {"images": 9}, "images must be 10 or more, got 9"),
         (SMALL, {"operators": ["color_shift"]}, "unknown operator or property 'color_sh"),
         (SMALL, {"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),

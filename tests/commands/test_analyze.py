@@ -67,6 +67,8 @@ def test_analyze_images_alone_and_a_run_without_masks(
         "subspaces",
     ]
     assert len(mast.draw(theirs.path, "curves").axes) > 3
+    without = repr(mast.analyze(theirs.path))
+    assert without.count("It needs images") == without.count(f"analyze {theirs.path} --data") == 1
     with pytest.raises(UserError, match=r"leave_one_out\.npz does not exist; make it first"):
         mast.draw(theirs.path, "leave_one_out")
     with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'") as error:

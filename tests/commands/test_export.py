@@ -14,11 +14,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.exports import FORMATS, Place, load_original
-from mast.models import (
-    Encoder,
-    EncoderConfig,
-    save_encoder,
-)
+from mast.models import Encoder, EncoderConfig, save_encoder
 
 NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
 

@@ -8,16 +8,20 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow.parquet
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from layouts import write_coco
+from PIL import Image
+from tiny import Pooled
 from torch import Tensor, nn
 
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.core.files import short_name
 from mast.core.run import RunFolder
 from mast.evaluation.calibration import calibrate
 from mast.evaluation.frozen import FrozenEncoder
@@ -43,7 +47,6 @@ def test_a_linear_classifier_scores_as_the_protocol(
 ) -> None:
     fitted = mast.fit(photos, ours.path)
     data = NamedSets(photos).open(EvaluationData, 32)
-    assert isinstance(data, EvaluationData)
     encoder, protocol = FrozenEncoder(mast.load_encoder(ours.path)), Linear()
     (task,) = tasks(data, 0)
     (learned,) = protocol.learn(encoder.pool_features(data.pool, 32), [task])
@@ -186,6 +189,41 @@ def test_no_classifier_of_another_set_is_replaced(
     assert mast.fit(other, ours.path, settings=QUICK, out=first).path == first
 
 
+def test_where_only_identity_can_be_learned_groups_say_so(
+    ours: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve patients, each with a look of its own, three of them in class a; one in both parts."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for patient in range(12):
+        look = draw.integers(0, 256, (4, 4, 3)).repeat(8, 0).repeat(8, 1)
+        for at in range(8):
+            file = Path(f"set/{'ab'[patient > 2]}/p{patient}/{at}.png")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            noisy = np.clip(look + draw.normal(0, 4, look.shape), 0, 255)
+            Image.fromarray(noisy.astype(np.uint8)).save(file)
+    files = sorted(map(str, Path("set").rglob("*.png")))
+    table = pandas.DataFrame({"path": files, "label": [file[4] for file in files]})
+    table["patient"] = [file.split("/")[2] for file in files]
+    alone = mast.fit("set", Pooled(), size=32, settings=QUICK).about["validation"]
+    assert (alone["top1"], alone["mean_per_class"], alone["by_chance"]) == (100, 100, 75)
+    for data, groups in (("set", "2"), ("set", "/(p[0-9]+)/"), (table, "patient")):
+        fitted = mast.fit(data, Pooled(), size=32, settings=QUICK, groups=groups)
+        found = fitted.about["validation"]
+        assert found["mean_per_class"] < 75
+        assert found["top1_high"] - found["top1_low"] > 35  # of 12 groups, not of 96 images
+        assert {"75.0 %", f"{found['mean_per_class']:.1f} %"} <= {
+            *re.findall(r"\S+ %", fitted.text)
+        }
+    (result,) = mast.evaluate(Pooled(), "set#groups=2", "knn", size=32)
+    assert result.files == {"train": 9, "test": 3}
+    shutil.copytree("set", "parts/train")
+    shutil.move("parts/train/a/p2", "parts/val/a/p2")
+    shutil.copytree("parts/train/b/p3", "parts/val/b/p3")
+    with pytest.raises(UserError, match="1 are in train and in val, the first is p3"):
+        mast.fit("parts", Pooled(), size=32, groups="2")
+
+
 def test_a_table_says_what_the_classifier_says(
     ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +254,23 @@ def test_a_table_says_what_the_classifier_says(
     assert list(rows_of(plain.path)[0]) == ["path", "class", "probability", "margin"]
     assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
     assert plain.uncertain == sum(probability < 0.5 for probability in columns["probability"])
+
+
+def test_default_names_fit_into_255_bytes(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = 125 * "ä"  # two bytes each
+    data, run = Path(long, long, long), Path(long, f"{long}run")
+    shutil.copytree(photos, data)
+    shutil.copytree(ours.path, run)
+    fitted = mast.fit(data, run, settings=QUICK)
+    shutil.copy(fitted.path, run / f"{121 * 'ä'}.safetensors")
+    mast.evaluate(run / f"{121 * 'ä'}.safetensors", data)
+    table, features = mast.predict(data / "test", fitted.path).path, mast.embed(data / "test", run)
+    names = [mast.configure(data=data).folder().name, table.name, features.name, short_name(long)]
+    assert len({*names, short_name(f"{long}a")}) == 5
+    assert all(len(name.encode()) <= 220 for name in names)  # with room for an ending
 
 
 def test_one_of_several_classifiers_is_named(

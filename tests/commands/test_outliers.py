@@ -50,12 +50,13 @@ def test_outliers(
         assert all((photos / "test" / row["path"]).is_file() for row in rows)
         assert all(row["path"].startswith(f"{row['label']}/") for row in rows)
         assert all(0 <= float(row["quality"]) <= 1 for row in rows)
-    one = next((photos / "test").rglob("*.*"))
+    one, other, *_ = (photos / "test").rglob("*.*")
     (tmp_path / "same").mkdir()
-    for at in range(2):
-        shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
-    with pytest.raises(UserError, match="says the same of every image: no ranking"):
-        mast.outliers(tmp_path / "same", ours.path)
+    for at, file in enumerate((one, one, other)):
+        refused = "no other image" if at < 2 else "same of every image"
+        shutil.copy(file, tmp_path / "same" / f"{at}{file.suffix}")
+        with pytest.raises(UserError, match=refused):
+            mast.outliers(tmp_path / "same", ours.path)
     with pytest.raises(UserError, match="predicts no uncertainty"):
         mast.outliers(data, theirs.path, by="prediction")
     with pytest.raises(UserError, match="known images are for neighbours"):
@@ -140,6 +141,24 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     text = page.read_text()
     assert "Labelled class1, perhaps class0" in text
     assert "Farthest from all others" in text
+
+
+@pytest.mark.parametrize("copies", [0, 1, 5])
+def test_copies_count_once(tmp_path: Path, copies: int) -> None:
+    """An odd image stays the farthest, and its wrong label suspect, however often it is there."""
+    draw = np.random.default_rng(0)
+    coarse = draw.normal([60] * 30 + [190] * 30, 4, (6, 6, 3, 60)).clip(0, 255).astype(np.uint8)
+    for at in range(60):
+        file = tmp_path / f"{'ab'[at // 30]}/{at}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(coarse[..., at]).resize((48, 48), Image.Resampling.BICUBIC).save(file)
+    odd = Image.fromarray(draw.integers(150, 256, (6, 6, 3), np.uint8)).resize((48, 48))
+    for at in range(copies + 1):  # the first two have the same pixels
+        odd.save(tmp_path / f"a/odd{at}.{'png' if at < 2 else 'jpg'}")
+    table = mast.outliers(tmp_path, Pooled(), size=32).columns
+    assert {path[:5] for path in table["path"][: copies + 1]} == {"a/odd"}
+    assert set(table["suggested"][: copies + 1]) == {"b"}
+    assert set(table["suggested"][copies + 1 :]) == {""}
 
 
 def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: Path) -> None:

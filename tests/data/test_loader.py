@@ -103,6 +103,8 @@ def test_stopping_early_leaves_no_thread():
 def test_batches_that_cannot_be_made():
     with pytest.raises(UserError, match="set batch_size to 10 or less"):
         Loader(numbered(10), 11, 0)
+    with pytest.raises(UserError, match="has 1 image, fewer than one batch of 8: give more"):
+        Loader(numbered(1), 8, 0)  # as a batch of one is refused
     with pytest.raises(UserError, match="multiple of 3"):
         Loader(numbered(10), 4, 0, rank=1, world_size=3)
 

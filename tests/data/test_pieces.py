@@ -19,6 +19,7 @@ from mast.data import (
     DataConfig,
     Pieces,
     describe,
+    file_of,
     groups_of,
     open_canvas,
     open_feed,
@@ -28,6 +29,7 @@ from mast.data import (
 )
 from mast.data.cache import decode_in_order
 from mast.data.decode import open_image
+from mast.data.groups import group_names
 
 RANDOM = np.random.default_rng(0)
 
@@ -334,10 +336,31 @@ def test_shards_that_are_read_in_order_are_not_cut(tmp_path):
 
 def test_pieces_of_one_file_are_one_group():
     names = ["a.tif#1", "a.tif#2@x0y0", "b.tif@x4y0", "b.tif", "c#1.png", "c#2.png"]
-    group_N = groups_of(names)
+    group_N = groups_of([*map(file_of, names)])
     assert group_N is not None
     assert group_N.tolist() == [0, 0, 1, 1, 2, 3]
     assert groups_of(["a.tif", "b.tif", "c#1.png"]) is None
+
+
+def test_groups_are_a_column_a_level_or_a_pattern(tmp_path):
+    names, expected = ["a/p1/x.png#1", "b/p1/y.png", "a/p2/z.png@x0y0"], ("p1", "p1", "p2")
+    (tmp_path / "t.csv").write_text(
+        "path,label,Patient (ID)\na/p1/x.png,0,p1\nb/p1/y.png,1,p1\na/p2/z.png,0,p2\n"
+    )
+    table = f"list:{tmp_path}/t.csv"
+    for spec, groups in ((table, "Patient (ID)"), ("f", "2"), ("f", r"/(p\d{1,3})/"), (table, "2")):
+        cut = split_cut(f"{spec}#tile=8,groups={groups}")[1]
+        assert (cut.tile, cut.groups) == (8, groups)
+        assert group_names(f"{spec}{cut.suffix}", names, groups) == expected
+    for groups, refused in (
+        ("3", "3 of 3 images have none"),
+        ("(p2)", "2 of 3 images have none"),
+        ("(p)(2)", "got 2"),
+        ("(", "no regular"),
+        ("lable", "mean 'label'"),
+    ):
+        with pytest.raises(UserError, match=refused):
+            group_names(table, names, groups)
 
 
 def test_images_are_excluded_by_name_or_path(scenes, tmp_path, caplog):

@@ -58,29 +58,18 @@ def reference(x: Tensor, labels: Tensor, penalty: float, fitted: int) -> Tensor:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
-    images=st.integers(12, 150),
-    dimensions=st.integers(1, 60),
-    classes=st.integers(2, 8),
+    shape=st.tuples(st.integers(12, 150), st.integers(1, 60), st.integers(2, 8)),
     rarer=st.floats(0, 1),
-    worse=st.floats(0, 4),
-    larger=st.floats(-3, 3),
+    scales=st.tuples(st.floats(0, 4), st.floats(-3, 3), st.floats(-7, 3)),
     copies=st.booleans(),
-    logarithm=st.floats(-7, 3),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_equals_sklearn_whatever_the_features(
-    seed: int,
-    images: int,
-    dimensions: int,
-    classes: int,
-    rarer: float,
-    worse: float,
-    larger: float,
-    copies: bool,
-    logarithm: float,
+    seed: int, shape: tuple[int, ...], rarer: float, scales: tuple[float, ...], copies: bool,
     dtype: torch.dtype,
-) -> None:
+) -> None:  # fmt: skip
     """Any shape, rare classes, duplicates, scales that differ by up to 10⁴, large and small."""
+    (images, dimensions, classes), (worse, larger, logarithm) = shape, scales
     generator = torch.Generator().manual_seed(seed)
     labels = torch.multinomial(
         torch.arange(1.0, 1 + classes) ** (-3 * rarer), images, True, generator=generator

@@ -19,9 +19,7 @@ from mast.evaluation.result import Result
 
 
 def divided(folder: Path, seed: int = 0) -> EvaluationData:
-    data = NamedSets(folder).open(EvaluationData, 32, seed)
-    assert isinstance(data, EvaluationData)
-    return data
+    return NamedSets(folder).open(EvaluationData, 32, seed)
 
 
 def fill(root: Path, *paths: str) -> None:
@@ -38,7 +36,6 @@ def test_images_without_a_label_are_left_out(
     ]
     fill(tmp_path, *named, "train/logo.png")
     data = NamedSets(tmp_path).open(EvaluationData, 32)
-    assert isinstance(data, EvaluationData)
     assert (len(data.train), len(data.test), data.val) == (10, 10, None)  # val is tested
     assert data.train.targets["class"].tolist() == [0] * 5 + [1] * 5
     assert f"{tmp_path}/val is tested" in caplog.text
@@ -59,6 +56,11 @@ def test_a_split_is_by_class_and_seed(photos: Path) -> None:
     assert tested != set(other.test.identifiers)
     assert set(data.fingerprints.values()).isdisjoint(other.fingerprints.values())
     assert data.split == {"by": "class", "share": 0.2, "seed": 0, "of": image_identity(whole)}
+    pools = NamedSets(photos).learning(32), NamedSets(photos / "test").learning(32)
+    assert [([*of.named], of.whole) for of in pools] == [
+        (["train", "val"], False),
+        (["train"], True),
+    ]
 
 
 def test_a_result_says_how_it_was_split(
@@ -101,14 +103,6 @@ def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> 
         NamedSets(test=photos / "test").learning(32)
 
 
-def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
-    parts = NamedSets(photos).learning(32)
-    assert list(parts.named) == ["train", "val"]
-    assert not parts.whole
-    whole = NamedSets(photos / "test").learning(32)
-    assert (list(whole.named), len(whole.train), whole.whole) == (["train"], 24, True)
-
-
 def test_tiles_of_one_scene_are_learned_from_or_tested(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for number in range(10):
@@ -116,13 +110,11 @@ def test_tiles_of_one_scene_are_learned_from_or_tested(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (32, 48, 3), np.uint8)).save(file)
     data = NamedSets(f"{tmp_path / 'scenes'}#tile=16").open(EvaluationData, 32)
-    assert isinstance(data, EvaluationData)
     scenes = [{file_of(name) for name in part.identifiers} for part in (data.train, data.test)]
     assert list(map(len, scenes)) == [8, 2]
     assert not scenes[0] & scenes[1]
     assert (len(data.train), len(data.test)) == (48, 12)
     (task,) = tasks(data, 0)
-    assert task.test_files_M is not None
     assert task.test_files_M.bincount().tolist() == [6, 6]
     for fit, choose in [(task.fit_F, task.choose_V), *task.folds]:
         names = [{file_of(data.train.identifiers[at]) for at in part} for part in (fit, choose)]

@@ -158,7 +158,6 @@ def test_turns_are_counterclockwise_quarters() -> None:
     images = torch.arange(4.0).view(1, 1, 2, 2)  # 0 1 / 2 3
     assert rotated_by(0) is None
     quarter = rotated_by(90)
-    assert quarter is not None
     assert quarter.apply(images, torch.arange(1)).flatten().tolist() == [1, 3, 0, 2]
 
 

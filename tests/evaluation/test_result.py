@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from tiny import ENCODER
-from tiny_evaluation import measured
 from torch import nn
 
 from mast.core.errors import UserError
@@ -40,14 +39,6 @@ def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None
     assert back.settings["extraction"]["size"] == 16
     assert back.sizes == {"train": 60, "val": 18, "test": 24}
     assert back.fingerprints["test"] == data.test.fingerprint
-
-
-def test_a_name_that_is_too_long_for_a_file_is_cut(tmp_path: Path) -> None:
-    result = measured(tmp_path, torch.ones(4))
-    names = [f"{'項' * 40}/{'図' * 40}{end}" for end in "ab"]
-    files = {replace(result, set_name=name, images=name).write(tmp_path).name for name in names}
-    assert len(files) == 2
-    assert max(len(name.encode()) for name in files) < 200
 
 
 def test_a_class_may_be_called_like_the_end_of_an_interval() -> None:
@@ -117,9 +108,7 @@ WHOLE = {**SPLIT, "of": "all"}
     ],
 )
 def test_which_results_may_share_images(
-    first: tuple[str, str, dict[str, object]],
-    second: tuple[str, str, dict[str, object]],
-    may: bool,
+    first: tuple[str, str, dict[str, object]], second: tuple[str, str, dict[str, object]], may: bool
 ) -> None:
     one, other = (
         Result("knn", name, {}, {}, {}, {"train": 8, "test": 2}, images, split=split)

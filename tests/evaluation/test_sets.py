@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
@@ -37,9 +40,7 @@ def test_a_cross_validation_holds_each_image_out_once() -> None:
     assert len(cross_validation(np.array([0, 0, 1, 1]), seed=0)) <= 4  # none without an image
 
 
-def test_small_sets_without_validation_are_cross_validated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_sets_without_validation_are_cross_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     train, test = tiny_set(40), tiny_set(20, seed=1)
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
@@ -142,17 +143,13 @@ def test_a_part_may_lack_a_class_and_number_the_others_otherwise(make_set: MakeS
     assert tested.test_labels_M.tolist() == kept_N.tolist()
 
 
-def test_images_of_one_file_stay_together() -> None:
-    """Two classes of ten files, each of one to four tiles, and a class of a single file."""
-    sizes = [1 + number % 4 for number in range(20)] + [5]
-    groups = np.repeat(np.arange(21)[::-1], sizes)
-    labels = np.repeat(np.repeat([0, 1, 2], [10, 10, 1]), sizes)
-    for fitted, held in [
-        hold_out(labels, seed=0, share=0.2, groups_N=groups),
-        *cross_validation(labels, seed=0, groups_N=groups),
-    ]:
-        assert len(fitted) + len(held) == len(labels)
-        assert not set(groups[fitted]) & set(groups[held])
-        assert set(labels[held]) == {0, 1}
-    splits = cross_validation(labels, seed=0, groups_N=groups)
-    assert sorted(np.concatenate([held for _, held in splits])) == list(range(len(labels) - 5))
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=2, max_size=40))
+def test_groups_of_any_classes_are_never_parted(images: list[tuple[int, int]]) -> None:
+    """Nor is a class held out of which nothing is fitted."""
+    groups, labels = np.array(images).T
+    folds = cross_validation(labels, 0, groups_N=groups)
+    assert len({*chain(*(held for _, held in folds))}) == sum(len(held) for _, held in folds)
+    for fitted, held in [hold_out(labels, 0, groups_N=groups), *folds]:
+        assert sorted([*fitted, *held]) == list(range(len(images)))
+        assert not {*groups[fitted]} & {*groups[held]}
+        assert {*labels[held]} <= {*labels[fitted]}

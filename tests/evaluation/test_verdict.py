@@ -47,7 +47,6 @@ def test_better_than_untrained(run: Path) -> None:
     comparison, (low, high) = compare([run]), ends(40, 0)
     (row,) = comparison.rows
     (gain,), verdict = row.gains, comparison.verdict
-    assert gain is not None
     assert (gain.value, gain.low, gain.high) == pytest.approx((10, low, high))
     assert verdict.sentence == (
         "Better than the untrained encoder on flowers17: linear accuracy +10.0 points "
@@ -173,6 +172,15 @@ def test_published_weights_are_found_and_counted(
     )
     assert comparison.verdict.is_better is better
     assert comparison.verdict.commands == {}
+
+
+def test_other_features_of_the_same_weights_are_not_called_published(tmp_path: Path) -> None:
+    run, encoder = tmp_path / "adapted", {"encoder": {"name": BASELINE}}
+    measured(run, right(200), encoder=encoder)
+    measured(run / "spaces" / "ignored-all", right(260), encoder=encoder)
+    verdict = judged(run, run / "spaces" / "ignored-all")
+    assert verdict.sentence.startswith("Worse than adapted/ignored-all (the same weights) on")
+    assert "pretrain" not in str(verdict)
 
 
 def test_several_sets_count_alike(run: Path) -> None:

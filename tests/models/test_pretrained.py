@@ -1,6 +1,8 @@
 """Weights that names of timm name: found in its cache, normalised as they were trained."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -18,6 +20,7 @@ from mast.runs.start import start, with_architecture
 
 TAGGED = "tf_mobilenetv3_small_minimal_100.in1k"  # normalised by 0.5
 HALF = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+CLIP = Normalization((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
 
 @pytest.fixture
@@ -72,6 +75,41 @@ def test_weights_of_the_cache_are_loaded_and_normalised_as_trained(hub: Path) ->
     assert loaded.description["normalization"] == {"mean": HALF.mean, "std": HALF.std}
     assert loaded.folder.name[:-6] == "tf_mobilenetv3_small_min-"  # and digits
     assert load(f"timm:{TAGGED}", size=64, seed=1).folder == loaded.folder  # nothing is drawn
+
+
+@pytest.mark.parametrize(
+    ("file", "described", "expected"),
+    [
+        ("config.json", {"pretrained_cfg": CLIP._asdict(), "architecture": "resnet18"}, CLIP),
+        ("preprocessor_config.json", {"image_mean": CLIP.mean, "image_std": CLIP.std}, CLIP),
+        ("open_clip_config.json", {"preprocess_cfg": CLIP._asdict()}, CLIP),
+        ("preprocessor_config.json", {"do_normalize": False}, Normalization((0,) * 3, (1,) * 3)),
+        ("config.json", {"architectures": ["ResNet"]}, HALF),
+    ],
+)
+def test_what_stands_beside_weights_normalizes_them(
+    file: str, described: dict[str, Any], expected: Normalization, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    model = timm.create_model("test_resnet").eval()
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    (tmp_path / file).write_text(json.dumps(described))
+    loaded = load("timm:test_resnet", size=64, weights=tmp_path / "model.safetensors")
+    said = capsys.readouterr().err
+    assert (f"{tmp_path / file} says so" in said) == (expected is not HALF)
+    assert f"mean {expected.mean[0]:g}, {expected.mean[1]:g}, " in said
+    mean, std = (torch.tensor(moment)[:, None, None] for moment in expected)
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        features = model.forward_features((images - mean) / std)
+        wanted = model.forward_head(features, pre_logits=True)
+        torch.testing.assert_close(loaded.module(images), wanted, rtol=1e-4, atol=1e-5)
+    tagged = load("timm:test_resnet.r160_in1k", weights=tmp_path / "model.safetensors")
+    assert tagged.module.config.normalization == HALF  # as the tag says
+    for damaged in ('{"image_mean": [0.5], "image_std": ["a"], "mean": [], "std": [0]}', "{"):
+        (tmp_path / file).write_text(damaged)
+        with pytest.raises(UserError, match=file):
+            load("timm:test_resnet", size=64, weights=tmp_path / "model.safetensors")
 
 
 def test_a_run_starts_from_weights_of_the_cache(hub: Path) -> None:

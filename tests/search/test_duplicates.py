@@ -59,10 +59,7 @@ def test_a_checksum_in_common_is_no_copy(
 
 
 def test_copies_are_noted_beside_the_score(
-    encoder: Colors,
-    overlapping: EvaluationData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    encoder: Colors, overlapping: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
     assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
@@ -72,6 +69,8 @@ def test_copies_are_noted_beside_the_score(
     assert str(tables([result, result])[-1].caption).count("5 of 24 test images are in train") == 1
     notes = compare(tmp_path).notes
     assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
+    evaluate_encoder(encoder, replace(overlapping, val=overlapping.test), ["knn"], QUICK)
+    assert "the val set and the test set are the same images" in caplog.text
 
 
 class Stretched(nn.Module):
@@ -98,10 +97,7 @@ def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData
 
 
 def test_near_copies_are_counted_on_request(
-    data: EvaluationData,
-    object_data: ObjectData,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    data: EvaluationData, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = replace(data, train=holding(data.train, data.test, 7))
     (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)

@@ -14,6 +14,21 @@ def gaussian(n: int, seed: int, dim: int = 16) -> Tensor:
     return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e-13, 1e12])
+def test_the_scale_of_a_depth_does_not_count(scale: float) -> None:
+    features_NF, moved_NF = gaussian(40, 0), gaussian(40, 1)
+    expected, scaled = (
+        Subspaces.of(by_F * features_NF, {"rotate": by_F * (features_NF + moved_NF)}, WIDTHS)
+        for by_F in (torch.ones(16), torch.tensor([1.0] * 6 + [scale] * 10))
+    )
+    by_F = torch.tensor([1.0] * 6 + [scale] * 10)
+    for names in ([], ["rotate"]):
+        found_NF = scaled.ignoring(names)(by_F * features_NF)
+        torch.testing.assert_close(
+            found_NF, expected.ignoring(names)(features_NF), rtol=1e-3, atol=1e-4
+        )
+
+
 @pytest.fixture
 def known() -> tuple[Tensor, dict[str, Tensor], Subspaces]:
     """Features of 40 images; color moves along 0 and 1, turning along 7, blur along all a bit."""
@@ -77,9 +92,7 @@ def test_to_match_is_to_see_what_these_operators_move(
     assert turned < 0.1 * colored
 
 
-def test_what_cannot_be_chosen_is_named(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
+def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], Subspaces]) -> None:
     features_NF, changed, subspaces = known
     with pytest.raises(UserError, match="did not look at invert"):
         subspaces.ignoring(["invert"])

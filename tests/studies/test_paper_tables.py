@@ -73,7 +73,6 @@ def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> Non
             assert len(set(names)) == len(names)
             for run in runs:
                 assert folders.setdefault(str(run.folder.path), run.config) == run.config, run.name
-                assert run.config is not None
                 assert run.config.batch_size <= SETS[run.changes["on"]].images
     # What is trained alike is trained once.
     alike: dict[str, str] = {}
@@ -198,7 +197,6 @@ def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
     (left,) = planned.grids.values()
     (name, runs, images, flops, hours, _), *_ = left.rows
     config = planned.runs[0].config
-    assert config is not None
     assert (name, runs) == ("MAST-5, on ImageNet", 1)
     assert images == 1_281_167 // 2048 * 2048 * 100
     expected = float(images) * flops_an_image(config)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mast
-from mast.analyses import Grid, Score, Subject, Trial
+from mast.analyses import Score, Subject, Trial
 from mast.augment.presets import MAST5
 from mast.core.errors import UserError
 from mast.studies import STUDIES, Study
@@ -66,7 +66,6 @@ def test_conformance(name: str, case: str, tmp_path: Path) -> None:
         one = replace(subject, trials=tuple(t for t in subject.trials if t.seed == 0))
         assert "With one seed, a difference may be chance." in study.headline(study.compute(one))
     grid = study.details(arrays).grid
-    assert isinstance(grid, Grid)
     assert all(len(row) == len(grid.columns) for row in grid.rows)
     # What is kept on disk draws the same figure.
     np.savez(tmp_path / "arrays.npz", **arrays)  # type: ignore[arg-type]

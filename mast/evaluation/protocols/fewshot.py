@@ -106,7 +106,7 @@ class FewShot(Probe):
             images = "test images" if files_M is None else "files of test images"
             raise UserError(
                 f"episodes of {support} labelled images need two classes of {task.target!r} with "
-                f"more than {support} {images}. Set a smaller `support` of fewshot."
+                f"more than {support} {images}. Set a smaller `support` of fewshot, or episodes=0."
             )
         generator = np.random.default_rng((self.seed, support))
         accuracies = []

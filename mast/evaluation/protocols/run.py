@@ -43,15 +43,9 @@ def evaluate_encoder(
 ) -> list[Result]:
     """Measure an encoder on labelled sets, one result per protocol; features are extracted once.
 
-    Args:
-        encoder: A `FrozenEncoder`, or a module that takes images_BCHW in [0, 1] and returns
-            representation_BD, whose mode is restored; it computes where it is.
-        data: Training, validation and test set, of the kind that all the protocols need.
-        protocols: One name in `EVALUATORS`, or several.
-        settings: None for the defaults.
-        on_result: Called with each result as soon as it is ready; the saved state of the protocol's
-            unfinished work is removed afterwards.
-        near_duplicates: Count the test images that look to the encoder like one to learn from.
+    A module takes images_BCHW in [0, 1] and returns representation_BD; it computes where it is, and
+    its mode is restored. `on_result` gets each result as soon as it is ready; the saved state of
+    unfinished work is removed afterwards.
     """
     settings = settings or EvaluationSettings()
     # All are made before the first runs: a typo must not cost an hour.

@@ -148,11 +148,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         bench, processes = encoder.bench, encoder.compute.processes
         self._check(processes)
         objects = TrainingObjects(
-            data.train,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            masks=self.masks,
-            flip=self.flip,
+            data.train, batch_size=self.batch_size, seed=self.seed, masks=self.masks, flip=self.flip
         )
         with forked(encoder.device):
             torch.manual_seed(self.seed)
