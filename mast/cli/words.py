@@ -30,7 +30,7 @@ SETS = {
 }
 BOUNDS = {
     "above": (-1, 1), "batch_size": (1, math.inf), "devices": (1, math.inf),
-    "epochs": (1, math.inf), "images": (1, math.inf), "k": (1, math.inf), "margin": (0, 2),
+    "epochs": (1, math.inf), "k": (1, math.inf), "margin": (0, 2),
     "max_broken": (0, 1), "nodes": (1, math.inf), "seed": (0, math.inf), "size": (1, math.inf),
     "threads": (1, math.inf),
 }  # fmt: skip

@@ -114,5 +114,5 @@ def test_a_command_uses_them_where_nobody_named_the_threads(
     asked = list[int]()
     monkeypatch.setattr("mast.core.launch.use_faster_threads", lambda: asked.append(1))
     for more in ([], ["--threads", "2"]):
-        assert main(["embed", "nothing", "--encoder", "no-run.pth", *more]) == 2
+        assert main(["embed", "toys", "--encoder", "no-run.pth", *more]) == 2
         assert asked == [1]
