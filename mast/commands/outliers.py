@@ -130,7 +130,8 @@ def outliers(
         value_N = distances(bank_ND[once_B], unit_ND, own_N).cpu().numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
-    if len(value_N) > 1 and np.ptp(value_N) <= 1e-6 * np.abs(value_N).max():  # but for rounding
+    largest = max(np.abs(value_N).max(), module is None)  # distances are rounded as cosines are
+    if len(value_N) > 1 and np.ptp(value_N) <= 1e-6 * largest:
         raise UserError(f"{source_name(encoder)} says the same of every image: no ranking")
     checked = None
     if labelled is not None:

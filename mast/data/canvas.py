@@ -307,8 +307,8 @@ def find_images(
     view_size: int,
     model: nn.Module | None = None,
     reading: Reading | None = None,
-) -> tuple[DataConfig, Source, Callable[[Sequence[int]], Reading]]:
-    """The configuration for a model, the images, and what finds how some of them are read.
+) -> tuple[DataConfig, Source, Reading | None, Callable[[Sequence[int]], Reading]]:
+    """The configuration and reading of a model, the images, and what finds how some are read.
 
     Arguments as for `open_canvas`; without indices the last looks at a sample.
     """
@@ -335,7 +335,7 @@ def find_images(
         found = config.find_reading(source.name, sampled(whole, among))
         return found if reading is None or found.layout.deep else reading
 
-    return config, source, find
+    return config, source, reading, find
 
 
 def cache_of(config: DataConfig) -> Path:
@@ -369,7 +369,7 @@ def open_canvas(
         UserError: If there is no such set, too many files are broken, the disk is full, or the
             views have no pixels.
     """
-    config, source, find = find_images(config, view_size, model, reading)
+    config, source, reading, find = find_images(config, view_size, model, reading)
     folder = cache_of(config)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)

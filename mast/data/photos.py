@@ -50,7 +50,7 @@ def open_photos(
     Raises:
         UserError: There is no such set, or too many files are broken.
     """
-    config, source, find = find_images(config, size, model, reading)
+    config, source, _, find = find_images(config, size, model, reading)
     store = ImageStore(default_cache())
     known = find(())
     found = _look(source, store, known)

@@ -186,7 +186,7 @@ def test_a_notebook_shows_images_and_escapes_names() -> None:
     names = ["<b>.jpg", "gone.jpg"]
     columns = {"query": ["<b>.jpg"] * 2, "path": names}
     images = {"<b>.jpg": "data:image/jpeg;base64,AA"}
-    listing = Listing(columns, {"Nearest to <b>.jpg": [0, 1]}, None, None, "query",
+    listing = Listing(columns, {"Nearest to <b>.jpg": [0, 1]}, None, "query",
                       lambda name: images.get(name, ""))  # fmt: skip
     html = listing._repr_html_()
     assert html.count('<img src="data:image/jpeg;base64,AA">') == 2  # the query, and its neighbour
