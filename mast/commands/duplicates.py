@@ -66,8 +66,8 @@ def duplicates(
         match: Compare only by these operators or properties: with color, a gray version is not a
             copy.
         margin: With ignore, match or space, a pair also counts as near-copies if its cosine
-            exceeds, by this much, the two images' mean cosine to their three nearest others. Needs
-            ten images or more.
+            exceeds, by this much, the two images' mean cosine to their three nearest others. 0.2
+            by default, 0.3 for fewer than 50 images; needs ten.
         not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
             saves one from its ticked boxes.
         list: A .txt file to write: the path or name of every image in a group except the first.
@@ -91,7 +91,7 @@ def duplicates(
     from mast.data import split_cut
     from mast.evaluation.overlap import NEAR
     from mast.runs.spaces import Invariances
-    from mast.search.duplicates import MARGIN, SAME, copies_within
+    from mast.search.duplicates import FEW, MARGIN, SAME, WIDE, copies_within
 
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
@@ -119,9 +119,9 @@ def duplicates(
             "%d of the %d pairs in %s are no images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
-    found = copies_within(
-        canvases, features_ND, least, margin or MARGIN if chosen else None, apart, hashes, turned
-    )
+    usual_margin = MARGIN if len(canvases) >= FEW else WIDE
+    margin = (usual_margin if margin is None else margin) if chosen else None
+    found = copies_within(canvases, features_ND, least, margin, apart, hashes, turned)
     columns: dict[str, Any] = {
         "group": [copy.group for copy in found],
         "path": [canvases.identifiers[copy.position] for copy in found],

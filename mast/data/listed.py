@@ -126,7 +126,7 @@ def as_spec(photos: Any, folder: Path, option: str = "data") -> str:
     """
     if isinstance(photos, str | Path):
         return str(photos)
-    if hasattr(photos, "to_csv"):
+    if hasattr(photos, "columns"):
         column = next((each for each in photos.columns if str(each).lower() in PATHS), None)
         if column is None:
             raise UserError(

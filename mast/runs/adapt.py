@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, final
 from zlib import crc32
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -143,10 +142,10 @@ def measured(
     Returns:
         The adapted encoder; None for fewer photos than are needed, in which case a line says so.
     """
-    if len(canvases) < FEWEST:
+    if (different := len({*canvases.pixel_digests})) < FEWEST:
         say(
-            f"{canvases.name} has {counted(len(canvases), 'photo')}, and ignore and match need "
-            f"{FEWEST}: comparing the encoder's own features"
+            f"{canvases.name} has {counted(different, 'different photo')}, and ignore and match "
+            f"need {FEWEST}: comparing the encoder's own features"
         )
         return None
     loaded, depths = _at_layers(loaded, source)
@@ -280,11 +279,12 @@ def _keep_results(adapted: Adapted, folder: Path) -> None:
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
-    """So many images of a set, drawn by a hash of their content."""
-    if len(canvases) < FEWEST:
+    """So many different images of a set, drawn by a hash of their content."""
+    first = {digest: at for at, digest in reversed([*enumerate(canvases.pixel_digests)])}
+    if len(first) < FEWEST:
         raise UserError(
-            f"{canvases.name} has {len(canvases)} images: {FEWEST} or more are needed, some 300 "
-            "are better"
+            f"{canvases.name} has {len(first)} different images: {FEWEST} or more are needed, some "
+            "300 are better"
         )
-    hash_N = np.array([crc32(digest, seed) for digest in canvases.pixel_digests])
-    return canvases.part(np.sort(np.argsort(hash_N, kind="stable")[:images]))
+    drawn = sorted(first, key=lambda digest: (crc32(digest, seed), first[digest]))[:images]
+    return canvases.part(sorted(first[digest] for digest in drawn))

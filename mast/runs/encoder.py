@@ -23,7 +23,7 @@ from mast.evaluation.features import represent
 from mast.models import DEFAULT
 from mast.models.encoders import check_images, evaluating
 from mast.runs.adapt import FEWEST, measured
-from mast.runs.load import load
+from mast.runs.load import load, source_name
 from mast.runs.spaces import Invariances, adapted_encoder, compared
 from mast.search.adapted import Adapted
 
@@ -75,6 +75,10 @@ class Encoder:
         self._loaded = load(self._source, "encoder", size, 0, weights, download, None, untrained)
         self.size = self._loaded.size
 
+    def __repr__(self) -> str:
+        measured = ", measured" if self.adapted else ""
+        return f"Encoder({source_name(self._source)!r}, size={self.size}{measured})"
+
     @property
     def module(self) -> nn.Module:
         """The encoder, with what `measure` found if it was called."""
@@ -116,7 +120,8 @@ class Encoder:
             (N, D) float32, in the order of the images; of a folder in the order of their paths.
 
         Raises:
-            UserError: An image that cannot be read; a tensor before `measure` with ignore or match.
+            UserError: An image that cannot be read; with ignore or match before `measure` a tensor,
+                or too few images to measure on.
         """
         chosen = Invariances(ignore=ignore, match=match)
         if isinstance(images, Tensor):
@@ -124,6 +129,8 @@ class Encoder:
         canvases = self._open(images)
         module, size = self._module(chosen), self.size
         by = compared(module, chosen, self._compute, size, photos=lambda *_: canvases)
+        if chosen.of_depths and by.adapted is None:
+            raise UserError(f"ignore and match need {FEWEST} photos: call measure(photos) first")
         self.adapted = self.adapted or by.adapted
         return by.features(canvases).numpy()
 

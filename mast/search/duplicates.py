@@ -22,6 +22,10 @@ from mast.evaluation.neighbours import block_shape, cosines, nearest
 from mast.evaluation.overlap import FEWEST, NEAR, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
+FEW, WIDE = (
+    50,
+    0.3,
+)  # images below which it is wider: half the wrong copies, a fifth fewer right ones
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md

@@ -449,8 +449,11 @@ def test_what_is_first_ignored_is_measured_on_the_photos_themselves(
     few = sorted(colors.iterdir())[:9]
     capsys.readouterr()
     paths = [row[2] for row in search(few, ignore="color")]
-    assert "has 9 photos, and ignore and match need 10" in capsys.readouterr().err
+    assert "has 9 different photos, and ignore and match need 10" in capsys.readouterr().err
     assert paths == [row[2] for row in search(few)]
+    copies = mast.duplicates([few[0]] * 12, ours.path, ignore="color", device="cpu")
+    assert "has 1 different photo, and" in capsys.readouterr().err
+    assert copies["kind"] == ["first", *["exact"] * 11]
 
 
 def test_what_changes_nothing_is_left_out_in_one_line(

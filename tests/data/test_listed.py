@@ -116,7 +116,7 @@ def test_files_tables_and_images_of_python_are_sets(
     other = images[0].copy()
     other.info["icc_profile"] = b"of other colors"
     assert set_name([other]) != set_name(images[:1])
-    for photos in (files, list(map(str, relative)), table, images):
+    for photos in (files, list(map(str, relative)), table, table.path, images):
         source = open_source(set_name(photos))
         assert [int(source.load(at)[0, 0, 0]) for at in range(3)] == [0, 40, 80]
         assert set_name(photos) == set_name(photos)

@@ -107,6 +107,8 @@ def test_what_cannot_be_encoded_is_refused(files: list[Path], tmp_path: Path) ->
         encoder.encode([*files, tmp_path / "a.png"])
     with pytest.raises(UserError, match="measure needs 10 photos or more, got 9"):
         encoder.measure(files[:9])
+    with pytest.raises(UserError, match="ignore and match need 10 photos: call measure"):
+        encoder.encode(files[:1], match="color")
     with pytest.raises(UserError, match="names no weights: expected a name with a tag such as"):
         mast.Encoder("timm:test_resnet")
     with pytest.raises(UserError, match="does not say at which size"):
