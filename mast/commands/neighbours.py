@@ -98,8 +98,10 @@ def neighbours(
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
     most = len(canvases) - (len(outside) < len(queries))
-    if k < 1 or most < 1:
-        raise UserError(f"no neighbours: k is {k}, and {most} images are beside a query")
+    if most < 1:
+        raise UserError(f"data: expected images other than the query, {canvases.name} has none")
+    if k < 1:
+        raise UserError(f"k: expected 1 to {most}, got {k}")
     k = min(k, most)
     if pairs:
         learned = _chosen(by, canvases, str(data), chosen_by)

@@ -132,7 +132,9 @@ def outliers(
         raise UserError(f"{source_name(encoder)} gives numbers that are not finite: it diverged")
     largest = max(np.abs(value_N).max(), module is None)  # distances are rounded as cosines are
     if len(value_N) > 1 and np.ptp(value_N) <= 1e-6 * largest:
-        raise UserError(f"{source_name(encoder)} says the same of every image: no ranking")
+        raise UserError(
+            f"{source_name(encoder)} finds every image equally far from the others: no ranking"
+        )
     checked = None
     if labelled is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)

@@ -48,7 +48,7 @@ class Predicted(ShownText, Rows):
             named.append(f"{more} other class{'es' if more > 1 else ''} {rest:,}")
         lines = [
             f"{images:,} image{'s' if images > 1 else ''}: {', '.join(named)}",
-            f"{self.uncertain:,} of them have a probability below {percent}"
+            f"probability below {percent}: {self.uncertain:,}"
             + (": look at those with the smallest margin first" if self.uncertain else ""),
             f"table: {self.path.absolute()}",
         ]

@@ -104,8 +104,8 @@ def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
     torch.set_num_threads(fastest if times >= SLOWER else threads)
     if times >= SLOWER:
         say(
-            f"{counted(fastest, 'thread')}: {threads} take {times:.1f} times as long, as other "
-            f"programs keep the cores busy (--threads {threads} uses them all the same)",
+            f"using {counted(fastest, 'thread')}: the cores are busy, and {threads} threads would "
+            f"take {times:.1f} times as long (--threads {threads} uses them anyway)",
             style="yellow",
         )
 

@@ -151,7 +151,7 @@ class StopRequest:
         # Not by print, which the signal may have interrupted.
         if is_first_here() and not is_launched():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
-                os.write(2, b"\nstopping after this step; press Ctrl-C again to stop now\n")
+                os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
 
 
 def _handle(

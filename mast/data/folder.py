@@ -156,7 +156,7 @@ class Folder(Source):
         if not reason and (doubt := doubt_of_classes(paths)):
             _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
         elif reason and any("/" in path for path in paths):
-            _log.warning("%s: its subfolders are not taken for classes: %s.", root, reason)
+            _log.warning("%s: no labels are read: %s.", root, reason)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -224,10 +224,10 @@ def no_classes(paths: Sequence[str]) -> str:
         return "no image lies in a subfolder"
     above = sum("/" not in path for path in paths)
     if above > _STRAY * len(paths):
-        return f"{above} of {len(paths)} images lie beside them"
+        return f"{above} of {len(paths)} images lie beside the subfolders"
     if parts := parts_among(below):
         names = _some(sorted(itertools.chain(*parts.values())))
-        return f"{names} look like parts, of which one can be named alone"
+        return f"{names} look like splits, not classes; name one to use it alone"
     return ""
 
 

@@ -107,9 +107,10 @@ class Checked(NamedTuple):
         """A heading, and the images whose label may be wrong, the least probable first."""
         found = np.flatnonzero(self.suggested_N != NO_CLASS)
         order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
+        first = ", the least probable first" if len(order) > 1 else ""
         heading = (
-            f"{len(order):,} labels that may be wrong, the least probable first; the probes agree "
-            f"with {self.agreed:.0f} % of all"
+            f"{len(order):,} of the labels may be wrong{first}; the probes agree with "
+            f"{self.agreed:.0f} % of all"
         )
         return heading, order
 

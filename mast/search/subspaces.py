@@ -147,8 +147,8 @@ class Subspaces:
         """
         if both := [name for name in operators if name in ignored]:
             raise UserError(
-                f"{both[0]} cannot be both ignored and matched; what is matched alone ignores all "
-                "other properties"
+                f"{both[0]} cannot be both ignored and matched; match already ignores every other "
+                "property"
             )
         self._check(operators)
         destroyed = {OPERATORS[name].destroys for name in operators}

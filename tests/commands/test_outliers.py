@@ -37,7 +37,7 @@ def test_outliers(
         assert main([*command, "--by", by]) == 0
         shown = capsys.readouterr().out
         assert shown.strip().endswith("ranked.csv")
-        assert "labels that may be wrong" in shown
+        assert "labels may be wrong" in shown
         with out.open() as file:
             rows = list(csv.DictReader(file))
         assert list(rows[0]) == ["path", "score", column, "label", "suggested", "quality"]
@@ -53,7 +53,7 @@ def test_outliers(
     one, other, *_ = (photos / "test").rglob("*.*")
     (tmp_path / "same").mkdir()
     for at, file in enumerate((one, one, other)):
-        refused = "no other image" if at < 2 else "same of every image"
+        refused = "no other image" if at < 2 else "equally far"
         shutil.copy(file, tmp_path / "same" / f"{at}{file.suffix}")
         with pytest.raises(UserError, match=refused):
             mast.outliers(tmp_path / "same", ours.path)

@@ -87,7 +87,7 @@ def test_a_query_may_be_named_in_many_ways(
         ({"query": "24"}, "by position below 24, nor a file"),
         ({"query": []}, "no query is named"),
         ({"query": __file__}, "test_search_by_image.py: no image"),
-        ({"k": 0}, "no neighbours: k is 0, and 23 images are beside a query"),
+        ({"k": 0}, "k: expected 1 to 23, got 0"),
         ({"match": "color", "representation": "encoder"}, "representation and ignore or match"),
     ],
 )
