@@ -14,7 +14,6 @@ TINY = (
     "--device cpu --seed 0"
 )
 BRIEF = ("linear_sgd.epochs=2",)
-SVM = ("svm.resamples=50",)
 QUICK = ("linear.resamples=50", "linear.penalties=0.01,1.0")
 # Times and versions, which may differ where nothing else does, and the digest of all.
 VOLATILE = {"seconds", "images_per_second", "provenance", "sha256"}
@@ -55,7 +54,12 @@ class Command:
 
 
 RUN = ("run/*.safetensors", "run/config.yaml")
-KEPT = ("cache/mast/*.u8", "cache/mast/*.safetensors", "cache/mast/features/*")
+KEPT = (
+    "cache/mast/*.u8",
+    "cache/mast/*.safetensors",
+    "cache/mast/images-1*/*",
+    "cache/mast/*.sqlite",
+)
 SCORES = ("run/evaluations/*.json", "run/evaluations/each/*.safetensors")
 PHOTOS = ("photos/*/*/*.png",)
 TRAINED = ("encoder.safetensors", "embedding.safetensors", "metrics.jsonl")
@@ -156,8 +160,7 @@ COMMANDS: dict[str, Command] = {
         ("embed", "shards:shards", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
     ),
     "objects": Command(
-        ("evaluate", "run", "--data", "coco:coco", "--protocols", "svm", *SVM),
-        ("run/evaluations/svm-*.json",),
+        ("embed", "coco:coco@train", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
     ),
     "study": Command(
         ("study", "epochs", "run", *STUDIED), tuple(f"run/{name}" for name in STUDY),

@@ -89,7 +89,8 @@ class World:
         _write_photos(here / "photos")
         train = COMMANDS["pretrain"].words
         for out, seed in (("run", "0"), ("other", "1")):
-            _must([*train[:-1], out, "--seed", seed], here)
+            words = " ".join([*train[:-1], out]).replace("--seed 0", f"--seed {seed}")
+            _must(words.split(), here)
             for name in ("evaluate", "probe"):
                 _must(["evaluate", out, *COMMANDS[name].words[2:]], here)
         self._begin_a_run()

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mast.commands.common import command
 from mast.commands.options import with_texts
+from mast.core.display import say
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
@@ -115,7 +116,7 @@ def show_cache(
 
     Args:
         cache: The folder; by default the one that `mast pretrain` uses.
-        verify: Read every canvas, and count those that changed since they were written.
+        verify: Read every canvas and every image file again, and count those that changed.
         forget: Remove the features of the encoders whose name has this in it; "all" removes all
             that is known of images.
     """
@@ -129,6 +130,8 @@ def show_cache(
         if not chosen and forget != "all":
             raise UserError(f"forget: no encoder {forget!r}: `mast show cache` lists them")
         store.forget(None if forget == "all" else chosen)
+    if verify and (changed := store.recheck()):
+        say(f"{counted(changed, 'file')} changed and kept size and time: encoded again when used")
     table = FittedTable(2, title=f"kept in {folder}")
     table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):

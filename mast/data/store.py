@@ -24,6 +24,8 @@ from zlib import crc32
 
 import numpy as np
 
+from mast.core.display import track
+
 VERSION = 1  # of its tables, and of what facts and rows mean
 WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
@@ -121,16 +123,14 @@ class ImageStore:
 
     # --------------------------------------------------------------------------------- files
 
-    def digests(self, files: Sequence[Path], verify: bool = False) -> list[bytes]:
-        """The digest of each file's content; files that did not change are not read.
+    def digests(self, files: Sequence[Path]) -> list[bytes]:
+        """The digest of each file's content, if it is there.
 
-        Args:
-            files: They may be there or not.
-            verify: Whether all are read.
+        Files of the size and time of modification that they had before are not read.
         """
         paths = [os.fsencode(os.path.abspath(file)) for file in files]
         states = [_state(file) for file in files]
-        known = {} if verify else self._files(paths) or {}
+        known = self._files(paths) or {}
         found, new = [], {}
         for path, state in zip(paths, states, strict=True):
             size, modified, digest = known.get(path, (None, None, b""))
@@ -158,6 +158,16 @@ class ImageStore:
         with self._open(write=True) as database:
             rows = [(path, *each) for path, each in files.items()]
             database.executemany("insert or replace into files values (?, ?, ?, ?)", rows)
+
+    @_or_nothing
+    def recheck(self) -> int:
+        """Read all known files again, and forget those that changed; how many did."""
+        with self._open(write=True) as database:
+            rows = database.execute("select path, digest from files").fetchall()
+            shown = track(rows, "reading files", len(rows), "files")
+            changed = [[path] for path, digest in shown if _digest(path) != digest]
+            database.executemany("delete from files where path = ?", changed)
+            return len(changed)
 
     # --------------------------------------------------------------------------------- facts
 
