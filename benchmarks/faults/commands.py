@@ -160,7 +160,8 @@ COMMANDS: dict[str, Command] = {
         ("embed", "shards:shards", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
     ),
     "objects": Command(
-        ("embed", "coco:coco@train", "--encoder", "run", "--out", "space.npz"), ("space.npz",)
+        ("duplicates", "coco:coco@train", "--encoder", "run", "--out", "copies.csv"),
+        ("copies.csv",),
     ),
     "study": Command(
         ("study", "epochs", "run", *STUDIED), tuple(f"run/{name}" for name in STUDY),
