@@ -35,6 +35,7 @@ BOUNDS = {
     "threads": (1, math.inf),
 }  # fmt: skip
 FIELD = re.compile(r"\w+([.]\w+)*=")  # how key=value begins
+UNNAMED = " EfficientNet-Lite0 with ImageNet weights if not given."
 PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
 Kind = inspect.Parameter
 
@@ -145,6 +146,8 @@ def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
             if one.kind is one.VAR_KEYWORD or made or name in (*found, *verb.left_out):
                 continue
             option = "changes" if name == "settings" else name
+            if one.default is Kind.empty:
+                texts[name] = texts.get(name, "").replace(UNNAMED, "")
             found[option] = _in_words(hints[name]), one.default, texts.get(name, "")
             if any(getattr(kind, "__name__", "") == "NamedSets" for kind in members(hints[name])):
                 for part, text in SETS.items():

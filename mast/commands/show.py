@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,7 +119,7 @@ def show_cache(
         cache: The folder; by default the one that `mast pretrain` uses.
         verify: Read every canvas and every image file again, and count those that changed.
         forget: Remove the features of the encoders whose name has this in it; "all" removes all
-            that is known of images.
+            that is known of images, what was measured on them, and lists of them.
     """
     from mast.data import cached_sets
     from mast.data.store import ImageStore
@@ -130,6 +131,8 @@ def show_cache(
         if not chosen and forget != "all":
             raise UserError(f"forget: no encoder {forget!r}: `mast show cache` lists them")
         store.forget(None if forget == "all" else chosen)
+        for name in ("lists", "measured") if forget == "all" else ():
+            shutil.rmtree(folder / name, ignore_errors=True)
     if verify and (changed := store.recheck()):
         say(f"{counted(changed, 'file')} changed and kept size and time: encoded again when used")
     table = FittedTable(2, title=f"kept in {folder}")

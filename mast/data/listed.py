@@ -152,7 +152,13 @@ def _written(text: str, ending: str, folder: Path) -> str:
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
     file = folder / f"{digest}{ending}"
     if not file.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"a list of images needs a place in {folder} ({error.strerror}): name another "
+                "cache as XDG_CACHE_HOME"
+            ) from error
         write_text(file, text)
     return f"list:{file}"
 

@@ -116,7 +116,7 @@ def _look(source: Source, store: ImageStore, reading: Reading) -> list[tuple[byt
         if reading.layout.channels < 3:
             shown_HWC = shown_HWC[..., :1].repeat(3, axis=2)
         hashes = perceptual_hashes(shown_HWC).tobytes()
-        several, deep = at in source.stacks, at in source.deep
+        several, deep = int(at in source.stacks), int(at in source.deep)
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
         return Facts(height, width, aspect, digest, hashes, several, deep)
 

@@ -25,6 +25,7 @@ from zlib import crc32
 import numpy as np
 
 from mast.core.display import track
+from mast.core.errors import UserError
 
 VERSION = 1  # of its tables, and of what facts and rows mean
 WAIT_S = 60.0  # for another process that writes
@@ -32,15 +33,16 @@ SIZE = 16  # bytes of a key
 _log = logging.getLogger("mast")
 _TABLES = """
 create table if not exists files
-    (path blob primary key, size int, modified int, digest blob) without rowid;
+    (path blob primary key, state text, digest blob) without rowid;
 create table if not exists images
     (key blob primary key, height int, width int, aspect real, pixels blob, hashes blob,
-    stack int, deep int) without rowid;
+    stack int, deep int, checksum int) without rowid;
 create table if not exists encoders
     (name text primary key, dimensions int, about text) without rowid;
 create table if not exists features
     (encoder text, key blob, row int, checksum int, primary key (encoder, key)) without rowid;
 """
+_unusable, _anew = set[Path](), set[Path]()  # files that this process could not use, or made anew
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -53,8 +55,8 @@ class Facts(NamedTuple):
     aspect: float  # width / height of the original
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
-    stack: bool  # whether its file has other pages
-    deep: bool  # whether it has more than 8 bits
+    stack: int  # 1 if its file has other pages
+    deep: int  # 1 if it has more than 8 bits
 
 
 class Kept(NamedTuple):
@@ -80,13 +82,15 @@ def _or_nothing(
 
     def tried(self: "ImageStore", *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
-            return None if self.broken else method(self, *args, **kwargs)
+            return None if self.file in _unusable else method(self, *args, **kwargs)
         except (sqlite3.Error, OSError) as error:
-            self.broken = True
-            _log.warning(
-                "nothing is kept for later calls in %s (%s): free some space, or empty it by "
-                "`mast show cache --forget all`", self.file, error,
-            )  # fmt: skip
+            if type(error) is sqlite3.DatabaseError and self.file not in _anew:
+                _anew.add(self.file)
+                _log.warning("%s is damaged (%s): it is made anew", self.file, error)
+                self.forget()
+                return tried(self, *args, **kwargs)
+            _unusable.add(self.file)
+            _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
             return None
 
     return tried
@@ -94,21 +98,18 @@ def _or_nothing(
 
 @final
 class ImageStore:
-    """A store in a folder, which may be deleted; where it cannot be used, nothing is known.
-
-    Attributes:
-        broken: Whether it could not be read or written; it is left alone then.
-    """
+    """A store in a folder, which may be deleted; where it cannot be used, nothing is known."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / f"images-{VERSION}.sqlite"
         self.rows = folder / f"images-{VERSION}"
-        self.broken = False
 
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection for a block, which is one transaction."""
         self.rows.mkdir(parents=True, exist_ok=True)
+        if self.file.exists() and not self.file.is_file():
+            raise OSError("it is no file")
         database = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
         try:
             if not database.execute("pragma schema_version").fetchone()[0]:
@@ -126,38 +127,36 @@ class ImageStore:
     def digests(self, files: Sequence[Path]) -> list[bytes]:
         """The digest of each file's content, if it is there.
 
-        Files of the size and time of modification that they had before are not read.
+        Files whose size, times and inode are what they were are not read.
         """
         paths = [os.fsencode(os.path.abspath(file)) for file in files]
         states = [_state(file) for file in files]
         known = self._files(paths) or {}
         found, new = [], {}
         for path, state in zip(paths, states, strict=True):
-            size, modified, digest = known.get(path, (None, None, b""))
-            if state is None:  # not a file, or it cannot be read: what opens it says so
-                digest = key_of(path)
-            elif (size, modified) != state:
-                digest = _digest(path)
-                if _state(path) == state:  # it did not change while it was read
-                    new[path] = (*state, digest)
-            found.append(digest)
+            before, digest = known.get(path, ("", b""))
+            if state is None or before != state:
+                digest = _digest(path) if state is not None else b""
+                if (
+                    state and digest and _state(path) == state
+                ):  # it did not change while it was read
+                    new[path] = (state, digest)
+            found.append(digest or os.urandom(SIZE))  # what cannot be read is not known again
         if new:
             self._add_files(new)
         return found
 
     @_or_nothing
-    def _files(self, paths: Sequence[bytes]) -> dict[bytes, tuple[int, int, bytes]]:
+    def _files(self, paths: Sequence[bytes]) -> dict[bytes, tuple[str, bytes]]:
         with self._open() as database:
-            rows = _select(
-                database, "select path, size, modified, digest from files", "path", paths
-            )
-            return {path: (size, modified, digest) for path, size, modified, digest in rows}
+            rows = _select(database, "select * from files", "path", paths)
+            return {path: (state, digest) for path, state, digest in rows}
 
     @_or_nothing
-    def _add_files(self, files: Mapping[bytes, tuple[int, int, bytes]]) -> None:
+    def _add_files(self, files: Mapping[bytes, tuple[str, bytes]]) -> None:
         with self._open(write=True) as database:
             rows = [(path, *each) for path, each in files.items()]
-            database.executemany("insert or replace into files values (?, ?, ?, ?)", rows)
+            database.executemany("insert or replace into files values (?, ?, ?)", rows)
 
     @_or_nothing
     def recheck(self) -> int:
@@ -178,17 +177,18 @@ class ImageStore:
     @_or_nothing
     def _facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
         with self._open() as database:
-            return {row[0]: Facts(*row[1:])
-                    for row in _select(database, "select * from images", "key", keys)}  # fmt: skip
+            rows = _select(database, "select * from images", "key", keys)
+            found = {key: (Facts(*facts), checksum) for key, *facts, checksum in rows}
+        return {key: facts for key, (facts, checksum) in found.items()
+                if _checksum(facts) == checksum}  # fmt: skip
 
     @_or_nothing
     def add_facts(self, facts: Mapping[bytes, Facts]) -> None:
         """Keep what was found of images."""
         with self._open(write=True) as database:
-            rows = [(key, *each) for key, each in facts.items()]
-            database.executemany(
-                "insert or replace into images values (?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
+            rows = [(key, *each, _checksum(each)) for key, each in facts.items()]
+            marks = ", ".join("?" * (2 + len(Facts._fields)))
+            database.executemany(f"insert or replace into images values ({marks})", rows)
 
     # ------------------------------------------------------------------------------ features
 
@@ -221,7 +221,7 @@ class ImageStore:
                 f"encoder = '{encoder}' and",
             )  # fmt: skip
             known = {key: (row, checksum) for key, row, checksum in rows}
-        if not known or not (file := self.rows / f"{encoder}.f32").exists():
+        if not known or not (file := self.rows / f"{encoder}.f32").is_file():
             return None
         features_ND = np.zeros((len(keys), dimensions), np.float32)
         known_N = np.zeros(len(keys), bool)
@@ -245,7 +245,10 @@ class ImageStore:
         values = np.ascontiguousarray(features_ND, "<f4")
         width = values[0].nbytes
         with self._open(write=True) as database:  # nobody else writes now
-            with (self.rows / f"{encoder}.f32").open("ab") as file:
+            place = self.rows / f"{encoder}.f32"
+            if place.exists() and not place.is_file():
+                raise OSError(f"{place} is no file")
+            with place.open("ab") as file:
                 first = -(-file.tell() // width)  # behind what a killed process left of a row
                 file.write(bytes(first * width - file.tell()) + values.tobytes())
                 file.flush()
@@ -276,15 +279,18 @@ class ImageStore:
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Remove the features of some encoders; None: all that is kept."""
-        if names is None:
-            self.file.unlink(missing_ok=True)
-            shutil.rmtree(self.rows, ignore_errors=True)
-            return
-        with self._open(write=True) as database:
-            for name in names:
-                database.execute("delete from features where encoder = ?", [name])
-                database.execute("delete from encoders where name = ?", [name])
-                (self.rows / f"{name}.f32").unlink(missing_ok=True)
+        try:
+            if names is None:
+                self.file.unlink(missing_ok=True)
+                shutil.rmtree(self.rows, ignore_errors=True)
+                return
+            with self._open(write=True) as database:
+                for name in names:
+                    database.execute("delete from features where encoder = ?", [name])
+                    database.execute("delete from encoders where name = ?", [name])
+                    (self.rows / f"{name}.f32").unlink(missing_ok=True)
+        except (sqlite3.Error, OSError) as error:
+            raise UserError(f"forget: {self.file} cannot be changed: {error}") from error
 
 
 _AT_ONCE = 30_000  # values in a statement, of which SQLite takes 32,766
@@ -308,19 +314,25 @@ def _bytes(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _state(file: Path | bytes) -> tuple[int, int] | None:
-    """Bytes and time of modification of a file; None of anything else."""
+def _checksum(facts: Facts) -> int:
+    return crc32(repr(facts).encode())
+
+
+def _state(file: Path | bytes) -> str | None:
+    """What changes where a file is written or another takes its name; None of anything else."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):
         return None
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+    state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return repr(state) if stat.S_ISREG(status.st_mode) else None
 
 
 def _digest(file: bytes) -> bytes:
+    """That of a file's content; nothing where it cannot be read."""
     try:
         with open(file, "rb") as opened:
             content = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=SIZE))
         return content.digest()
     except OSError:
-        return key_of(file)
+        return b""

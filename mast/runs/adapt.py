@@ -159,15 +159,21 @@ def measured(
     exact = replace(compute, dtype=torch.float32)
     of_depths = _at_depths(loaded, depths, source, exact, cache=False)
     adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
-    say(
-        f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
-        f"({time.monotonic() - begun:.0f} s; kept for later searches)"
-    )
+    kept = "kept for later searches"
     if compute.rank == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_adapted(adapted, folder, _about(some, canvases.name, 0))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_adapted(adapted, folder, _about(some, canvases.name, 0))
+        except (UserError, OSError) as error:  # a full disk costs the next search time, not this
+            kept = f"not kept: {error}"
     if compute.fabric is not None:
         compute.fabric.barrier()
+    say(
+        f"measured how {len(adapted.operators)} operators change {len(some)} of the photos "
+        f"({time.monotonic() - begun:.0f} s; {kept})"
+    )
+    if not (folder / ADAPTED).is_file():
+        return adapted
     return open_adapted(folder, loaded.module)  # whose rounding is that of the next call
 
 

@@ -356,12 +356,16 @@ def frozen(
 
 
 def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
-    """What a module gives of noise, gray noise, a smooth image and a black one; None: it draws."""
+    """What a module gives of noise, also gray or bright, and smooth, black and white images.
+
+    None where it draws random numbers.
+    """
     device, shape = compute.place(module), (1, channels_of(module), size, size)
     noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
     smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")
-    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, torch.zeros(shape))
+    bright_BCHW = 0.8 + 0.2 * noise_BCHW
+    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, bright_BCHW, torch.zeros(shape), torch.ones(shape))
     images_BCHW = torch.cat(parts).to(device)
     with forked(device), evaluating(module), torch.inference_mode():
         first_BD, again_BD = (represent(module, images_BCHW, compute.dtype) for _ in range(2))

@@ -149,5 +149,6 @@ def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:
     if name not in EVALUATORS:
-        raise unknown("protocol", name, EVALUATORS)
+        error = unknown("protocol", name, EVALUATORS)
+        raise UserError(f"{error} From a clone, `python -m paper evaluate` has more.")
     return EVALUATORS[name].kind
