@@ -256,12 +256,12 @@ class CanvasSet:
 
     def with_views(self, size: int) -> "CanvasSet":
         """The same with test views of a side in memory, where these are not cut from canvases."""
-        views = self.test_views and self.test_views(size)
-        if not views:
+        before = self.test_views
+        if before is None or (views := before(size)) is None:
             return self
         values_T = views.read(np.arange(len(self)))
         of_size = InMemory(values_T, views.size_N2, views.layout)
-        return replace(self, test_views=lambda side: of_size if side == size else views)
+        return replace(self, test_views=lambda side: of_size if side == size else before(side))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory."""

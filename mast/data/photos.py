@@ -62,8 +62,9 @@ def open_photos(
     }
     refuse_too_many(source, skipped, len(source) - len(skipped), config.max_broken)
     warn_of_broken(source, skipped)
-    stacks = [source.identifier(at) for at in sorted(source.stacks)]
-    warn_of_stacks(source.name, stacks, len(source))
+    frames = {source.identifier(at): functools.partial(source.digest, at)
+              for at in sorted(source.stacks)}  # fmt: skip
+    warn_of_stacks(source.name, [*frames], len(source))
     whole = [(at, *each) for at, each in enumerate(found) if not isinstance(each, str)]
     index_N = np.array([at for at, _, _ in whole], np.int64)
     keys, facts = tuple(key for _, key, _ in whole), tuple(each for _, _, each in whole)
@@ -93,8 +94,7 @@ def open_photos(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         test_views=views,
         reading=known,
-        stacks={source.identifier(at): functools.partial(source.digest, at)
-                for at in sorted(source.stacks)},
+        stacks=frames,
         groups=groups and group_names(config.spec, identifiers, groups),
         own_keys=keys,
         facts=facts,

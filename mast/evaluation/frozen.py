@@ -103,10 +103,7 @@ class FrozenEncoder:
     @functools.cached_property
     def identity(self) -> str:
         """The `fingerprint` of the weights, taken once."""
-        known: str | None = self.description.get("fingerprint")
-        if known is None:
-            return fingerprint(self.module, None)
-        return known
+        return self.description.get("fingerprint") or fingerprint(self.module, None)
 
     def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
         """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""

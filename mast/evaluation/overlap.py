@@ -5,7 +5,6 @@ N images to learn from, M test images or numbers of copies, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,13 +51,9 @@ def count_copies(data: EvaluationData) -> dict[str, int]:
 def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
     test_M, sum_N = test.pixels.checksum_N, canvases.pixels.checksum_N
     # Different images may have the same checksum: only what it has in common is read and compared.
-    known = set(pixel_digests(canvases, np.isin(sum_N, test_M)))
-    return sum(digest in known for digest in pixel_digests(test, np.isin(test_M, sum_N)))
-
-
-def pixel_digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Sequence[bytes]:
-    """Digests of the pixels of some canvases."""
-    return canvases.part(np.flatnonzero(chosen_N)).pixel_digests
+    known = {*canvases.part(np.flatnonzero(np.isin(sum_N, test_M))).pixel_digests}
+    asked = test.part(np.flatnonzero(np.isin(test_M, sum_N))).pixel_digests
+    return sum(digest in known for digest in asked)
 
 
 def near_copies(
