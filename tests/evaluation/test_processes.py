@@ -20,11 +20,13 @@ from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import synchronise_batchnorm
+from paper.protocols import register
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
 
 pytestmark = pytest.mark.slow
 
 PROCESSES = 2
+register()  # in each process
 SETTINGS = EvaluationSettings(
     protocols={
         "linear_sgd": {"epochs": 3, "batch_size": 15, "learning_rates": [0.1, 3.0]},
