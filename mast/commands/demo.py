@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mast.data import CanvasSet
 
 RECIPE, VIEWS, BATCH, SIZE = "mast_c5_small", "forget_some_color", 128, 32
-ENCODER = {  # a narrow ResNet-10, which is pretrained in a minute and a half on a core
+ENCODER = {  # a narrow ResNet-10, which is pretrained in a minute on two cores
     "name": "timm:resnet18",
     "options": {
         "layers": [1, 1, 1, 1], "channels": [16, 32, 64, 256], "stem_type": "deep",
@@ -181,14 +181,14 @@ def demo(
 
 
 def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) -> Path:
-    """A run of MAST-C on generated images; a second thread gains little on so small an encoder."""
+    """A run of MAST-C on generated images."""
     from mast.recipes import configure
 
     return pretrain(
         configure(
             RECIPE, out=str(out), data=f"toys@train:{images}", views=VIEWS, size=SIZE,
             encoder=ENCODER, objective=OBJECTIVE, epochs=epochs, batch_size=BATCH, seed=seed,
-            device=device, score_every=epochs, threads=1,
+            device=device, score_every=epochs,
         )
     ).path  # fmt: skip
 
