@@ -26,12 +26,12 @@ from measure import RESULTS, report_setting
 from torch import Tensor
 
 from mast.augment import operators_for
-from mast.evaluation.changes import Change, changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
-from mast.runs.adapt import STRONGER
+from mast.core.compute import Compute
+from mast.encoders.changes import Change, changed_by
+from mast.encoders.extract import extract
+from mast.invariance.measure import STRONGER
+from mast.invariance.subspaces import Space, Subspaces
 from mast.search import subspaces
-from mast.search.subspaces import Space, Subspaces
 
 RESULT = RESULTS / "closed_form.json"
 DISTRACTORS, STRONG, COMPOSED = 2_500, 2, ("flowers", "tiles")

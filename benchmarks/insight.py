@@ -30,8 +30,8 @@ import mast
 from mast.augment import PRESETS
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.evaluation.changes import Change
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.changes import Change
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS
 from paper.experiment import NARROW

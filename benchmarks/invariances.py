@@ -40,17 +40,17 @@ from torchvision.transforms.v2.functional import to_pil_image
 
 import mast
 from mast.augment import named_operators, operators_for
+from mast.core.compute import Compute
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.evaluation.changes import changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
+from mast.encoders.changes import changed_by
+from mast.encoders.extract import extract
+from mast.encoders.load import load
+from mast.invariance.measure import STRONGER
+from mast.invariance.subspaces import Subspaces
 from mast.methods.representations import Embedding
 from mast.models import Depths, Encoder, EncoderConfig, SearchSpace, space_of_heads
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
-from mast.runs.adapt import STRONGER
-from mast.runs.load import load
-from mast.search.subspaces import Subspaces
 from paper.experiment import NARROW
 
 RESULT = RESULTS / "invariances.json"
@@ -227,7 +227,7 @@ def opened(options: argparse.Namespace) -> Outputs:
         )  # fmt: skip
         mast.pretrain(config)
         return Outputs(mast.load_encoder(run), size, mast.load_embedding(run))
-    return Outputs(load(options.encoder, "encoder", size, 0, options.weights, True).module, size)
+    return Outputs(load(options.encoder, size, options.weights, True).module, size)
 
 
 class Features:

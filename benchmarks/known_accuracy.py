@@ -27,7 +27,7 @@ import mast
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data import open_canvas
-from mast.evaluation.features import extract
+from mast.encoders.extract import extract
 from mast.evaluation.intervals import wilson
 from mast.models.encoders import IMAGENET
 

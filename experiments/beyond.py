@@ -25,8 +25,8 @@ from experiments.variants import LR
 from mast.analyses import Grid
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.features import test_views
-from mast.evaluation.frozen import FrozenEncoder, InSpace
+from mast.encoders.extract import test_views
+from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, final
 import torch
 
 from mast.analyses import Grid
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.launch import find_device, make_fabric
 from mast.core.loop import StepResult
 from mast.core.run import plain
 from mast.core.seeds import drawing
 from mast.data import Annotated, open_source
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
 from mast.models import Encoder, EncoderConfig
 from mast.studies.engine import StudyRun

@@ -11,8 +11,8 @@ import torch
 from mast.analyses import Grid
 from mast.core.run import RunFolder
 from mast.core.seeds import drawing
+from mast.encoders.extract import extract
 from mast.evaluation.compare import compare
-from mast.evaluation.features import extract
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Result

@@ -22,7 +22,7 @@ from mast.analyses import Grid
 from mast.core.launch import Precision
 from mast.core.run import plain
 from mast.data import open_canvas
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS

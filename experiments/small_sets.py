@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mast.config import PretrainConfig
 from mast.data import CanvasSet
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import ENDS, PRECISION, Result, TargetResult

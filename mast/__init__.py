@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
     from mast.config import PretrainConfig as PretrainConfig
-    from mast.evaluation.features import open_images as open_images
+    from mast.encoders.extract import open_images as open_images
     from mast.evaluation.named_sets import NamedSets as NamedSets
+    from mast.invariance.adapted import load_adapted as load_adapted
+    from mast.invariance.encoder import Encoder as Encoder
+    from mast.invariance.transformer import Invariance as Invariance
     from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
-    from mast.runs.encoder import Encoder as Encoder
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
-    from mast.search.adapted import load_adapted as load_adapted
-    from mast.search.invariance import Invariance as Invariance
     from mast.views import ViewMaker as ViewMaker
 
     __version__: str
@@ -57,20 +57,20 @@ _COMMANDS = (
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},
-    "Encoder": "mast.runs.encoder",
-    "Invariance": "mast.search.invariance",
+    "Encoder": "mast.invariance.encoder",
+    "Invariance": "mast.invariance.transformer",
     "NamedSets": "mast.evaluation.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
     "configure": "mast.recipes",
     "draw": "mast.commands.analyze",
-    "load_adapted": "mast.search.adapted",
+    "load_adapted": "mast.invariance.adapted",
     "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
-    "open_images": "mast.evaluation.features",
+    "open_images": "mast.encoders.extract",
     "show_config": "mast.commands.show",
     "show_operators": "mast.commands.show",
     "show_recipes": "mast.commands.show",

@@ -22,6 +22,7 @@ import torch
 from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
+from mast.core.compute import Compute
 from mast.core.errors import DivergedError, UserError, unknown
 from mast.core.files import read_json
 from mast.core.kinds import Device
@@ -29,12 +30,11 @@ from mast.core.launch import find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.result import Result
 from mast.models import Encoder, load_encoder
 from mast.recipes import configure
-from mast.runs.load import Representation, load
+from mast.runs.load import Representation, load_representation
 from mast.runs.start import untrained
 from mast.studies.engine import (
     ALL,
@@ -105,11 +105,13 @@ class Workplace:
         """The encoder of a run as protocols receive it, with the embedding of one that learned."""
 
         def representation(name: str) -> FrozenEncoder:
-            return FrozenEncoder(load(run.folder.path, cast(Representation, name)).module, compute)
+            return FrozenEncoder(
+                load_representation(run.folder.path, cast(Representation, name)).module, compute
+            )
 
         compute = Compute(find_device(self.device))
-        bench = Bench(compute, representations=representation if run.trained else None)
-        return FrozenEncoder(self.encoder(run), bench=bench)
+        representations = representation if run.trained else None
+        return FrozenEncoder(self.encoder(run), compute, representations=representations)
 
     def encoder(self, run: StudyRun) -> Encoder:
         """The encoder of a run: what it learned, or as it starts for one that is not trained."""

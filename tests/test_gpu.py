@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View, Views
 from mast.core.canvases import Canvases
+from mast.core.compute import Compute
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.extract import extract
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from mast.core.bench import Bench
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.evaluation.result import Result, TargetResult
 
@@ -139,7 +140,7 @@ def complete(encoder: nn.Module) -> FrozenEncoder:
     def representation(name: str) -> FrozenEncoder:
         return FrozenEncoder(Subspaces(encoder, name == "ensemble"))
 
-    return FrozenEncoder(encoder, bench=Bench(representations=representation))
+    return FrozenEncoder(encoder, representations=representation)
 
 
 def working_in(folder: Path, encoder: nn.Module) -> FrozenEncoder:

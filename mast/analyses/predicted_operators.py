@@ -25,8 +25,8 @@ from mast.analyses.analysis import (
     with_margin,
 )
 from mast.analyses.neighbours import spaces_of
+from mast.core.compute import one_thread
 from mast.core.errors import UserError
-from mast.evaluation.compute import one_thread
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large

@@ -25,8 +25,8 @@ from mast.analyses.analysis import (
     files_of,
     lacking_images,
 )
+from mast.core.compute import one_thread
 from mast.evaluation.agreement import chance, retrieve
-from mast.evaluation.compute import one_thread
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs

@@ -10,7 +10,7 @@ from mast.commands.common import command, or_default
 from mast.core.kinds import Device, EncoderLike
 
 if TYPE_CHECKING:
-    from mast.runs.adapt import Adaptation
+    from mast.invariance.measure import Adaptation
 
 
 @command
@@ -54,7 +54,7 @@ def adapt(
             finite or do not vary; a folder that cannot be written.
     """
     encoder = or_default(encoder, data)
-    from mast.runs.adapt import adapt as measure
+    from mast.invariance.measure import adapt as measure
 
     return measure(
         data, encoder, images, out, size, layers, operators, device, weights, download, untrained,

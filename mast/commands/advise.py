@@ -104,10 +104,10 @@ def advise(
     from mast.analyses import Subject
     from mast.augment import PRESETS
     from mast.core.launch import find_device
+    from mast.encoders.load import load
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.evaluator import check_operators
     from mast.models.encoders import channels_of
-    from mast.runs.load import load
     from mast.runs.scores import labelled_parts, scores_of
     from mast.runs.subject import subject_of
 
@@ -117,7 +117,7 @@ def advise(
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if sets.data is None and sets.train is None and sets.test is None:
         raise UserError("give data, the labelled set of the tasks")
-    loaded = load(encoder, "encoder", size, seed, weights, sets.download, None, untrained)
+    loaded = load(encoder, size, weights, sets.download, untrained, seed)
     folder = RunFolder(loaded.folder)
     of_run = folder.config.is_file()
     if views is not None or not (of_run or operators):

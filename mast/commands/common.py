@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from mast.core.reading import Reading
     from mast.data import CanvasSet
+    from mast.encoders.load import EncoderOptions
+    from mast.invariance.choice import Compared, Invariances
     from mast.page import GalleryRow
-    from mast.runs.spaces import Compared, Invariances
 
 
-Encoder = later("mast.runs.encoder", "Encoder")
+Encoder = later("mast.invariance.encoder", "Encoder")
 NamedSets = later("mast.evaluation.named_sets", "NamedSets")
 ENCODER = "encoder.safetensors"
 SET = re.compile("[:#@]|^(factors|toys)$")  # in the name of a set that may be no folder
@@ -128,28 +129,19 @@ def _is_encoder(folder: Path) -> bool:
 
 
 def open_search(
-    encoder: EncoderLike,
+    options: EncoderOptions,
     data: str | Path,
     invariances: Invariances,
     device: Device,
-    size: int | None,
-    weights: str | Path | None,
-    download: bool,
-    untrained: bool,
     max_broken: float,
 ) -> tuple[Compared, CanvasSet]:
     """An encoder with the features in which images are compared, and the images."""
+    from mast.core.compute import Compute
     from mast.core.launch import find_device
-    from mast.evaluation.compute import Compute
-    from mast.runs.spaces import compared
-
-    compute = Compute(find_device(device))
+    from mast.invariance.choice import compared
 
     photos = opener(data, max_broken)
-    by = compared(
-        encoder, invariances, compute, size, 0, weights, download, untrained=untrained,
-        photos=photos,
-    )  # fmt: skip
+    by = compared(options, invariances, Compute(find_device(device)), photos=photos)
     return by, photos(by.size, by.encoder.module)
 
 

@@ -203,12 +203,15 @@ class _Search:
     """
 
     def __init__(self, folder: Path, data: str, device: Device) -> None:
+        from mast.core.compute import Compute
         from mast.core.launch import find_device
         from mast.data import DataConfig, open_canvas
-        from mast.evaluation.compute import Compute
-        from mast.runs.spaces import DEPTHS, Invariances, compared
+        from mast.encoders.load import EncoderOptions
+        from mast.invariance.choice import DEPTHS, Invariances, compared
 
-        self.by = compared(folder, Invariances(space=DEPTHS), Compute(find_device(device)))
+        self.by = compared(
+            EncoderOptions(folder), Invariances(space=DEPTHS), Compute(find_device(device))
+        )
         assert self.by.adapted is not None
         self.adapted, config = self.by.adapted, DataConfig(data)
         self.canvases = open_canvas(config, self.adapted.size, model=self.adapted.depths)
@@ -221,7 +224,7 @@ class _Search:
         import numpy as np
 
         from mast.augment import OPERATORS
-        from mast.evaluation.neighbours import nearest
+        from mast.search.nearest import nearest
 
         kinds = {OPERATORS[name].destroys for name in self.adapted.operators} | {"", "all"}
         last, most = self.adapted.depths.widths[-1], min(NEAREST + 1, len(self.features_NF))

@@ -20,8 +20,8 @@ from mast.core.table import Listing, images_of, safe_cell
 
 if TYPE_CHECKING:
     from mast.data import CanvasSet
+    from mast.invariance.choice import Compared
     from mast.page import GalleryRow, Item
-    from mast.runs.spaces import Compared
     from mast.search.duplicates import Copy
 
 
@@ -89,20 +89,20 @@ def duplicates(
     file = listing_file(out, "group", "path", "kind", "cosine")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     from mast.data import split_cut
-    from mast.evaluation.overlap import NEAR
-    from mast.runs.spaces import Invariances
+    from mast.encoders.load import EncoderOptions
+    from mast.invariance.choice import Invariances
     from mast.search.duplicates import FEW, MARGIN, SAME, WIDE, copies_within
+    from mast.search.nearest import NEAR
 
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
-    invariances = Invariances(None, ignore, match, space=space)
+    invariances = Invariances(ignore, match, space)
     if margin is not None and not invariances.of_depths:
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
-    by, canvases = open_search(
-        encoder, data, invariances, device, size, weights, download, untrained, max_broken
-    )
+    options = EncoderOptions(encoder, size, weights, download, untrained)
+    by, canvases = open_search(options, data, invariances, device, max_broken)
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
     ignored = by.chosen.get("ignored", ())

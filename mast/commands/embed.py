@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
-from mast.commands.common import command, open_search, or_default, write_arrays
+from mast.commands.common import command, open_search, open_set, or_default, write_arrays
 from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError
 from mast.core.files import as_unicode, out_file, short_name
 from mast.core.kinds import Device, EncoderLike, Representation
 from mast.core.run import RunFolder
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mast.data import CanvasSet
+    from mast.invariance.choice import Compared
 
 
 MADE = ("data", "encoder", "size")  # what a file says beside the features
@@ -61,15 +63,21 @@ def embed(
     """
     encoder = or_default(encoder, data)
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    from mast.encoders.load import EncoderOptions
     from mast.evaluation.result import readable
-    from mast.runs.spaces import Invariances
+    from mast.invariance.choice import Invariances
 
     name = out or short_name(f"{readable(str(data))}-{_name(encoder)}") + ".npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
-    invariances = Invariances(representation, ignore, match, space)
-    by, canvases = open_search(
-        encoder, data, invariances, device, size, weights, download, untrained, max_broken
-    )
+    invariances = Invariances(ignore, match, space)
+    options = EncoderOptions(encoder, size, weights, download, untrained)
+    if representation in (None, "encoder"):
+        by, canvases = open_search(options, data, invariances, device, max_broken)
+    else:
+        if invariances.names:
+            raise UserError("representation, and ignore, match or space: give one of them")
+        by = _represented(encoder, representation, size, device)
+        canvases = open_set(data, by.size, by.encoder.module, max_broken)
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},
         "data": str(data),
@@ -80,6 +88,20 @@ def embed(
     }
     writers[file.suffix](file, by.features(canvases).numpy(), canvases, beside)
     return file
+
+
+def _represented(
+    encoder: EncoderLike, representation: Representation, size: int | None, device: Device
+) -> Compared:
+    """What a run learned beside its encoder."""
+    from mast.core.compute import Compute
+    from mast.core.launch import find_device
+    from mast.encoders.load import frozen, source_name
+    from mast.invariance.choice import Compared
+    from mast.runs.load import load_representation
+
+    loaded = load_representation(source_name(encoder), representation, size)
+    return Compared(frozen(loaded, encoder, Compute(find_device(device))), loaded.size)
 
 
 def _name(encoder: EncoderLike) -> str:

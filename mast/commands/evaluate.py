@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,11 @@ from mast.core.errors import UserError
 from mast.core.files import short_name
 from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
 from mast.core.processes import together
-from mast.core.run import RunFolder
+from mast.core.run import EVALUATIONS, SPACES, RunFolder
 
 if TYPE_CHECKING:
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.frozen import FrozenEncoder
+    from mast.core.compute import Compute
+    from mast.encoders.frozen import FrozenEncoder
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.result import Result, Results
     from mast.models import Classifier
@@ -84,10 +85,11 @@ def evaluate(
     encoder = or_default(encoder)
     from torch import nn
 
+    from mast.core.bench import Bench
+    from mast.core.compute import Compute
     from mast.core.launch import find_device, make_fabric, type_of
     from mast.core.tensors import digest
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.frozen import Bench
+    from mast.encoders.load import EncoderOptions, frozen, load, source_name
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.run import (
         EvaluationSettings,
@@ -96,22 +98,22 @@ def evaluate(
         protocol_class,
         refuse_near_duplicates,
     )
-    from mast.evaluation.result import FOLDER, Results
-    from mast.runs.load import frozen, load
-    from mast.runs.spaces import Invariances, compared
+    from mast.evaluation.result import Results
+    from mast.invariance.adapted import Adapted, tensors_of
+    from mast.invariance.choice import Invariances, compared
+    from mast.runs.load import load_representation
     from mast.runs.start import load_untrained
-    from mast.search.adapted import SPACES, Adapted, tensors_of
 
     dtype = type_of(precision, find_device(device))
     sets = data if isinstance(data, NamedSets) else NamedSets(data)
     if (classifier := _classifier(encoder)) is not None:
-        options = {
+        given = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
             "match": match, "space": space, "near_duplicates": near_duplicates,
             "devices": devices != 1, "size": size not in (None, classifier.size),
             "protocols": protocols != DEFAULT,
         }  # fmt: skip
-        if refused := [name for name, value in options.items() if value]:
+        if refused := [name for name, value in given.items() if value]:
             raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")
         compute = Compute(find_device(device), dtype)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
@@ -126,6 +128,7 @@ def evaluate(
         raise UserError("untrained is for a run or an architecture: leave weights and modules out")
     if untrained and is_run and invariances.names:
         raise UserError("untrained is for a run's first weights: leave ignore, match and space out")
+    options = EncoderOptions(encoder, size, weights, sets.download, untrained, seed)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision)
     with together(fabric, lambda: "the same command continues from what was saved"):
@@ -133,28 +136,30 @@ def evaluate(
         loaded = (
             load_untrained(cast(str | Path, encoder), size)
             if untrained and is_run
-            else load(encoder, "encoder", size, seed, weights, sets.download, None, untrained)
+            else load(*options)
         )
 
+        @functools.cache
         def representation(name: str) -> FrozenEncoder:
-            other = load(encoder, cast(Representation, name), size, seed, weights)
-            return frozen(other, encoder, compute, cache)
+            of_run = load_representation(source_name(encoder), cast(Representation, name), size)
+            return frozen(of_run, encoder, compute, cache)
 
         if name := "-".join(invariances.names):
             if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
-        workspace = loaded.folder / FOLDER
+        workspace = loaded.folder / EVALUATIONS
         of_run = is_run and not (name or untrained or weights is not None)
-        bench = Bench(compute, workspace, representation if of_run else None)
+        bench = Bench(compute, workspace)
         if name:
             by = compared(
-                encoder, invariances, compute, size, seed, weights, sets.download, cache, bench,
-                untrained, lambda size, model: sets.learning(size, model).train,
+                options, invariances, compute, cache, bench,
+                lambda size, model: sets.learning(size, model).train,
             )  # fmt: skip
             measured, loaded = by.encoder, loaded._replace(size=by.size)
         else:
             measured = frozen(loaded, encoder, compute, cache, bench)
+            measured.representations = representation if of_run else None
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:
@@ -200,11 +205,10 @@ def _tested(
     """The result of a classifier, written beside its file; that of a module by its weights."""
     from torch import nn
 
-    from mast.evaluation.fingerprint import fingerprint
-    from mast.evaluation.result import FOLDER
+    from mast.encoders.fingerprint import fingerprint
+    from mast.encoders.load import short_folder
     from mast.evaluation.tested_classifier import test_classifier
     from mast.models.classifier import NAME
-    from mast.runs.load import short_folder
 
     if isinstance(source, nn.Module):
         folder, name = short_folder("Classifier", fingerprint(classifier, {})), NAME
@@ -212,7 +216,7 @@ def _tested(
         file = Path(source)
         folder = file.parent
         name = file.stem if file.stem.startswith(NAME) else f"{NAME}-{file.stem}"
-    check_writable(folder / FOLDER)
+    check_writable(folder / EVALUATIONS)
     canvases, metric = sets.testing(classifier.size, classifier)
     result = test_classifier(classifier, name, canvases, metric, compute, seed)
     say(f"done: {result.write(folder)}")

@@ -14,7 +14,7 @@ from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
     from mast.exports import Exported, Original
-    from mast.runs.spaces import Invariances
+    from mast.invariance.choice import Invariances
 
 
 @command
@@ -65,7 +65,7 @@ def export(
         push_folder,
         refuse_something_else,
     )
-    from mast.runs.spaces import Invariances
+    from mast.invariance.choice import Invariances
 
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
@@ -102,20 +102,21 @@ def export(
 
 def _in_space(original: Original, model: str | Path, invariances: Invariances) -> Original:
     """The encoder with the space behind it that is chosen."""
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.frozen import InSpace
-    from mast.runs.spaces import compared
+    from mast.core.compute import Compute
+    from mast.encoders.frozen import InSpace
+    from mast.encoders.load import EncoderOptions
+    from mast.invariance.choice import compared
 
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore, match and space out")
-    seen = compared(model, invariances, Compute("cpu"), cache=False)
+    seen = compared(EncoderOptions(model), invariances, Compute("cpu"), cache=False)
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)
 
 
 def _places(model: Path, original: Original, format: str) -> tuple[RunFolder | None, Path]:
     """The run or adapted encoder whose folder a model lies in, and where it is written to."""
-    from mast.search.adapted import FILE as ADAPTED
+    from mast.encoders.load import ADAPTED
 
     folder = model if model.is_dir() else model.parent
     name = short_name(f"{'encoder' if model.is_dir() else model.stem}-{format}")

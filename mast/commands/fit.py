@@ -14,13 +14,13 @@ from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file, short_name
 from mast.core.kinds import Device, EncoderLike
-from mast.core.run import RunFolder, flatten, plain, provenance
+from mast.core.run import EVALUATIONS, RunFolder, flatten, plain, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
+    from mast.encoders.load import Loaded
     from mast.evaluation.labelled_sets import LearningData
     from mast.models import Classifier
-    from mast.runs.load import Loaded
 
 
 Kind = Literal["linear", "finetune"]
@@ -116,21 +116,22 @@ def fit(
     encoder = or_default(encoder, data)
     from torch import nn
 
+    from mast.core.bench import Bench
+    from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.core.reading import Reading
     from mast.data import split_cut
+    from mast.encoders.frozen import InSpace
+    from mast.encoders.load import EncoderOptions, frozen, load
     from mast.evaluation.calibration import BINS, calibrate
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.frozen import Bench, InSpace
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.learn import learn, one_task
-    from mast.evaluation.result import FOLDER, readable
+    from mast.evaluation.result import readable
     from mast.evaluation.tested_classifier import validation
+    from mast.invariance.choice import Invariances, compared
+    from mast.invariance.subspaces import Space
     from mast.models import Classifier, read_about, save_classifier
     from mast.models.encoders import copied
-    from mast.runs.load import frozen, load
-    from mast.runs.spaces import Invariances, compared
-    from mast.search.subspaces import Space
 
     if groups is not None:
         name, cut = split_cut(str(data))
@@ -141,14 +142,15 @@ def fit(
     invariances = Invariances(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
-    loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
+    options = EncoderOptions(encoder, size, weights, download, untrained, seed)
+    loaded = load(*options)
     compute = Compute(find_device(device))
-    bench = Bench(compute, loaded.folder / FOLDER)
+    bench = Bench(compute, loaded.folder / EVALUATIONS)
     sets = NamedSets(data, root=root, download=download, max_broken=max_broken)
     if invariances.names:
         by = compared(
-            encoder, invariances, compute, size, seed, weights, download, bench=bench,
-            untrained=untrained, photos=lambda size, model: sets.learning(size, model).train,
+            options, invariances, compute, bench=bench,
+            photos=lambda size, model: sets.learning(size, model).train,
         )  # fmt: skip
         start, loaded = by.encoder, loaded._replace(size=by.size)
     else:

@@ -12,16 +12,16 @@ from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, out_file, spelling
-from mast.core.kinds import Device, EncoderLike, Representation
+from mast.core.kinds import Device, EncoderLike
 from mast.core.table import Listing, images_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from mast.data import CanvasSet
+    from mast.invariance.choice import Compared
+    from mast.invariance.subspaces import Weights
     from mast.page import GalleryRow
-    from mast.runs.spaces import Compared
-    from mast.search.subspaces import Weights
 
 
 COLUMNS = ("query", "rank", "path", "cosine")
@@ -37,7 +37,6 @@ def neighbours(
     k: int = 10,
     out: str | Path | None = None,
     size: int | None = None,
-    representation: Representation | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     same: Pairs = (),
@@ -57,8 +56,6 @@ def neighbours(
         data: The images to search.
         query: Image files, or images of the set by name (looked up first) or zero-based position.
         k: Neighbors per query, not counting the query itself; all of a smaller set.
-        representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
-            or match.
         same: Instead of ignore and match: one or more pairs of images that should be near, named
             as in query (on the command line, paired in order). Properties are weighted so that
             these pairs are near and the pairs in different are far.
@@ -76,22 +73,22 @@ def neighbours(
     import torch
 
     from mast.data import open_files
-    from mast.evaluation.neighbours import nearest
-    from mast.runs.spaces import Invariances
-    from mast.search.pairs import in_words, is_weights, write_weights
+    from mast.encoders.load import EncoderOptions
+    from mast.invariance.choice import Invariances
+    from mast.invariance.pairs import in_words, is_weights, write_weights
+    from mast.search.nearest import nearest
 
     chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
         raise UserError("pairs choose by what they have in common: give same and different")
-    invariances = Invariances(representation, ignore, match, space, pairs)
+    invariances = Invariances(ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
     queries = list(dict.fromkeys(map(str, as_list(query))))
     if not queries:
         raise UserError("no query is named; give one or more images")
-    by, canvases = open_search(
-        encoder, data, invariances, device, size, weights, download, untrained, max_broken
-    )
+    options = EncoderOptions(encoder, size, weights, download, untrained)
+    by, canvases = open_search(options, data, invariances, device, max_broken)
     places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
     queries = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in queries))
     inside = {name: _position(name, data, places, canvases.skipped) for name in queries}
@@ -168,7 +165,7 @@ def _chosen(
     import torch
 
     from mast.data import open_files
-    from mast.search.pairs import weights_of
+    from mast.invariance.pairs import weights_of
 
     assert by.adapted is not None
     if len(canvases) < 2:

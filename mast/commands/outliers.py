@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
+    from mast.core.compute import Compute
     from mast.data import CanvasSet
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.frozen import FrozenEncoder
+    from mast.encoders.frozen import FrozenEncoder
+    from mast.encoders.load import EncoderOptions
+    from mast.evaluation.label_errors import Checked
+    from mast.invariance.choice import Invariances
     from mast.methods import PredictedUncertainty
     from mast.page import GalleryRow, Item
-    from mast.runs.spaces import Invariances
-    from mast.search.outliers import Checked
 
 
 _log = logging.getLogger("mast")
@@ -91,23 +92,23 @@ def outliers(
     import numpy as np
     import torch
 
+    from mast.core.compute import Compute
     from mast.core.launch import find_device
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.features import extract
-    from mast.runs.load import source_name
-    from mast.runs.spaces import Invariances
+    from mast.encoders.extract import extract
+    from mast.encoders.load import EncoderOptions, source_name
+    from mast.evaluation.label_errors import checked_labels
+    from mast.invariance.choice import Invariances
     from mast.search.duplicates import first_copies
-    from mast.search.outliers import checked_labels, distances
+    from mast.search.outliers import distances
 
-    invariances = Invariances(None, ignore, match, space=space)
+    invariances = Invariances(ignore, match, space)
     if invariances.names and by != "neighbours":
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
     photos = opener(data, max_broken)
-    frozen_encoder, dim, size = _encoder(
-        encoder, invariances, compute, size, weights, download, untrained, photos
-    )
+    options = EncoderOptions(encoder, size, weights, download, untrained)
+    frozen_encoder, dim, size = _encoder(options, invariances, compute, photos)
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else open_set(known, size, frozen_encoder.module, max_broken)
     if bank is not None and len(bank) > KNOWN:
@@ -143,13 +144,9 @@ def outliers(
 
 
 def _encoder(
-    encoder: EncoderLike,
+    options: EncoderOptions,
     invariances: Invariances,
     compute: Compute,
-    size: int | None,
-    weights: str | Path | None,
-    download: bool,
-    untrained: bool,
     photos: Callable[[int, nn.Module], CanvasSet],
 ) -> tuple[FrozenEncoder, int | None, int]:
     """The encoder, the dimensions of its representation, and the side of a view.
@@ -158,25 +155,24 @@ def _encoder(
     """
     from torch import nn
 
+    from mast.encoders.load import frozen, load
+    from mast.invariance.choice import compared
     from mast.methods import EncoderAndEmbedding
-    from mast.runs.load import frozen, load, load_method
-    from mast.runs.spaces import compared
+    from mast.runs.load import load_method
 
+    run = options.run
     if (
         invariances.names
-        or isinstance(encoder, nn.Module)
-        or weights is not None
-        or not RunFolder(encoder).config.is_file()
+        or isinstance(run, nn.Module)
+        or options.weights is not None
+        or not RunFolder(run).config.is_file()
     ):
-        by = compared(
-            encoder, invariances, compute, size, 0, weights, download, untrained=untrained,
-            photos=photos,
-        )  # fmt: skip
+        by = compared(options, invariances, compute, photos=photos)
         return by.encoder, None, by.size
-    loaded, method = load(encoder, size=size), load_method(encoder)
+    loaded, method = load(run, options.size), load_method(run)
     described = {**loaded.description, "with embedding": plain(method.config)}
     both = loaded._replace(module=EncoderAndEmbedding(method).eval(), description=described)
-    return frozen(both, encoder, compute), method.encoder.dim, loaded.size
+    return frozen(both, run, compute), method.encoder.dim, loaded.size
 
 
 def _uncertainty(encoder: EncoderLike) -> PredictedUncertainty:
@@ -195,7 +191,7 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     """Features of which a cosine is the mean of the representation's and the embedding's."""
     import torch
 
-    from mast.evaluation.neighbours import directions
+    from mast.search.nearest import directions
 
     if dim is None:
         return features_ND

@@ -220,15 +220,15 @@ def _adaptation(
     import torch
 
     from mast.augment import operators_for
+    from mast.core.compute import Compute
     from mast.core.memory import peak_memory
     from mast.data import open_source
-    from mast.evaluation.changes import acting_on, changed_by
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.features import represent
+    from mast.encoders.changes import acting_on, changed_by
+    from mast.encoders.extract import represent
+    from mast.encoders.load import load
+    from mast.invariance.measure import FEWEST, IMAGES
     from mast.models import Depths
-    from mast.runs.adapt import FEWEST, IMAGES
     from mast.runs.cost import decoding_seconds
-    from mast.runs.load import load
 
     loaded = load(encoder, size=size, weights=weights, download=download, untrained=True)
     depths = Depths(loaded.module, loaded.size).eval()
@@ -236,7 +236,7 @@ def _adaptation(
     if len(source) < FEWEST:
         raise UserError(f"{data} has {len(source)} images: {FEWEST} or more are needed")
     compute, images = Compute(device).placed(depths), min(IMAGES, len(source))
-    count = min(compute.batch_size, images)
+    count = min(compute.images_at_once(loaded.size), images)
     images_BCHW = torch.rand(count, depths.channels, loaded.size, loaded.size).to(device)
     operators, times = acting_on(operators_for(depths.channels), depths.channels), list[float]()
     changes = [changed_by(name, None, loaded.size, count, 0) for name in operators]

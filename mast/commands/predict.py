@@ -89,10 +89,10 @@ def predict(
         Images that cannot be decoded come last, without a class; the last column, `broken`, says
         why.
     """
+    from mast.core.compute import Compute
     from mast.core.launch import find_device
-    from mast.evaluation.compute import Compute
-    from mast.evaluation.feature_file import FeatureFile
-    from mast.evaluation.features import extract
+    from mast.encoders.extract import extract
+    from mast.encoders.feature_file import FeatureFile
     from mast.evaluation.result import readable
     from mast.models import Classifier, load_classifier
 

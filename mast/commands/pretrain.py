@@ -206,13 +206,13 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
         record,
         refuse_changes,
     )
+    from mast.core.compute import Compute
     from mast.core.launch import local_processes, resolve, type_of
     from mast.core.loop import Training
     from mast.core.memory import keep_freed_memory
     from mast.core.optim import learning_rate, make_optimizer, warmup_share
     from mast.core.reading import Reading, read_reading
     from mast.data import open_feed
-    from mast.evaluation.compute import Compute
     from mast.evaluation.online import online_scores
     from mast.methods import METHODS, save_embedding
     from mast.models import save_encoder, synchronise_batchnorm

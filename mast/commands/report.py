@@ -34,7 +34,8 @@ def report(
             f"name one, with beside {run}, or see `mast compare`"
         )
     folder.require()
-    from mast.page import is_page, write_page
+    from mast.page import is_page
+    from mast.page.page import write_page
     from mast.studies import QUESTIONS
 
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})

@@ -44,6 +44,8 @@ from mast.core.files import as_unicode, locked, read_json, writing
 
 _log = logging.getLogger("mast")
 
+EVALUATIONS = "evaluations"  # inside a run folder
+SPACES = "spaces"  # likewise, with a folder of evaluations in a space each
 MOST = 2**53  # steps and epochs of a training
 PACKAGES = (
     "mast-ssl",

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.evaluation.neighbours import directions
+from mast.search.nearest import directions
 
 CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
 

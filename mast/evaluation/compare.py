@@ -14,10 +14,10 @@ from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from mast.core.errors import UserError
-from mast.core.run import RunFolder, flatten
+from mast.core.run import EVALUATIONS, SPACES, RunFolder, flatten
 from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
-from mast.evaluation.result import ENDS, FOLDER, SPACES, Result, in_words, readable, results_in
+from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Verdict, verdict
 
 START = "before pretraining"  # what the first run started as
@@ -194,7 +194,7 @@ def _with_start(folders: list[Path]) -> int | None:
     places = [folder.resolve() for folder in folders]
     if start.resolve() in places:
         return places.index(start.resolve())
-    if not any((start / FOLDER).glob("*.json")):
+    if not any((start / EVALUATIONS).glob("*.json")):
         return None
     folders.append(start)
     return len(folders) - 1
@@ -218,7 +218,7 @@ def _with_weights_of_others(folders: list[Path]) -> None:
 
 def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
     """What was measured of encoders in a folder that holds a folder of each."""
-    for file in sorted(place.glob(f"*/{FOLDER}/*.json")):
+    for file in sorted(place.glob(f"*/{EVALUATIONS}/*.json")):
         with suppress(UserError):  # others' damage
             yield file.parents[1], Result.read(file)
 
@@ -229,7 +229,7 @@ def _located(run: str | Path) -> Path:
     if path.is_file() and RunFolder(path.parent).config.is_file():
         path = path.parent
     found = set[Path]()
-    if path.is_dir() and not any((path / FOLDER).glob("*.json")):
+    if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
         found = {folder for folder, _ in _evaluated(path / SPACES)}
     elif not path.is_dir():
         known = [*_evaluated(Path("runs"))]

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mast.core.compute import threads_for
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.evaluation.accuracy import accuracy
-from mast.evaluation.compute import threads_for
 
 PENALTIES: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())  # λ
 TIGHT, LOOSE = 1e-10, 1e-8  # tolerances: of what is reported, and while penalties are compared

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mast.core.compute import Compute
 from mast.data.canvas import CanvasSet
 from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
+from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracy
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
-from mast.evaluation.neighbours import nearest, votes
+from mast.search.nearest import nearest, votes
 
 
 def online_scores(

@@ -8,34 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mast.data.canvas import CanvasSet
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.neighbours import nearest
+from mast.search.nearest import NEAR, nearest, standardised
 
-NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
-DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
-FEWEST = 10  # images that say what is usual; docs/log.md
 NAMED = 5  # pairs
-
-
-def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Features with every dimension standardised by those of the reference, which come first.
-
-    The features of many encoders all point into one direction; it is gone afterwards, and so are
-    the dimensions that hardly vary. By fewer than `FEWEST` images features stay as they are: of two
-    copies alone all that is left is how they differ.
-    """
-    if len(reference_ND) < FEWEST:
-        return (reference_ND, *others)
-    std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
-    alive_D = std_D > DEAD * std_D[std_D > 0].median()
-    return tuple(
-        (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
-    )
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:

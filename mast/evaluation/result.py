@@ -25,15 +25,14 @@ from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json, short_name
+from mast.core.run import EVALUATIONS
 from mast.core.table import FittedTable, Shown, as_frame, columns_of
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
-from mast.evaluation.fingerprint import weights_are_in
+from mast.encoders.fingerprint import weights_are_in
 from mast.evaluation.intervals import Measured, end_names
 
 _log = logging.getLogger("mast")
 
-FOLDER = "evaluations"  # inside a run folder
-SPACES = "spaces"  # likewise, with a folder of results in a space each
 EACH = "each"  # inside evaluations: what every image contributed
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 NUMBERS = ("chosen", "counts", "by_chance")  # likewise
@@ -302,7 +301,7 @@ class Result:
         replaced; where the name is taken by another set, a hash is added to it. What every image
         contributed is in `evaluations/each/`, as safetensors of the same name.
         """
-        path = Path(folder) / FOLDER / f"{self.stem}.json"
+        path = Path(folder) / EVALUATIONS / f"{self.stem}.json"
         if not _replaces(self, path):
             mark = hashlib.sha256(f"{self.set_name} {self.images}".encode()).hexdigest()[:6]
             path = path.with_name(f"{self.stem}-{mark}.json")
@@ -363,7 +362,7 @@ class Result:
 def results_in(run: str | Path) -> list[Result]:
     """The results in a run folder, without those of another encoder than the one there."""
     found = []
-    for file in sorted((Path(run) / FOLDER).glob("*.json")):
+    for file in sorted((Path(run) / EVALUATIONS).glob("*.json")):
         result = Result.read(file)
         if weights_are_in(Path(run) / "encoder.safetensors", result.encoder) is False:
             _tell(file)

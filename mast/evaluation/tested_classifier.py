@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.compute import Compute
 from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
+from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error, reliability
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
 from mast.evaluation.intervals import Measured, ends, mean_interval
 from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task, image_identity
 from mast.evaluation.protocols.learn import Learned

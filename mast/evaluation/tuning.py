@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from mast.augment import PRESETS
 from mast.augment.presets import Preset
+from mast.core.compute import Compute
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.core.seeds import drawing, seed_global
 from mast.data.canvas import CanvasSet
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.extract import extract
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, LearningData, Task
 from mast.evaluation.settings import Ranged
 from mast.evaluation.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
@@ -166,8 +166,8 @@ def tune(
         epochs=recipe.epochs,
         steps_per_epoch=views.steps_per_epoch,
         rate=to_zero(recipe.epochs * views.steps_per_epoch, warmup),
-        checkpoint=bench.unfinished(
-            encoder, asdict(recipe), data, what=title, seed=seed, positions=positions_N.tolist()
+        checkpoint=encoder.unfinished(
+            asdict(recipe), data, what=title, seed=seed, positions=positions_N.tolist()
         ),
         advice="Lower encoder_lr and head_lr.",
     )

@@ -10,7 +10,7 @@ import yaml
 
 from mast.config import configuration_of
 from mast.core.errors import UserError, visible
-from mast.core.run import RunFolder
+from mast.core.run import SPACES, RunFolder
 from mast.evaluation.intervals import end_names
 from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
 from mast.evaluation.tested_classifier import (
@@ -24,7 +24,6 @@ from mast.exports.original import Original
 from mast.methods import METHODS
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
-from mast.search.adapted import SPACES
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -23,7 +23,7 @@ from mast.core.table import ShownText
 from mast.data import Factors
 from mast.data.decode import to_test_view
 from mast.data.formats import Bands
-from mast.evaluation.features import open_images
+from mast.encoders.extract import open_images
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
 

@@ -12,8 +12,9 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.evaluation.fingerprint import fingerprint
-from mast.evaluation.frozen import InSpace
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.frozen import InSpace
+from mast.encoders.load import ADAPTED
 from mast.models import (
     Classifier,
     Depths,
@@ -22,7 +23,6 @@ from mast.models import (
     load_encoder,
     read_about,
 )
-from mast.search.adapted import FILE as ADAPTED
 
 Kind = Literal["encoder", "classifier"]
 OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}

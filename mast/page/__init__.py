@@ -6,4 +6,3 @@ from mast.page.gallery import Thumbnails as Thumbnails
 from mast.page.gallery import thumbnail as thumbnail
 from mast.page.gallery import write_gallery as write_gallery
 from mast.page.html import is_page as is_page
-from mast.page.page import write_page as write_page

@@ -10,7 +10,8 @@ from mast.config import PretrainConfig, build_method, configuration_of, read
 from mast.core.display import silent
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
-from mast.evaluation.fingerprint import fingerprint
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.load import Loaded, load
 from mast.methods import Method
 from mast.models import (
     Encoder,
@@ -25,7 +26,6 @@ from mast.models import (
 from mast.models.encoders import usual_normalization
 from mast.models.foreign import describes_itself
 from mast.models.layouts import checkpoint_of
-from mast.runs.load import Loaded, load
 
 _log = logging.getLogger("mast")
 

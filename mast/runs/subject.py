@@ -11,12 +11,12 @@ from torch import Tensor
 from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
 from mast.config import PretrainConfig, configuration_of, read
+from mast.core.compute import Compute
 from mast.core.reading import shown
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.evaluation.changes import changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.changes import changed_by
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import image_identity, labelled_images
 from mast.evaluation.result import results_in
 from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty

@@ -1,1 +1,1 @@
-"""Finding images: near-copies, outliers, what is alike in the property that counts."""
+"""Finding images among features: nearest, near-copies, outliers."""

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
-from mast.evaluation.neighbours import block_shape, cosines, nearest
-from mast.evaluation.overlap import FEWEST, NEAR, standardised
+from mast.search.nearest import FEWEST, NEAR, block_shape, cosines, nearest, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 FEW, WIDE = (

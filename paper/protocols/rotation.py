@@ -14,8 +14,8 @@ import torch
 
 from mast.core.errors import UserError
 from mast.data import groups_of
-from mast.evaluation.changes import Change
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.changes import Change
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, hold_out, tested_files
 from mast.evaluation.protocols.probe import Probe

@@ -17,7 +17,7 @@ from torch import Tensor
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.files import read_text, short_name
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.protocols.evaluator import Evaluator

@@ -19,11 +19,11 @@ from torch import Tensor
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.launch import cores
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured, draws, resampled
 from mast.evaluation.labelled_sets import EvaluationData, PresenceTask, presence_tasks
-from mast.evaluation.neighbours import directions
 from mast.evaluation.protocols.evaluator import Evaluator
+from mast.search.nearest import directions
 
 RECALLS = torch.linspace(0, 1, 11, dtype=torch.float64)
 FEWEST_FILES = 10  # with several images each, below which a bootstrap says too little

@@ -21,13 +21,13 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.evaluation.features import extract
+from mast.encoders.extract import extract
 from mast.evaluation.result import results_in
 from mast.exports import FORMATS
+from mast.invariance.adapted import tensors_of
+from mast.invariance.measure import Adaptation
+from mast.invariance.subspaces import MATCHED
 from mast.models import Encoder, EncoderConfig, save_encoder
-from mast.runs.adapt import Adaptation
-from mast.search.adapted import tensors_of
-from mast.search.subspaces import MATCHED
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
 NAME, SMALL = "timm:efficientnet_lite0", "timm:test_resnet"
@@ -265,7 +265,7 @@ def test_a_killed_adaptation_goes_on_with_the_next_operator(
             raise KeyboardInterrupt
         return extract(*arguments)
 
-    monkeypatch.setattr("mast.evaluation.frozen.extract", killed)
+    monkeypatch.setattr("mast.encoders.frozen.extract", killed)
     options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
     with pytest.raises(KeyboardInterrupt):
         mast.adapt(colors, SMALL, untrained=True, **options)

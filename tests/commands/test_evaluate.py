@@ -11,15 +11,15 @@ import torchvision
 
 import mast
 from mast.cli import main
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.files import default_cache
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.data.store import ImageStore
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
+from mast.encoders.load import frozen, load
 from mast.evaluation.result import Result, published_name
-from mast.runs.load import frozen, load
 from mast.runs.scores import labelled, unmeasured
 
 

@@ -23,8 +23,8 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.files import short_name
 from mast.core.run import RunFolder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.calibration import calibrate
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.logistic import Whitened
 from mast.evaluation.named_sets import NamedSets

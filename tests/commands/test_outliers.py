@@ -24,7 +24,7 @@ from mast.runs.load import load_method
 
 @pytest.fixture(autouse=True)
 def _few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.search.outliers.PENALTIES", (0.1,))
+    monkeypatch.setattr("mast.evaluation.label_errors.PENALTIES", (0.1,))
 
 
 def test_outliers(

@@ -21,7 +21,7 @@ def test_the_nearest_are_those_of_the_features(
     ours: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
     data = str(photos / "test")
-    for options in ({}, {"representation": "embedding"}, {"ignore": "color"}):
+    for options in ({}, {"ignore": "color"}):
         with np.load(mast.embed(data, ours.path, tmp_path / "f.npz", **options)) as arrays:
             unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
             names = arrays["identifiers"].tolist()
@@ -88,7 +88,7 @@ def test_a_query_may_be_named_in_many_ways(
         ({"query": []}, "no query is named"),
         ({"query": __file__}, "test_search_by_image.py: no image"),
         ({"k": 0}, "k: expected 1 to 23, got 0"),
-        ({"match": "color", "representation": "encoder"}, "representation and ignore or match"),
+        ({"match": "color", "space": "depths"}, "ignore or match, and space or pairs"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -21,7 +21,7 @@ from mast.data import DataConfig, Folder, open_canvas, open_source
 from mast.data import cache as cache_module
 from mast.data.cache import Cached, Names
 from mast.data.decode import canvas_shape
-from mast.evaluation.features import test_views as shown_views
+from mast.encoders.extract import test_views as shown_views
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from layouts import SQUARE, box, voc_object, write_coco, write_voc
 from tiny_evaluation import working_in
 from torch import nn
 
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.loop import StepResult
 from mast.data import Annotated, open_source
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
 from mast.models import Encoder, EncoderConfig
 from paper.protocols.detection import average_precision as precision_module

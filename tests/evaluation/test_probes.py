@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EmbeddingProbe, Ensemble, Linear
 from mast.evaluation.protocols.retained import Retained
@@ -98,7 +98,7 @@ class Halves(nn.Module):
 def test_the_subspace_that_a_task_needs_predicts_its_classes(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
-    whole = FrozenEncoder(encoder, bench=Bench(representations=lambda _: FrozenEncoder(Halves())))
+    whole = FrozenEncoder(encoder, representations=lambda _: FrozenEncoder(Halves()))
     values = dict(EmbeddingProbe(max_iterations=200).run(whole, data))
     assert values["class/top1"] > 90
     assert values["class/prediction_first"] > 60

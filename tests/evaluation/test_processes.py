@@ -12,11 +12,12 @@ import torch
 from tiny_evaluation import Colors, tiny_set
 from torch import Tensor, nn
 
+from mast.core.bench import Bench
+from mast.core.compute import Compute
 from mast.core.launch import make_fabric
 from mast.data import Annotated
 from mast.data.store import ImageStore
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import synchronise_batchnorm

@@ -14,7 +14,7 @@ from torch import nn
 
 from mast.data import CanvasSet
 from mast.data.cache import InMemory
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import BOOTSTRAP, OF_FILES
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.protocols import EVALUATORS, Evaluator

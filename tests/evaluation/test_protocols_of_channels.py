@@ -11,7 +11,7 @@ from tiny_evaluation import QUICK
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.evaluation.changes import acting_on
+from mast.encoders.changes import acting_on
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import Encoder

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.core.errors import UserError
-from mast.search.outliers import (
+from mast.evaluation.label_errors import (
     NO_CLASS,
     confident_classes,
-    distances,
     out_of_fold,
     self_confidence,
     thresholds,
 )
+from mast.search.outliers import distances
 
 # Three images of each of two classes; no image has the third label.
 LABELS = np.array([0, 0, 0, 1, 1, 1])
@@ -55,7 +55,7 @@ def test_neither_the_order_of_images_nor_that_of_classes_matters(
 
 @pytest.fixture
 def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.search.outliers.PENALTIES", (0.1,))
+    monkeypatch.setattr("mast.evaluation.label_errors.PENALTIES", (0.1,))
 
 
 def test_an_image_does_not_vote_on_its_own_label(few_penalties: None) -> None:

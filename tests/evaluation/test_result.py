@@ -13,8 +13,8 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.core.tensors import DIGEST, digest, write_tensors
+from mast.encoders.fingerprint import fingerprint
 from mast.evaluation.compare import compare
-from mast.evaluation.fingerprint import fingerprint
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import ARRAYS, Result, TargetResult, results_in, tables

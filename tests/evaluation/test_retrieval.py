@@ -15,8 +15,8 @@ import mast
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data.cache import InMemory
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.compare import compare
-from mast.evaluation.frozen import Bench, FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import Retrieval
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
@@ -65,9 +65,8 @@ def measure(
 ) -> dict[str, TargetResult]:
     embedding = Factors(data)
     embedding.read = read or {}
-    bench = Bench(representations=lambda _: FrozenEncoder(embedding))
     common = EvaluationSettings(protocols={"retrieval": {"k": 3, **settings}})
-    encoder = FrozenEncoder(nn.Flatten(), bench=bench)
+    encoder = FrozenEncoder(nn.Flatten(), representations=lambda _: FrozenEncoder(embedding))
     (result,) = evaluate_encoder(encoder, data, "retrieval", common)
     return result.targets
 

@@ -8,10 +8,10 @@ import torch
 from tiny_evaluation import QUICK
 from torch import Tensor, nn
 
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
@@ -88,7 +88,7 @@ def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationDat
         batches.clear()
         (result,) = evaluate_encoder(FrozenEncoder(Watched(3, 4), compute), data, "knn", QUICK)
         extraction = result.settings["extraction"]
-        assert extraction["batch_size"] == compute.batch_size
+        assert extraction["batch_size"] == compute.images_at_once(extraction["size"])
         assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
         assert batches == [(size, compute.dtype) for size in sizes]
 

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from torch import nn
 
 from mast.core.errors import UserError
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from paper.protocols.svm import Svm, average_precision
 

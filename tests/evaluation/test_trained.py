@@ -12,7 +12,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import FineTune
 from paper.protocols.semi import Semi, draw_share, positions_listed

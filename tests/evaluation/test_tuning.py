@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.stopping import Interrupted
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.finetune import RECIPES
 from mast.evaluation.training_views import TrainingViews

@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 import mast
 from mast.config import build_method
 from mast.core.errors import UserError
+from mast.encoders.load import load
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import IMAGENET, Normalization
 from mast.models.pretrained import named_weights, normalization_of, weights_file
-from mast.runs.load import load
 from mast.runs.start import start, with_architecture
 
 TAGGED = "tf_mobilenetv3_small_minimal_100.in1k"  # normalised by 0.5

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 import mast
 from mast.core.checkpoint import load_checkpoint, previous
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import CanvasSet, open_canvas
-from mast.evaluation.compute import Compute
+from mast.encoders.load import frozen, load
 from mast.models import (
     Classifier,
     Encoder,
@@ -31,7 +32,7 @@ from mast.models import (
     save_classifier,
     save_encoder,
 )
-from mast.runs.load import frozen, load
+from mast.runs.load import load_representation
 from mast.runs.start import load_untrained
 
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -49,8 +50,8 @@ def test_both_files_hold_the_method(name: str, request: pytest.FixtureRequest) -
     assert not any(key.startswith("encoder.") for key in load_file(run.embedding))
     if name == "ours":
         with torch.no_grad():
-            assert load(run.path, "embedding").module(IMAGES).shape == (2, 24)
-            assert load(run.path, "ensemble").module(IMAGES).shape == (2, 5 * 24)
+            assert load_representation(run.path, "embedding").module(IMAGES).shape == (2, 24)
+            assert load_representation(run.path, "ensemble").module(IMAGES).shape == (2, 5 * 24)
 
 
 def test_dino_s_teacher_is_what_is_kept(photos: Path, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from mast.core.errors import UserError
 from mast.core.optim import make_optimizer
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
+from mast.encoders.load import load
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.encoders import usual_normalization
-from mast.runs.load import load
 from mast.runs.start import load_untrained, start, untrained, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]

@@ -16,13 +16,14 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, open_canvas
 from mast.data.cache import InMemory
 from mast.data.hashes import perceptual_hashes
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.compare import compare
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData
-from mast.evaluation.overlap import count_copies, near_copies, standardised
+from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result, tables
 from mast.search.duplicates import copies_within, grouped
+from mast.search.nearest import standardised
 
 
 def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
@@ -134,8 +135,8 @@ def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch
         (1, 0, "first"), (1, 4, "near"), (2, 5, "first"), (2, 9, "near"),
     ]  # fmt: skip
     for rows in (1024, 2):
-        monkeypatch.setattr("mast.evaluation.neighbours.ROWS", rows)
-        monkeypatch.setattr("mast.evaluation.neighbours.CHUNK_ELEMENTS", 3 * rows)
+        monkeypatch.setattr("mast.search.nearest.ROWS", rows)
+        monkeypatch.setattr("mast.search.nearest.CHUNK_ELEMENTS", 3 * rows)
         found = copies_within(canvases, x, above)
         assert [copy[:3] for copy in found] == expected
         assert found[1].cosine == pytest.approx(float(cosine[0, 4]), abs=1e-5)

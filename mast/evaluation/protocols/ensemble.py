@@ -12,8 +12,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import correct_within
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import features_of
@@ -35,10 +35,10 @@ class Ensemble(Probe):
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        encoder.bench.representation("ensemble")
+        encoder.representation("ensemble")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        yield from self.probe(encoder.bench.representation("ensemble"), data)
+        yield from self.probe(encoder.representation("ensemble"), data)
 
 
 @final
@@ -56,7 +56,7 @@ class EmbeddingProbe(Probe):
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:
-        encoder.bench.representation("embedding")
+        encoder.representation("embedding")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -66,7 +66,7 @@ class EmbeddingProbe(Probe):
             `advantage_<operator>`, how far that is from the mean over operators: in percent, with
             intervals over the images that the probe classifies correctly.
         """
-        embedding = encoder.bench.representation("embedding")
+        embedding = encoder.representation("embedding")
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
         pool_ND, test_MD = features_of(embedding, data)
         targets = tasks(data, self.seed)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.core.errors import unknown
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracies
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import MOST_RESAMPLES, Measured, measured
 from mast.evaluation.labelled_sets import EvaluationData, ObjectData, Task
 from mast.evaluation.settings import Ranged

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy, chance_level
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured, ends, student_interval
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.logistic import Whitened

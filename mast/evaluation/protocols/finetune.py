@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.fields import build
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, LearningData, Task, tasks
 from mast.evaluation.protocols.evaluator import Evaluator

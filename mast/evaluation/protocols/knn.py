@@ -11,12 +11,12 @@ from typing import ClassVar, final
 
 from torch import Tensor
 
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.neighbours import nearest, votes
 from mast.evaluation.protocols.evaluator import Evaluator, features_of
+from mast.search.nearest import nearest, votes
 
 
 @final

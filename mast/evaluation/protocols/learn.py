@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from mast.core.errors import UserError, unknown
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import LearningData, Task, make_task, shared_targets
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.probe import Linear

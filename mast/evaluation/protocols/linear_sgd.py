@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
+from mast.encoders.extract import represent
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
-from mast.evaluation.features import represent
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
@@ -137,7 +137,7 @@ class LinearSgd(Evaluator[EvaluationData]):
             epochs=self.epochs,
             steps_per_epoch=views.steps_per_epoch,
             rate=to_zero(self.epochs * views.steps_per_epoch),
-            checkpoint=bench.unfinished(encoder, self, data, tuning=tuning, rates=rates),
+            checkpoint=encoder.unfinished(self, data, tuning=tuning, rates=rates),
             advice=f"Lower the learning rates {rates[0]} of linear_sgd.",
         )
 

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, final
 import torch
 from torch import Tensor
 
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.logistic import (

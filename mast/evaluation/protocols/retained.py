@@ -14,9 +14,9 @@ from torch import Tensor
 
 from mast.augment import operators_for
 from mast.core.display import track
+from mast.encoders.changes import acting_on, changed_by
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import chance_level, correct_within
-from mast.evaluation.changes import acting_on, changed_by
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.logistic import Whitened

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from mast.augment import PROPERTIES
 from mast.core.errors import UserError
+from mast.encoders.changes import acting_on, changed_by
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.agreement import chance, retrieve
-from mast.evaluation.changes import acting_on, changed_by
-from mast.evaluation.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
@@ -127,8 +127,8 @@ class Retrieval(Evaluator[EvaluationData]):
 def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
     """The encoder, and the embedding where it is that of a run."""
     modules = {"representation": encoder}
-    if encoder.bench.has_method:
-        modules["embedding"] = encoder.bench.representation("embedding")
+    if encoder.representations:
+        modules["embedding"] = encoder.representation("embedding")
     return modules
 
 

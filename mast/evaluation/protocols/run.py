@@ -14,7 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.core.run import provenance
 from mast.data import crop_fraction
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, ObjectData
 from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator

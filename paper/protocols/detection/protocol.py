@@ -15,14 +15,14 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from mast.core.compute import autocast
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.core.seeds import forked, seed_global
 from mast.core.transfer import to_device
-from mast.evaluation.compute import autocast
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.protocols.evaluator import Evaluator
@@ -162,7 +162,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             steps_per_epoch=self.iterations,
             rate=self.rate,
             clip=self.clip,
-            checkpoint=bench.unfinished(encoder, self, data),
+            checkpoint=encoder.unfinished(self, data),
             advice=f"Lower the learning rate {self.lr} of {self.name}.",
         )
         bench.fit(

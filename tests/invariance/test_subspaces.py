@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.search.subspaces import Subspaces
+from mast.invariance.subspaces import Subspaces
 
 WIDTHS = (6, 10)
 

@@ -17,15 +17,13 @@ from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
-from mast.evaluation import result
-from mast.evaluation.fingerprint import fingerprint
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.load import ADAPTED, Adaptable
+from mast.invariance.naming import NONE, Energies, Naming
+from mast.invariance.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import check_size, copied
-from mast.search.naming import NONE, Energies, Naming
-from mast.search.subspaces import Space, Subspaces
 
-FILE = "subspaces.safetensors"  # beside the encoder
-SPACES = result.SPACES  # beside it
 VERSION = 2
 NOISE = "noise"  # what its file calls the features of `Depths.noise`
 SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
@@ -33,7 +31,7 @@ AGAIN = "run `mast adapt` again"
 
 
 @final
-class Adapted(nn.Module):
+class Adapted(Adaptable):
     """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
 
     `naming` tells by which operator two images differ; `operators` can be ignored or matched;
@@ -130,8 +128,8 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
         "names": list(adapted.naming.names),
     }
     tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
-    write_tensors(folder / FILE, tensors, {"subspaces": {**described, **about}})
-    return folder / FILE
+    write_tensors(folder / ADAPTED, tensors, {"subspaces": {**described, **about}})
+    return folder / ADAPTED
 
 
 @entry(draws=True)
@@ -154,9 +152,9 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
 
 def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     """As `load_adapted`, but with the module itself, not a copy."""
-    file = Path(path) / FILE
+    file = Path(path) / ADAPTED
     if not file.is_file():
-        raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
+        raise UserError(f"{path} has no {ADAPTED}: `mast adapt` writes it")
     tensors, header = read_tensors(file, AGAIN)
     metadata = read_metadata(header).get("subspaces")
     if not isinstance(metadata, dict) or metadata.get("version") != VERSION:

@@ -16,6 +16,9 @@ from mast.core.errors import UserError
 CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
 SHORT = 1e-15  # length of vectors whose squares float32 does not hold any more
 LEAST = torch.finfo(torch.float32).tiny  # a vector counts as at least so long: zeros have a cosine
+NEAR = 0.99  # cosine of standardised features of copies; docs/log.md has what it finds and misses
+DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
+FEWEST = 10  # images that say what is usual; docs/log.md
 ROWS = 1024  # queries at a time, beside which reading the bank costs little
 
 
@@ -98,3 +101,19 @@ def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes:
     weight_MK = ((similarity_MK - similarity_MK[:, :1]) / temperature).exp().clamp(min=LEAST)
     scores_MC = weight_MK.new_zeros(len(weight_MK), classes)
     return scores_MC.scatter_add_(1, labels_MK, weight_MK)
+
+
+def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+    """Features with every dimension standardised by those of the reference, which come first.
+
+    The features of many encoders all point into one direction; it is gone afterwards, and so are
+    the dimensions that hardly vary. By fewer than `FEWEST` images features stay as they are: of two
+    copies alone all that is left is how they differ.
+    """
+    if len(reference_ND) < FEWEST:
+        return (reference_ND, *others)
+    std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
+    alive_D = std_D > DEAD * std_D[std_D > 0].median()
+    return tuple(
+        (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
+    )

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from tiny_evaluation import complete, working_in
+from tiny_evaluation import working_in
 from torch import Tensor, nn
 
 from mast.augment import center_views
+from mast.core.bench import Bench
+from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluation.changes import changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import extract, represent
-from mast.evaluation.frozen import Bench, FrozenEncoder
+from mast.encoders.changes import changed_by
+from mast.encoders.extract import extract, represent
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 
 
@@ -105,12 +106,9 @@ def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
     assert before[0], "PyTorch's default for convolutions"
 
 
-def test_other_representations_are_made_once(encoder: nn.Module) -> None:
-    bench = complete(encoder).bench
-    assert bench.representation("ensemble") is bench.representation("ensemble")
-    assert bench.representation("ensemble") is not bench.representation("embedding")
+def test_an_encoder_alone_has_no_other_representation(encoder: nn.Module) -> None:
     with pytest.raises(UserError, match="the embedding needs a run folder of `mast`"):
-        FrozenEncoder(encoder).bench.representation("embedding")
+        FrozenEncoder(encoder).representation("embedding")
 
 
 def test_unfinished_work_is_known_by_what_it_depends_on(
@@ -121,15 +119,15 @@ def test_unfinished_work_is_known_by_what_it_depends_on(
     half = FrozenEncoder(encoder, Compute(dtype=torch.bfloat16), bench=bench)
     other = FrozenEncoder(nn.Linear(2, 2), bench=bench)
     paths = [
-        bench.unfinished(frozen, "protocol", data, rate=1),
-        bench.unfinished(frozen, "protocol", data, rate=2),
-        bench.unfinished(frozen, "another", data, rate=1),
-        bench.unfinished(half, "protocol", data, rate=1),
-        bench.unfinished(other, "protocol", data, rate=1),
+        frozen.unfinished("protocol", data, rate=1),
+        frozen.unfinished("protocol", data, rate=2),
+        frozen.unfinished("another", data, rate=1),
+        half.unfinished("protocol", data, rate=1),
+        other.unfinished("protocol", data, rate=1),
     ]
     assert len(set(paths)) == len(paths)
-    assert working_in(tmp_path, encoder).bench.unfinished(frozen, "protocol", data, rate=1) in paths
-    assert Bench().unfinished(frozen, "protocol", data) is None
+    assert working_in(tmp_path, encoder).unfinished("protocol", data, rate=1) in paths
+    assert FrozenEncoder(encoder).unfinished("protocol", data) is None
     left = tmp_path / "unfinished" / "of other settings.pt"
     left.parent.mkdir()
     for path in (*paths[:2], left):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
-from mast.evaluation.compute import one_thread
-from mast.search.subspaces import Space, Subspaces, axes_of
+from mast.core.compute import one_thread
+from mast.invariance.subspaces import Space, Subspaces, axes_of
 
 NONE = "none"  # of the operators: two images of their own
 LEADING = 8  # axes of an operator, whose energy is told apart from that of all

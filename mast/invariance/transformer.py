@@ -12,7 +12,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mast.search.subspaces import RIDGE, Space, Subspaces
+from mast.invariance.subspaces import RIDGE, Space, Subspaces
 
 
 class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

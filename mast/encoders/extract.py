@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.augment.central import in_unit
 from mast.core.arguments import as_list
+from mast.core.compute import Compute, autocast
 from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
@@ -26,8 +27,7 @@ from mast.core.reading import Reading
 from mast.core.transfer import to_device
 from mast.data import crop_fraction, read_test_view
 from mast.data.canvas import CanvasSet
-from mast.evaluation.changes import Change
-from mast.evaluation.compute import Compute, autocast
+from mast.encoders.changes import Change
 from mast.models.encoders import check_representation, evaluating
 
 LARGEST = 1e15  # squares of features are summed in float32
@@ -103,7 +103,7 @@ def extract(
     compute = compute or Compute()
     device, count = compute.place(encoder), len(canvas_set)
     # as even as they can be: a few images alone would be computed by other kernels
-    batch_size = math.ceil(count / math.ceil(count / compute.batch_size))
+    batch_size = math.ceil(count / math.ceil(count / compute.images_at_once(size)))
     if device.type == "cpu":
         keep_freed_memory()
     starts = range(0, len(canvas_set), batch_size)

@@ -13,22 +13,22 @@ from torch import Tensor, nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.arguments import as_list
+from mast.core.bench import Bench
+from mast.core.compute import Compute
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.core.tensors import digest
 from mast.data import CanvasSet
-from mast.evaluation.compute import Compute
-from mast.evaluation.feature_file import ENDINGS
-from mast.evaluation.fingerprint import fingerprint
-from mast.evaluation.frozen import Bench, FrozenEncoder, InSpace
+from mast.encoders.feature_file import ENDINGS
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.frozen import FrozenEncoder, InSpace
+from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load, source_name
+from mast.invariance.adapted import Adapted, load_adapted
+from mast.invariance.measure import FEWEST, measured
+from mast.invariance.pairs import check_weights, read_weights
+from mast.invariance.subspaces import Weights
 from mast.models import Encoder
-from mast.runs.adapt import FEWEST, measured
-from mast.runs.load import Loaded, Representation, frozen, load, source_name
-from mast.search.adapted import FILE as ADAPTED
-from mast.search.adapted import Adapted, load_adapted
-from mast.search.pairs import check_weights, read_weights
-from mast.search.subspaces import Weights
 
 DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
 
@@ -38,24 +38,22 @@ class Invariances:
     """In which of an encoder's features images are compared; raises where choices conflict.
 
     Args:
-        representation: "encoder" (the default), "ensemble" or "embedding".
         ignore: Operators, or properties, to which the features are to be invariant.
         match: Likewise, those by which images are compared.
         space: The file of weights that pairs have chosen, or `DEPTHS`.
         pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
     """
 
-    representation: Representation | None = None
     ignore: str | Sequence[str] = ()
     match: str | Sequence[str] = ()
     space: str | Path | None = None
     pairs: bool = False
 
     def __post_init__(self) -> None:
-        ways = {"representation": self.representation, "ignore or match": self.ignore or self.match,
-                "space or pairs": self.space or self.pairs}  # fmt: skip
-        if len(given := [way for way, value in ways.items() if value]) > 1:
-            raise UserError(f"{' and '.join(given)} are ways to compare images: give one of them")
+        if (self.ignore or self.match) and (self.space or self.pairs):
+            raise UserError(
+                "ignore or match, and space or pairs, choose features: give one of them"
+            )
 
     @property
     def weights_file(self) -> str | Path | None:
@@ -123,19 +121,14 @@ class Compared:
 
 
 def compared(
-    encoder: str | Path | nn.Module,
+    options: EncoderOptions,
     invariances: Invariances,
     compute: Compute,
-    size: int | None = None,
-    seed: int = 0,
-    weights: str | Path | None = None,
-    download: bool = False,
     cache: bool = True,
     bench: Bench | None = None,
-    untrained: bool = False,
     photos: Callable[[int, nn.Module], CanvasSet] | None = None,
 ) -> Compared:
-    """Load an encoder for a comparison of images; other arguments as `load` and `frozen`.
+    """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
@@ -150,13 +143,15 @@ def compared(
         named_operators(names, tuple(OPERATORS))
     if (file := invariances.weights_file) is not None:
         check_weights(file)
-    adapted = adapted_encoder(encoder, size, weights) if invariances.of_depths else None
+    encoder = options.run
+    adapted = None
+    if invariances.of_depths:
+        adapted = adapted_encoder(encoder, options.size, options.weights)
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
         _check_choice(encoder, invariances)
-        representation = invariances.representation or "encoder"
-        loaded = load(encoder, representation, size, seed, weights, download, None, untrained)
+        loaded = load(*options)
         if invariances.of_depths:
             if photos is None:
                 raise UserError(

@@ -13,37 +13,34 @@ from torch import nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
+from mast.core.compute import Compute
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, out_folder, short_name
 from mast.core.kinds import Device
 from mast.core.launch import find_device
-from mast.core.run import provenance
+from mast.core.run import EVALUATIONS, SPACES, provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_photos, set_name
 from mast.data.store import key_of
-from mast.evaluation.changes import acting_on, changed_by
-from mast.evaluation.compute import Compute
-from mast.evaluation.fingerprint import fingerprint
-from mast.evaluation.frozen import FrozenEncoder
-from mast.evaluation.result import FOLDER as RESULTS
-from mast.models import Depths, Encoder, load_encoder, save_encoder
-from mast.models.depths import OUTPUT
-from mast.models.encoders import copied
-from mast.runs.load import Loaded, frozen, load
-from mast.search.adapted import FILE as ADAPTED
-from mast.search.adapted import (
+from mast.encoders.changes import acting_on, changed_by
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.frozen import FrozenEncoder
+from mast.encoders.load import ADAPTED, Loaded, frozen, load
+from mast.invariance.adapted import (
     NOISE,
-    SPACES,
     VERSION,
     Adapted,
     open_adapted,
     save_adapted,
     tensors_of,
 )
-from mast.search.naming import Naming
-from mast.search.subspaces import ROUNDING, Subspaces, is_steady
+from mast.invariance.naming import Naming
+from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
+from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.models.depths import OUTPUT
+from mast.models.encoders import copied
 
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
@@ -110,7 +107,7 @@ def adapt(
     if images < FEWEST:
         raise UserError(f"images must be {FEWEST} or more, got {images}")
     compute = Compute(find_device(device))
-    loaded = load(encoder, "encoder", size, seed, weights, download, None, untrained)
+    loaded = load(encoder, size, weights, download, untrained, seed)
     loaded, depths = _at_layers(loaded, encoder, layers)
     named = _named(operators, depths.channels)
     folder = None
@@ -272,7 +269,7 @@ def _check_ours(folder: Path, depths: Depths) -> None:
 
 def _keep_results(adapted: Adapted, folder: Path) -> None:
     """Refuse a folder that has results of another adaptation, which `compare` would mix up."""
-    measured = [name for name in (RESULTS, SPACES) if (folder / name).exists()]
+    measured = [name for name in (EVALUATIONS, SPACES) if (folder / name).exists()]
     if measured and (folder / ADAPTED).is_file():
         before, _ = read_tensors(folder / ADAPTED)
         before.pop(NOISE, None)

@@ -12,10 +12,10 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
+from mast.encoders.load import load
 from mast.models import Depths, default_weights
 from mast.models.encoders import evaluating
 from mast.models.pretrained import PACKAGED
-from mast.runs.load import load
 
 
 @pytest.fixture(scope="module")

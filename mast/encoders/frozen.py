@@ -6,42 +6,31 @@ N images in a set, D dimensions of the representation.
 from __future__ import annotations
 
 import functools
-import hashlib
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from mast.core.checkpoint import remove_checkpoint
-from mast.core.display import doing
+from mast.core.bench import Bench
+from mast.core.compute import Compute
 from mast.core.errors import UserError
-from mast.core.launch import make_fabric, precision_of
-from mast.core.loop import Losses, StepResult, Training
-from mast.core.memory import keep_freed_memory
-from mast.core.seeds import forked
 from mast.data import crop_fraction
 from mast.data.store import ImageStore, key_of
-from mast.evaluation.changes import Change
-from mast.evaluation.compute import Compute
-from mast.evaluation.feature_file import FeatureFile
-from mast.evaluation.features import extract, test_views
-from mast.evaluation.fingerprint import fingerprint
+from mast.encoders.changes import Change
+from mast.encoders.extract import extract, test_views
+from mast.encoders.feature_file import FeatureFile
+from mast.encoders.fingerprint import fingerprint
 from mast.models import Encoder
 from mast.models.folded import folded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightning_fabric import Fabric
-
     from mast.data.canvas import CanvasSet
-    from mast.evaluation.labelled_sets import EvaluationData, LearningData, ObjectData
 
 VERSION = 3  # of how views and features are made; a new one ignores all that was kept
 ROWS = 8192  # features that are mapped at once
-_log = logging.getLogger("mast")
 
 
 class InSpace(nn.Module):
@@ -69,6 +58,7 @@ class FrozenEncoder:
             extracted and kept, whatever the space.
         kept_as: What tells its features in the store from those of others; its fingerprint if not
             given.
+        representations: Makes another representation of the run whose encoder it is, by name.
 
     Attributes:
         device: Where the module is.
@@ -83,6 +73,7 @@ class FrozenEncoder:
         bench: Bench | None = None,
         whole: FrozenEncoder | None = None,
         kept_as: str | None = None,
+        representations: Callable[[str], FrozenEncoder] | None = None,
     ) -> None:
         if compute is None:
             compute = Compute() if bench is None else bench.compute
@@ -95,6 +86,7 @@ class FrozenEncoder:
         self._fast: nn.Module | None = None  # the module as it encodes
         self.description = dict(description or {})
         self.bench = bench or Bench(self.compute)
+        self.representations = representations
         trained_on = torch.device(self.bench.compute.device or "cpu")
         assert trained_on.type == self.device.type, "a bench stands where its encoder is"
         # The set is kept beside its features so that its id cannot be taken by another one.
@@ -185,111 +177,18 @@ class FrozenEncoder:
                  for part_RF in features_NF.split(ROWS)]  # fmt: skip
         return torch.cat(parts)
 
-
-class Bench:
-    """Where protocols train, and resume after the process was killed.
-
-    Args:
-        compute: Its device (the CPU if it names none), type and processes are those of a training.
-        workspace: Folder for the state of unfinished work, from which it resumes, and for the
-            other files of a protocol; None writes nothing.
-        representations: Makes another representation of the same run from its name.
-    """
-
-    def __init__(
-        self,
-        compute: Compute | None = None,
-        workspace: Path | None = None,
-        representations: Callable[[str], FrozenEncoder] | None = None,
-    ) -> None:
-        self.compute = compute or Compute()
-        self.workspace = workspace
-        self._make_representation = representations
-        self._representations: dict[str, FrozenEncoder] = {}
-        self._unfinished: list[Path] = []
-
-    @functools.cached_property
-    def fabric(self) -> Fabric:
-        """What trainings run through."""
-        if self.compute.fabric is not None:
-            return self.compute.fabric
-        cuda = torch.device(self.compute.device or "cpu").type == "cuda"
-        return make_fabric("cuda" if cuda else "cpu", precision=precision_of(self.compute.dtype))
-
-    @property
-    def has_method(self) -> bool:
-        """Whether the encoder is that of a run, which learned something beside it."""
-        return self._make_representation is not None
-
     def representation(self, name: str) -> FrozenEncoder:
         """Another representation of the run whose encoder is measured: "ensemble" (the parts of a
         method side by side) or "embedding".
         """
-        if self._make_representation is None:
+        if self.representations is None:
             raise UserError(
                 f"the {name} needs a run folder of `mast`, without ignore, match and space; here "
                 "is an encoder alone."
             )
-        if name not in self._representations:
-            self._representations[name] = self._make_representation(name)
-        return self._representations[name]
+        return self.representations(name)
 
-    def unfinished(
-        self,
-        encoder: FrozenEncoder,
-        protocol: Any,
-        data: EvaluationData | LearningData | ObjectData,
-        **details: Any,
-    ) -> Path | None:
-        """Where the state of a training is kept until its result is written; None without a
-        workspace.
-
-        The file's name changes with all that the training depends on: `details` tell it from others
-        of the protocol.
-        """
-        if self.workspace is None:
-            return None
-        dtype = encoder.compute.dtype
-        key = (protocol, data.fingerprints, data.size, dtype, encoder.identity, details)
-        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        path = self.workspace / "unfinished" / f"{name}.pt"
-        self._unfinished.append(path)
-        return path
-
-    def finish(self) -> None:
-        """Remove the state of all trainings so far: their results are written."""
-        if self.compute.rank == 0:
-            for path in self._unfinished:
-                remove_checkpoint(path)
-        self._unfinished.clear()
-
-    def fit(
-        self,
-        training: Training,
-        batches: Callable[[int, int], Iterator[Any]],
-        loss: Callable[[Any, Any, int, int], Losses],
-        title: str,
-        seed: int,
-        on_step: Callable[[StepResult], object] | None = None,
-    ) -> None:
-        """Train to the end, from the checkpoint of a killed process if there is one.
-
-        A last checkpoint is kept until the protocol's result is written. PyTorch's global generator
-        is seeded for the training and restored afterwards.
-        """
-        fabric = self.fabric
-        if fabric.device.type == "cpu":
-            keep_freed_memory()
-        with forked(fabric.device):
-            training.resume(seed)
-            chief = fabric.is_global_zero
-            shown = doing(title, training.steps, "steps", training.step, enabled=chief)
-            with shown as work, training.stop.listening():
-                for step in training.run(fabric, batches, loss):
-                    if on_step is not None:
-                        on_step(step)
-                    terms = [f"{name} {value:.3f}" for name, value in (step.metrics or {}).items()]
-                    work.update(step.step, "  ".join(terms) if step.due else None)
-        if training.checkpoint is not None:
-            training.save()
-        fabric.barrier()
+    def unfinished(self, protocol: Any, data: Any, **details: Any) -> Path | None:
+        """`Bench.unfinished`, for a protocol on this encoder and some data."""
+        about = (data.fingerprints, data.size, self.compute.dtype, self.identity, details)
+        return self.bench.unfinished(protocol, *about)

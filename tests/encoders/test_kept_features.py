@@ -8,10 +8,10 @@ import torch
 from tiny_evaluation import QUICK
 from torch import nn
 
+from mast.core.compute import Compute
 from mast.data.store import ImageStore
-from mast.evaluation.changes import Change
-from mast.evaluation.compute import Compute
-from mast.evaluation.frozen import FrozenEncoder
+from mast.encoders.changes import Change
+from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result

@@ -19,8 +19,8 @@ from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import named, read_json
 from mast.core.tensors import digest
-from mast.search.adapted import Adapted, tensors_of
-from mast.search.subspaces import REST, Weights
+from mast.invariance.adapted import Adapted, tensors_of
+from mast.invariance.subspaces import REST, Weights
 
 SAME, DIFFERENT = 0.25, 0.75  # of the usual distance, what pairs are to be below and above
 STEEP = 8.0  # of the logistic loss

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from mast.search.naming import NONE, Energies, Naming
-from mast.search.subspaces import Subspaces
+from mast.invariance.naming import NONE, Energies, Naming
+from mast.invariance.subspaces import Subspaces
 
 WIDTHS = (8, 12)
 MOVED = {"color_jitter": slice(0, 3), "grayscale": slice(2, 4), "rotate": slice(9, 14)}

@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mast.core.compute import Compute
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.data import CanvasSet, DataConfig, open_photos, set_name
-from mast.evaluation.compute import Compute
-from mast.evaluation.features import represent
+from mast.encoders.extract import represent
+from mast.encoders.load import EncoderOptions, load, source_name
+from mast.invariance.adapted import Adapted
+from mast.invariance.choice import Invariances, adapted_encoder, compared
+from mast.invariance.measure import FEWEST, measured
 from mast.models import DEFAULT
 from mast.models.encoders import check_images, evaluating
-from mast.runs.adapt import FEWEST, measured
-from mast.runs.load import load, source_name
-from mast.runs.spaces import Invariances, adapted_encoder, compared
-from mast.search.adapted import Adapted
 
 Choice = str | Sequence[str]
 
@@ -72,7 +72,7 @@ class Encoder:
         self.adapted: Adapted | None = adapted_encoder(source, size, weights)
         self._source = source if self.adapted is None else self.adapted.encoder
         size = size if self.adapted is None else self.adapted.size
-        self._loaded = load(self._source, "encoder", size, 0, weights, download, None, untrained)
+        self._loaded = load(self._source, size, weights, download, untrained)
         self.size = self._loaded.size
 
     def __repr__(self) -> str:
@@ -127,8 +127,8 @@ class Encoder:
         if isinstance(images, Tensor):
             return self._of_tensor(images, chosen)
         canvases = self._open(images)
-        module, size = self._module(chosen), self.size
-        by = compared(module, chosen, self._compute, size, photos=lambda *_: canvases)
+        options = EncoderOptions(self._module(chosen), self.size)
+        by = compared(options, chosen, self._compute, photos=lambda *_: canvases)
         if chosen.of_depths and by.adapted is None:
             raise UserError(f"ignore and match need {FEWEST} photos: call measure(photos) first")
         self.adapted = self.adapted or by.adapted
@@ -137,10 +137,11 @@ class Encoder:
     def _of_tensor(self, images_NCHW: Tensor, chosen: Invariances) -> np.ndarray:
         if chosen.of_depths and self.adapted is None:
             raise UserError("ignore and match need photos to measure: call measure(photos) first")
-        module = compared(self._module(chosen), chosen, self._compute, self.size).encoder.module
+        options = EncoderOptions(self._module(chosen), self.size)
+        module = compared(options, chosen, self._compute).encoder.module
         with evaluating(module), torch.inference_mode():
             check_images(self._loaded.module, images_NCHW)
-            batches = images_NCHW.split(self._compute.batch_size)
+            batches = images_NCHW.split(self._compute.images_at_once(self.size))
             device = self._compute.place(module)
             parts = [represent(module, part.to(device), torch.float32).cpu() for part in batches]
         return torch.cat(parts).numpy()

@@ -14,8 +14,8 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.evaluation.accuracy import accuracies, accuracy
-from mast.evaluation.neighbours import block_shape, cosines, nearest, votes
 from mast.evaluation.online import online_scores
+from mast.search.nearest import block_shape, cosines, nearest, votes
 
 
 def unit(degrees: list[float]) -> torch.Tensor:
@@ -93,8 +93,8 @@ def test_the_scale_of_features_does_not_matter(scale: float) -> None:
 def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     bank, queries = torch.randn(40, 6), torch.randn(23, 6)
     whole = nearest(bank, queries, k=7)
-    monkeypatch.setattr("mast.evaluation.neighbours.CHUNK_ELEMENTS", 5 * 9)
-    monkeypatch.setattr("mast.evaluation.neighbours.ROWS", 9)
+    monkeypatch.setattr("mast.search.nearest.CHUNK_ELEMENTS", 5 * 9)
+    monkeypatch.setattr("mast.search.nearest.ROWS", 9)
     assert block_shape(bank, queries) == (9, 5)
     parts = nearest(bank, queries, k=7)
     assert torch.equal(whole[1], parts[1])

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import mast
-from mast.search.subspaces import Subspaces
+from mast.invariance.subspaces import Subspaces
 
 METHOD = Path(__file__).parents[2] / "docs" / "method.md"
 WIDTHS = (5, 12)

@@ -1,0 +1,310 @@
+"""From what the user names to an encoder: a run, a checkpoint, a model by name, or a module.
+
+D dimensions, B images.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.bench import Bench
+from mast.core.compute import Compute
+from mast.core.display import say
+from mast.core.errors import UserError
+from mast.core.files import default_cache
+from mast.core.run import RunFolder
+from mast.core.seeds import drawing, forked
+from mast.core.tensors import digest
+from mast.data.store import ImageStore
+from mast.encoders.extract import represent
+from mast.encoders.feature_file import ENDINGS, FeatureFile
+from mast.encoders.fingerprint import fingerprint
+from mast.encoders.frozen import FrozenEncoder
+from mast.models import (
+    DEFAULT,
+    DEFAULT_IN_TIMM,
+    Encoder,
+    EncoderConfig,
+    default_weights,
+    is_foreign,
+    load_encoder,
+    load_foreign,
+    named_weights,
+    near_weights,
+    size_of,
+    weights_file,
+)
+from mast.models.encoders import (
+    channels_of,
+    check_initialized,
+    check_size,
+    evaluating,
+    resolve,
+)
+from mast.models.layouts import BY_ORDER, checkpoint_of
+
+ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder
+LONGEST = 24  # letters of a name in that of a folder
+FAR = 2 / 3  # of the size of its weights; at smaller ones an encoder is warned of
+CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
+
+_log = logging.getLogger("mast")
+
+
+class EncoderOptions(NamedTuple):
+    """An encoder as a user names it; the arguments of `load`."""
+
+    run: str | Path | nn.Module
+    size: int | None = None
+    weights: str | Path | None = None
+    download: bool = False
+    untrained: bool = False
+    seed: int = 0
+
+
+class Adaptable(nn.Module):
+    """A module around an encoder, which is loaded as that encoder."""
+
+    size: int
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The encoder itself."""
+        raise NotImplementedError
+
+
+class Loaded(NamedTuple):
+    """An encoder, or another representation of a run.
+
+    Attributes:
+        module: From images (B, 3, H, W) in [0, 1] to (B, D), in evaluation mode.
+        size: Side of its views in pixels.
+        description: What rebuilds it, as JSON has it.
+        folder: What its evaluations belong to.
+        own: Whether the user gave weights in place of those that the name names.
+    """
+
+    module: nn.Module
+    size: int
+    description: dict[str, Any]
+    folder: Path
+    own: bool = False
+
+
+def load(
+    run: str | Path | nn.Module,
+    size: int | None = None,
+    weights: str | Path | None = None,
+    download: bool = False,
+    untrained: bool = False,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Load what a run, or another project, learned.
+
+    Args:
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, the name of
+            weights such as `DEFAULT` or "timm:resnet18.a1_in1k", or of an architecture with
+            `weights`, features in a file as `FeatureFile` reads it, or a module from images
+            (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images itself.
+        size: Side of the views in pixels; that of pretraining, of the weights or of the file of
+            features if not given, else 224. A module that is no `Encoder` needs one.
+        weights: A checkpoint with weights for the name, in place of those that it names.
+        download: Whether the weights that the name names may be downloaded.
+        untrained: Whether the name of an architecture stands for random weights.
+        seed: Of random weights.
+        options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
+
+    Returns:
+        The module, and the folder of its evaluations: the run's, or in `runs/`
+        `<name>-random-<seed>`, or a `short_folder`: of the name without its tag, of the file where
+        there is no name, or of the class of a module.
+
+    Raises:
+        UserError: No such encoder, weights that are missing or do not fit, or an
+            architecture without weights.
+    """
+    if size is not None:
+        check_size(size)
+    if isinstance(run, nn.Module):
+        if weights is not None:
+            raise UserError("a module has its weights: leave weights out")
+        if isinstance(run, Adaptable):
+            return _module(run.encoder, size or run.size)
+        return _module(run, size)
+    if str(run) == DEFAULT and weights is None:
+        file = f"{BY_ORDER}{default_weights()}"
+        return _foreign(file, DEFAULT_IN_TIMM, size, options)._replace(
+            folder=Path("runs") / DEFAULT
+        )
+    path = Path(run)
+    if path.suffix in ENDINGS:
+        return _feature_file(path, size, weights)
+    own = weights is not None
+    is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
+    if is_name and weights is None and (named := named_weights(str(run))) is not None:
+        weights = weights_file(named, download)
+    if weights is not None or is_foreign(checkpoint_of(path)[0]):
+        name = str(run) if weights is not None else None
+        return _foreign(str(weights or path), name, size, options)._replace(own=own)
+    if is_name:
+        return _random(str(run), 224 if size is None else size, seed, untrained)
+    if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
+        raise UserError(
+            f"{path} is of a module of your own: give it, as in "
+            "mast.load_adapted(path, encoder=module)"
+        )
+    encoder = load_encoder(path)
+    size = encoder.size if size is None else size
+    folder = path if path.is_dir() else path.parent
+    known = RunFolder(path).config.is_file() or (path / ADAPTED).is_file()
+    if path.is_dir() and not known:
+        raise UserError(
+            f"{path} is not a run folder: it has no config.yaml; without it, give its "
+            "encoder.safetensors"
+        )
+    if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
+        folder = short_folder(path.stem, _sha256(path))
+    return Loaded(encoder, size, encoder.describe(), folder)
+
+
+def short_folder(name: str, sha256: str) -> Path:
+    """Where what is measured of an encoder belongs that is no run: `runs/resnet50-3f9a1c`.
+
+    VICReg and Barlow Twins both write `resnet50.pth`, so digits of a SHA-256 tell such apart.
+    """
+    short = name.rpartition(":")[2].partition(".")[0][:LONGEST]
+    return Path("runs") / f"{short or 'encoder'}-{sha256[:6]}"
+
+
+def source_name(run: str | Path | nn.Module) -> str:
+    """What an encoder is called in a result: as the user named it, or the class of a module."""
+    kind = type(run)
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(run, nn.Module) else str(run)
+
+
+def _foreign(
+    weights: str, name: str | None, size: int | None, options: Mapping[str, Any] | None
+) -> Loaded:
+    """An encoder that another project trained."""
+    encoder, layout, left_out, beside = load_foreign(weights, name, size, options)
+    if beside or (name is not None and named_weights(name) is None):
+        mean, std = (", ".join(f"{value:g}" for value in moments)
+                     for moments in encoder.config.normalization)  # fmt: skip
+        says = f"{beside} says so" if beside else "a tag names another choice"
+        say(f"{name or weights} normalizes images by mean {mean} and std {std}; {says}")
+    trained = None if name is None else size_of(name)
+    if trained is not None and encoder.size < FAR * trained:
+        _log.warning(
+            "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
+            "leave size out for %d", name, trained, encoder.size, trained,
+        )  # fmt: skip
+    file, _ = checkpoint_of(weights)
+    sha256 = _sha256(file)
+    content = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
+    described = encoder.describe() | {"weights": content}
+    return Loaded(encoder, encoder.size, described, short_folder(name or file.name, sha256))
+
+
+def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> Loaded:
+    """Features of another model."""
+    if weights is not None:
+        raise UserError(f"{file} holds features: leave weights out")
+    module = FeatureFile(file)
+    sha256 = _sha256(file)
+    described = {"features": file.name, "sha256": sha256}
+    size = size or module.size or 224
+    return Loaded(module.eval(), size, described, short_folder(file.stem, sha256))
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _module(module: nn.Module, size: int | None) -> Loaded:
+    """A module of the user's own."""
+    check_initialized(module)
+    kind = type(module).__name__
+    described = {"module": source_name(module)}
+    if isinstance(module, Encoder):
+        described = module.describe()
+    if size is None and isinstance(own := getattr(module, "size", None), int):
+        size = own
+    if size is None:
+        raise UserError(f"{kind} does not say at which size it takes images: give size in pixels")
+    return Loaded(module, size, described, short_folder(kind, fingerprint(module, described)))
+
+
+def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:
+    """An encoder that learned nothing, to compare with one that did."""
+    try:
+        resolve(name)
+        with drawing():
+            torch.manual_seed(seed)
+            encoder = Encoder(EncoderConfig(name), size).eval() if untrained else None
+    except UserError as error:
+        raise UserError(f"no run folder {name!r:.200} here, and {error}") from error
+    if encoder is None:
+        raise UserError(
+            f"encoder {name} names no weights: expected a name with a tag such as "
+            f"{near_weights(name, 1)[0]}, a file as weights, or untrained for random weights"
+        )
+    folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
+    return Loaded(encoder, size, encoder.describe(), folder)
+
+
+def frozen(
+    loaded: Loaded,
+    source: str | Path | nn.Module,
+    compute: Compute,
+    cache: bool = True,
+    bench: Bench | None = None,
+) -> FrozenEncoder:
+    """What was loaded, as protocols receive it.
+
+    Args:
+        source: What the user named, for `load`.
+        cache: Whether features are kept for the next call. Those of a user's module are found by
+            its outputs for some images, too, as its code may change where its weights do not; they
+            are not kept if it draws random numbers or several processes share the work.
+        bench: Where protocols train.
+    """
+    inner = next((part for part in loaded.module.modules() if isinstance(part, Encoder)), None)
+    if inner is not None and loaded.size != inner.size:
+        inner.check_side(loaded.size)
+    identity = fingerprint(loaded.module, loaded.description)
+    cache = cache and not isinstance(loaded.module, FeatureFile)
+    description = {"source": source_name(source), "fingerprint": identity, **loaded.description}
+    description |= {"own_weights": True} if loaded.own else {}
+    kept_as = identity
+    if cache and isinstance(source, nn.Module):
+        alone = compute.processes == 1
+        answers_BD = _answers(loaded.module, loaded.size, compute) if alone else None
+        cache = answers_BD is not None
+        kept_as = "" if answers_BD is None else digest({"answers": answers_BD}, identity)
+    store = ImageStore(default_cache()) if cache else None
+    return FrozenEncoder(loaded.module, compute, store, description, bench, kept_as=kept_as)
+
+
+def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
+    """What a module gives of noise, also gray or bright, and smooth, black and white images.
+
+    None where it draws random numbers.
+    """
+    device, shape = compute.place(module), (1, channels_of(module), size, size)
+    noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
+    smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")
+    bright_BCHW = 0.8 + 0.2 * noise_BCHW
+    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, bright_BCHW, torch.zeros(shape), torch.ones(shape))
+    images_BCHW = torch.cat(parts).to(device)
+    with forked(device), evaluating(module), torch.inference_mode():
+        first_BD, again_BD = (represent(module, images_BCHW, compute.dtype) for _ in range(2))
+    return first_BD if torch.equal(first_BD, again_BD) else None

@@ -1,0 +1,152 @@
+"""Labels that are likely wrong, by confident learning: from labels and the probabilities of a
+classifier that did not see the image (`out_of_fold`).
+
+N images, C classes, D dimensions.
+
+Reference:
+    Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
+    JAIR 70, 2021.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.display import track
+from mast.evaluation.labelled_sets import FEW, cross_validation, hold_out
+from mast.evaluation.logistic import PENALTIES, Target, Whitened, choose, fit
+
+NO_CLASS = -1
+_log = logging.getLogger("mast")
+
+
+def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """threshold_C: a class must be as probable as it is on average for images labelled
+    so (equation 2); infinite for a class that is no image's label.
+    """
+    classes = probability_NC.shape[1]
+    count_C = np.bincount(label_N, minlength=classes)
+    sum_C = np.bincount(
+        label_N, weights=self_confidence(label_N, probability_NC), minlength=classes
+    )
+    return np.divide(sum_C, count_C, out=np.full(classes, np.inf), where=count_C > 0)
+
+
+def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """The class that each image confidently belongs to: the most probable above its threshold, or
+    `NO_CLASS` (equation 1). Where it is another than the label, that is a likely error.
+    """
+    reached_NC = probability_NC >= thresholds(label_N, probability_NC)
+    class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
+    return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
+
+
+def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """The probability of each image's own label: the smaller, the likelier the label is wrong.
+
+    Of likely errors it finds more among the first than the margin to the best other class does
+    (`benchmarks/label_errors.py`).
+    """
+    return np.asarray(probability_NC[np.arange(len(label_N)), label_N], np.float64)
+
+
+def out_of_fold(
+    features_ND: Tensor,
+    label_N: np.ndarray,
+    classes: int,
+    seed: int,
+    groups_N: np.ndarray | None = None,
+) -> np.ndarray:
+    """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
+
+    The penalty is chosen as `linear` does, by the labels, each of which occurs twice or more.
+    """
+    device = features_ND.device
+
+    def placed(split: tuple[np.ndarray, np.ndarray]) -> tuple[Tensor, Tensor]:
+        fit_F, held_V = (torch.from_numpy(part).to(device) for part in split)
+        return fit_F, held_V
+
+    folds = [placed(split) for split in cross_validation(label_N, seed, groups_N=groups_N)]
+    splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed, groups_N=groups_N))]
+    target = Target(torch.from_numpy(label_N).to(device), classes, tuple(splits))
+    choice = choose(Whitened.of(features_ND), target, PENALTIES)
+    probability_NC = np.full((len(label_N), classes), np.nan)
+    for fit_F, held_V in track(folds, "checking labels", len(folds), "folds"):
+        learned = Target(target.labels_N[fit_F], classes)
+        classifier = fit(Whitened.of(features_ND[fit_F]), learned, choice.penalty)
+        probability_VC = classifier.scores(features_ND[held_V]).softmax(dim=1)
+        probability_NC[held_V.cpu()] = probability_VC.cpu().numpy()
+    return probability_NC
+
+
+class Checked(NamedTuple):
+    """Labels beside what probes that did not see them predict."""
+
+    label_N: np.ndarray  # `NO_CLASS` where there is none
+    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
+    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
+    agreed: float  # percent of the labels that the probes predict
+    classes: Sequence[str]
+
+    def name(self, label: int) -> str:
+        """The name of a class; nothing for none."""
+        return "" if label == NO_CLASS else self.classes[label]
+
+    def suspects(self) -> tuple[str, list[int]]:
+        """A heading, and the images whose label may be wrong, the least probable first."""
+        found = np.flatnonzero(self.suggested_N != NO_CLASS)
+        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
+        first = ", the least probable first" if len(order) > 1 else ""
+        heading = (
+            f"{len(order):,} of the labels may be wrong{first}; the probes agree with "
+            f"{self.agreed:.0f} % of all"
+        )
+        return heading, order
+
+
+def checked_labels(
+    units: Sequence[str],
+    label_N: np.ndarray,
+    classes: Sequence[str],
+    features_ND: Tensor,
+    first_N: np.ndarray,
+    seed: int,
+) -> Checked | None:
+    """Compare labels, where they can be checked, with what probes say that did not see them.
+
+    Those are the labels that images of other units have, too. No probe sees an image of the same
+    unit, nor a copy: `first_N` are the first copies.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, first_U, unit_N = np.unique(units, return_index=True, return_inverse=True)
+    links = np.concatenate([first_N, first_U[unit_N]])
+    at, ones = np.tile(np.arange(len(label_N)), 2), np.ones(len(links))
+    graph = coo_array((ones, (at, links)), shape=(len(label_N),) * 2)
+    group_N = connected_components(graph, directed=False)[1]
+    of_groups, counts = np.unique(
+        np.unique(np.stack([label_N, group_N]), axis=1)[0], return_counts=True
+    )
+    several = of_groups[(of_groups > NO_CLASS) & (counts > 1)]
+    if len(several) < 2:
+        _log.warning("labels are not checked: fewer than two classes have several images")
+        return None
+    judged_J = np.flatnonzero(np.isin(label_N, several))
+    label_J = label_N[judged_J]
+    probability_JC = out_of_fold(
+        features_ND[judged_J], label_J, len(classes), seed, group_N[judged_J]
+    )
+    class_J = confident_classes(label_J, probability_JC)
+    suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
+    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
+    quality_N[judged_J] = self_confidence(label_J, probability_JC)
+    agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
+    return Checked(label_N, suggested_N, quality_N, agreed, classes)
