@@ -19,9 +19,6 @@ from mast.core.kinds import Device, EncoderLike, later
 from mast.core.table import Columns, begins, write_table
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from mast.core.reading import Reading
     from mast.data import CanvasSet
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import Compared, Invariances
@@ -138,37 +135,13 @@ def open_search(
     """An encoder with the features in which images are compared, and the images."""
     from mast.core.compute import Compute
     from mast.core.launch import find_device
+    from mast.data import DataConfig
+    from mast.data.photos import opener
     from mast.invariance.choice import compared
 
-    photos = opener(data, max_broken)
+    photos = opener(DataConfig(str(data), max_broken=max_broken))
     by = compared(options, invariances, Compute(find_device(device)), photos=photos)
-    return by, photos(by.size, by.encoder.module)
-
-
-def opener(data: str | Path, max_broken: float) -> Callable[..., CanvasSet]:
-    """`open_set`, which opens the set once, for the first model; all have its channels."""
-    opened: list[CanvasSet] = []
-
-    def photos(size: int, model: nn.Module, reading: Reading | None = None) -> CanvasSet:
-        opened.extend([] if opened else [open_set(data, size, model, max_broken, reading)])
-        return opened[0]
-
-    return photos
-
-
-def open_set(
-    data: str | Path,
-    size: int,
-    model: nn.Module,
-    max_broken: float,
-    reading: Reading | None = None,
-) -> CanvasSet:
-    """The images that a model is to see; with more than 8 bits, read as those beside them were."""
-    from mast.data import DataConfig, open_photos
-
-    reading = reading if reading and reading.layout.deep else None
-    config = DataConfig(str(data), max_broken=max_broken)
-    return open_photos(config, size, model, reading)
+    return by, by.opened(photos)
 
 
 def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:

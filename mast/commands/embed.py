@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
-from mast.commands.common import command, open_search, open_set, or_default, write_arrays
+from mast.commands.common import command, open_search, or_default, write_arrays
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, out_file, short_name
@@ -63,6 +63,7 @@ def embed(
     """
     encoder = or_default(encoder, data)
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    from mast.data import DataConfig, open_photos
     from mast.encoders.load import EncoderOptions
     from mast.evaluation.result import readable
     from mast.invariance.choice import Invariances
@@ -77,7 +78,8 @@ def embed(
         if invariances.names:
             raise UserError("representation, and ignore, match or space: give one of them")
         by = _represented(encoder, representation, size, device)
-        canvases = open_set(data, by.size, by.encoder.module, max_broken)
+        config = DataConfig(str(data), max_broken=max_broken)
+        canvases = open_photos(config, by.size, by.encoder.module, see=by.encoder.see)
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},
         "data": str(data),

@@ -154,7 +154,7 @@ def evaluate(
         if name:
             by = compared(
                 options, invariances, compute, cache, bench,
-                lambda size, model: sets.learning(size, model).train,
+                lambda size, model, _: sets.learning(size, model).train,
             )  # fmt: skip
             measured, loaded = by.encoder, loaded._replace(size=by.size)
         else:

@@ -150,7 +150,7 @@ def fit(
     if invariances.names:
         by = compared(
             options, invariances, compute, bench=bench,
-            photos=lambda size, model: sets.learning(size, model).train,
+            photos=lambda size, model, _: sets.learning(size, model).train,
         )  # fmt: skip
         start, loaded = by.encoder, loaded._replace(size=by.size)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mast.commands.common import command, listing_file, open_set, opener, or_default, write_listing
+from mast.commands.common import command, listing_file, or_default, write_listing
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, EncoderLike
 from mast.core.run import RunFolder, plain
@@ -15,7 +15,7 @@ from mast.core.table import Columns, Listing, images_of, with_broken
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from mast.core.compute import Compute
     from mast.data import CanvasSet
@@ -94,6 +94,8 @@ def outliers(
 
     from mast.core.compute import Compute
     from mast.core.launch import find_device
+    from mast.data import DataConfig, open_photos
+    from mast.data.photos import opener
     from mast.encoders.extract import extract
     from mast.encoders.load import EncoderOptions, source_name
     from mast.evaluation.label_errors import checked_labels
@@ -106,15 +108,19 @@ def outliers(
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
     compute = Compute(find_device(device))
-    photos = opener(data, max_broken)
+    photos = opener(DataConfig(str(data), max_broken=max_broken))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     frozen_encoder, dim, size = _encoder(options, invariances, compute, photos)
     module = _uncertainty(encoder) if by == "prediction" else None
-    bank = None if known is None else open_set(known, size, frozen_encoder.module, max_broken)
+    bank = None
+    if known is not None:
+        config = DataConfig(str(known), max_broken=max_broken)
+        bank = open_photos(config, size, frozen_encoder.module)
     if bank is not None and len(bank) > KNOWN:
         bank = bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
-    reading = None if bank is None else bank.reading
-    canvases = photos(size, frozen_encoder.module, reading)
+    reading = bank.reading if bank is not None and bank.reading.layout.deep else None
+    whole = frozen_encoder.whole or frozen_encoder
+    canvases = photos(size, frozen_encoder.module, whole.see, reading)
     labelled = _labels(canvases, target) if labels else None
     needed = labelled is not None or (module is None and bank is None)
     first_N = first_copies(canvases) if needed else np.arange(len(canvases))
@@ -147,7 +153,7 @@ def _encoder(
     options: EncoderOptions,
     invariances: Invariances,
     compute: Compute,
-    photos: Callable[[int, nn.Module], CanvasSet],
+    photos: Callable[..., CanvasSet],
 ) -> tuple[FrozenEncoder, int | None, int]:
     """The encoder, the dimensions of its representation, and the side of a view.
 

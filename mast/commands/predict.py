@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mast.commands.common import command, open_set
+from mast.commands.common import command
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_file, short_name
 from mast.core.kinds import Device, later
@@ -91,6 +91,7 @@ def predict(
     """
     from mast.core.compute import Compute
     from mast.core.launch import find_device
+    from mast.data import DataConfig, open_photos
     from mast.encoders.extract import extract
     from mast.encoders.feature_file import FeatureFile
     from mast.evaluation.result import readable
@@ -105,7 +106,7 @@ def predict(
     model = classifier
     if not isinstance(model, Classifier):
         model = load_classifier(model, own)
-    canvases = open_set(data, model.size, model, max_broken)
+    canvases = open_photos(DataConfig(str(data), max_broken=max_broken), model.size, model)
     predicted = model.from_probabilities(
         extract(model, canvases, model.size, Compute(find_device(device)))
         if own is None

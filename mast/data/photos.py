@@ -7,6 +7,7 @@ Legend: N images.
 
 import functools
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import nn
 from mast.core.display import track
 from mast.core.files import default_cache
 from mast.core.launch import cores
-from mast.core.reading import Reading
+from mast.core.reading import Layout, Reading
 from mast.data.cache import OnTheFly, decode_in_order, refuse_too_many, warn_of_broken
 from mast.data.canvas import CanvasSet, DataConfig, find_images
 from mast.data.decode import BrokenImageError
@@ -26,7 +27,8 @@ from mast.data.source import Source, warn_of_stacks
 from mast.data.store import Facts, ImageStore, key_of
 
 SIDE = 616  # of a square with as many pixels as a canvas has
-_SAVED = 512  # images, after which what was found is written
+_SAVED = 64  # images, after which what was found is written
+See = Callable[[Sequence[bytes], np.ndarray, Layout], None]  # keys, planes (B, P, V, V) uint8
 _log = logging.getLogger("mast")
 
 
@@ -35,6 +37,7 @@ def open_photos(
     size: int,
     model: nn.Module | None = None,
     reading: Reading | None = None,
+    see: See | None = None,
 ) -> CanvasSet:
     """Open a set to be searched; images that were not seen before are decoded.
 
@@ -43,6 +46,7 @@ def open_photos(
         size: Side in pixels of the views that encoders will see.
         model: Reads the images, as for `open_canvas`.
         reading: Likewise.
+        see: Gets the views of images that were not seen before, so that these are decoded once.
 
     Returns:
         The images that are whole, with `keys` and `facts`.
@@ -53,10 +57,10 @@ def open_photos(
     config, source, _, find = find_images(config, size, model, reading)
     store = ImageStore(default_cache())
     known = find(())
-    found = _look(source, store, known)
+    found = _look(source, store, known, size, see)
     if source.deep and not known.layout.deep:  # none of them was in the sample
         known = find(sorted(source.deep))
-        found = _look(source, store, known)
+        found = _look(source, store, known, size, see)
     skipped = {
         source.identifier(at): each for at, each in enumerate(found) if isinstance(each, str)
     }
@@ -101,15 +105,31 @@ def open_photos(
     )  # fmt: skip
 
 
-def _look(source: Source, store: ImageStore, reading: Reading) -> list[tuple[bytes, Facts] | str]:
+def opener(config: DataConfig) -> Callable[..., CanvasSet]:
+    """`open_photos` of a set, for the first model that asks; all have its channels."""
+    opened: list[CanvasSet] = []
+
+    def photos(
+        size: int, model: nn.Module, see: See | None = None, reading: Reading | None = None
+    ) -> CanvasSet:
+        if not opened:
+            opened.append(open_photos(config, size, model, reading, see))
+        return opened[0]
+
+    return photos
+
+
+def _look(
+    source: Source, store: ImageStore, reading: Reading, size: int, see: See | None
+) -> list[tuple[bytes, Facts] | str]:
     """The key and facts of every image, or why it cannot be decoded."""
     keys = _keys(source, store, reading)
     known, broken = store.facts(keys), dict[bytes, str]()
     first = {key: at for at, key in reversed([*enumerate(keys)]) if key not in known}
     new = sorted(first.values())
 
-    def look(at: int) -> Facts:
-        sheets, aspect = source.canvas(at, SIDE, reading)
+    def look(at: int) -> tuple[Facts, np.ndarray]:
+        sheets, aspect, view = source.look(at, SIDE, size, reading)
         sheets_SHWC = sheets if sheets.ndim == 4 else sheets[None]
         height, width = sheets_SHWC.shape[1:3]
         shown_HWC = sheets_SHWC[0]
@@ -118,20 +138,23 @@ def _look(source: Source, store: ImageStore, reading: Reading) -> list[tuple[byt
         hashes = perceptual_hashes(shown_HWC).tobytes()
         several, deep = int(at in source.stacks), int(at in source.deep)
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
-        return Facts(height, width, aspect, digest, hashes, several, deep)
+        return Facts(height, width, aspect, digest, hashes, several, deep), view
 
-    fresh = dict[bytes, Facts]()
+    fresh, views = dict[bytes, Facts](), list[np.ndarray]()
     outcomes = decode_in_order(look, new, cores())
     shown = track(outcomes, f"reading {source.name}", len(new), "images")
     for at, outcome in zip(new, shown, strict=True):
         if isinstance(outcome, BrokenImageError):
             broken[keys[at]] = outcome.reason
         else:
-            fresh[keys[at]] = outcome
+            fresh[keys[at]], view = outcome
+            views.append(view)
         if len(fresh) == _SAVED or at == new[-1]:
+            if see is not None and fresh:
+                see([*fresh], np.stack(views), reading.layout)
             store.add_facts(fresh)
             known |= fresh
-            fresh = {}
+            fresh, views = {}, []
     for at, key in enumerate(keys):
         if key in known:
             source.stacks.update([at] * known[key].stack)

@@ -25,7 +25,15 @@ from PIL import Image
 from mast.core.errors import UserError, unknown
 from mast.core.files import named, spelling
 from mast.core.reading import Reading
-from mast.data.decode import Opened, naming, to_canvas, to_pixels, to_test_view, upright_size
+from mast.data.decode import (
+    Opened,
+    naming,
+    to_canvas,
+    to_pixels,
+    to_test_view,
+    upright,
+    upright_size,
+)
 from mast.data.formats import Bands, is_deep, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
@@ -152,6 +160,15 @@ class Source(ABC):
         """
         with naming(lambda: self.called(index)), self.open(index) as image:
             return to_test_view(image, size, reading)
+
+    def look(
+        self, index: int, side: int, size: int, reading: Reading
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """`canvas` and `test_view` of one image, which is decoded once, and at its full size."""
+        with naming(lambda: self.called(index)), self.open(index) as image:
+            self.note(index, image)
+            whole = upright(image) if reading == Reading() else image
+            return *to_canvas(whole, side, reading), to_test_view(whole, size, reading)
 
     def called(self, index: int) -> str:
         """What an error calls an image."""

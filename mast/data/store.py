@@ -1,7 +1,7 @@
 """What is known of single images, kept for later calls: of their pixels, and their features.
 
-    images-1.sqlite      digests of files, facts of images, and of which images an encoder has rows
-    images-1/*.f32       the rows of an encoder, float32, in the order in which they came
+    images-2.sqlite      digests of files, facts of images, and of which images an encoder has rows
+    images-2/*.f32       the rows of an encoder, float32, in the order in which they came
 
 The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
 and of a folder with a new photo that one alone is encoded. Rows are written before they are
@@ -27,7 +27,7 @@ import numpy as np
 from mast.core.display import track
 from mast.core.errors import UserError
 
-VERSION = 1  # of its tables, and of what facts and rows mean
+VERSION = 2  # of its tables, and of what facts and rows mean
 WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
 _log = logging.getLogger("mast")

@@ -23,7 +23,7 @@ from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
-from mast.core.reading import Reading
+from mast.core.reading import Layout, Reading
 from mast.core.transfer import to_device
 from mast.data import crop_fraction, read_test_view
 from mast.data.canvas import CanvasSet
@@ -62,7 +62,7 @@ def open_images(
     if not views:
         raise UserError("there is no image: name one or more")
     layout = (reading or Reading()).layout
-    return layout.joined(in_unit(torch.from_numpy(np.stack(views))))
+    return in_layout(np.stack(views), layout)
 
 
 def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
@@ -70,10 +70,14 @@ def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
     views = None if canvas_set.test_views is None else canvas_set.test_views(size)
     if views is None:  # the canvases are the whole images
         return center_views(canvas_set.batch(indices), size, crop_fraction(size))
-    values_T = torch.from_numpy(views.read(np.asarray(indices)))
     layout = canvas_set.reading.layout
-    planes_BPVV = values_T.view(len(indices), 3 * layout.sheets, size, size)
-    return layout.joined(in_unit(planes_BPVV))
+    values_T = views.read(np.asarray(indices))
+    return in_layout(values_T.reshape(len(indices), 3 * layout.sheets, size, size), layout)
+
+
+def in_layout(planes_BPVV: np.ndarray, layout: Layout) -> Tensor:
+    """Images_BCHW in [0, 1] from the planes, uint8, in which a layout has them."""
+    return layout.joined(in_unit(torch.from_numpy(planes_BPVV)))
 
 
 def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
@@ -128,13 +132,13 @@ def extract(
                     features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
             if start in own_starts:
                 features_ND[start:stop] = features_BD
-            if keep is not None and compute.processes == 1 and _in_range(features_BD):
+            if keep is not None and compute.processes == 1 and in_range(features_BD):
                 keep(start, features_BD)
             work.advance(stop - start)
     if compute.processes > 1:
         for chunk_RD in features_ND.split(GATHERED):
             chunk_RD.copy_(compute.sum(chunk_RD))
-    if not _in_range(features_ND):
+    if not in_range(features_ND):
         bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
         first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
         raise UserError(
@@ -148,6 +152,7 @@ def extract(
     return features_ND
 
 
-def _in_range(features_ND: Tensor) -> bool:
+def in_range(features_ND: Tensor) -> bool:
+    """Whether all numbers are finite and can be squared."""
     low, high = torch.stack(features_ND.aminmax()).tolist()
     return bool(low > -LARGEST and high < LARGEST)  # NaN is neither

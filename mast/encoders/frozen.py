@@ -6,22 +6,27 @@ N images in a set, D dimensions of the representation.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
 from mast.core.errors import UserError
+from mast.core.memory import keep_freed_memory
+from mast.core.reading import Layout
 from mast.data import crop_fraction
 from mast.data.store import ImageStore, key_of
 from mast.encoders.changes import Change
-from mast.encoders.extract import extract, test_views
+from mast.encoders.extract import extract, in_layout, in_range, represent, test_views
 from mast.encoders.feature_file import FeatureFile
 from mast.encoders.fingerprint import fingerprint
 from mast.models import Encoder
+from mast.models.encoders import evaluating
 from mast.models.folded import folded
 
 if TYPE_CHECKING:
@@ -128,11 +133,41 @@ class FrozenEncoder:
             return self._seen(self.whole.extract(canvas_set, size, change))
         if isinstance(self.module, FeatureFile):
             return self.module.of(canvas_set) if change is None else self.module.refuse()
+        if self._fast is None and len(canvas_set):
+            self._fast = self._folded(test_views(canvas_set, range(1), size))
+        return extract(self._fast or self.module, canvas_set, size, self.compute, change, keep)
+
+    def see(self, keys: Sequence[bytes], planes_BPVV: np.ndarray, layout: Layout) -> None:
+        """Encode images that are decoded now, and keep their features in the store."""
+        if self.store is None:
+            return
+        size = planes_BPVV.shape[-1]
         if self._fast is None:
-            self._fast, encoder = self.module, getattr(self.module, "encoder", self.module)
-            if self.device.type == "cpu" and isinstance(encoder, Encoder) and len(canvas_set):
-                self._fast = folded(self.module, test_views(canvas_set, range(1), size))
-        return extract(self._fast, canvas_set, size, self.compute, change, keep)
+            self._fast = self._folded(in_layout(planes_BPVV[:1], layout))
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        with evaluating(self._fast), torch.inference_mode():
+            parts = [
+                represent(self._fast, in_layout(part, layout).to(self.device), self.compute.dtype)
+                for part in np.array_split(
+                    planes_BPVV, math.ceil(len(keys) / self.compute.images_at_once(size))
+                )
+            ]
+        features_BD = torch.cat(parts).cpu()
+        if in_range(features_BD):  # else `features` says of which images
+            self.store.add_features(
+                self.kept_as(size), keys, features_BD.numpy(), self._about(size)
+            )
+
+    def _folded(self, images_BCHW: Tensor) -> nn.Module:
+        """The module, or a faster one that gives the same of images."""
+        encoder = getattr(self.module, "encoder", self.module)
+        on_cpu = self.device.type == "cpu" and isinstance(encoder, Encoder)
+        return folded(self.module, images_BCHW) if on_cpu else self.module
+
+    def _about(self, size: int) -> str:
+        """What the store says of the features to a reader."""
+        return f"{self.description.get('source', 'a module')} at {size} pixels"
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
         """Features from the store; images that it lacks go through the encoder and into it."""
@@ -154,12 +189,11 @@ class FrozenEncoder:
             return known_ND
         if change is not None:
             at_M = [*range(len(keys))]
-        about = f"{self.description.get('source', 'a module')} at {size} pixels"
 
         def keep(start: int, features_BD: Tensor) -> None:
             if self.store is not None and self.compute.rank == 0:
                 batch = [keys[at] for at in at_M[start : start + len(features_BD)]]
-                self.store.add_features(name, batch, features_BD.numpy(), about)
+                self.store.add_features(name, batch, features_BD.numpy(), self._about(size))
 
         if len(at_M) == len(keys):
             return self.extract(canvas_set, size, change, keep)

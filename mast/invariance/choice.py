@@ -23,12 +23,11 @@ from mast.data import CanvasSet
 from mast.encoders.feature_file import ENDINGS
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder, InSpace
-from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load, source_name
+from mast.encoders.load import ADAPTED, EncoderOptions, frozen, load, source_name
 from mast.invariance.adapted import Adapted, load_adapted
-from mast.invariance.measure import FEWEST, measured
+from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
 from mast.invariance.subspaces import Weights
-from mast.models import Encoder
 
 DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
 
@@ -96,6 +95,10 @@ class Compared:
     chosen: dict[str, list[str]] = field(default_factory=dict)
     adapted: Adapted | None = None
 
+    def opened(self, photos: Callable[..., CanvasSet]) -> CanvasSet:
+        """A set, whose new images are encoded while they are decoded."""
+        return photos(self.size, self.encoder.module, (self.encoder.whole or self.encoder).see)
+
     def features(self, canvases: CanvasSet) -> Tensor:
         """Features (N, D) of a set; they are kept where the encoder keeps some."""
         return self.encoder.features(canvases, self.size)
@@ -126,13 +129,13 @@ def compared(
     compute: Compute,
     cache: bool = True,
     bench: Bench | None = None,
-    photos: Callable[[int, nn.Module], CanvasSet] | None = None,
+    photos: Callable[..., CanvasSet] | None = None,
 ) -> Compared:
     """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
-            size of views and the encoder.
+            size of views, the encoder, and what is to see them, as `open_photos`.
 
     Raises:
         UserError: As `load`; operators that the encoder does not have or that leave no dimension;
@@ -158,8 +161,9 @@ def compared(
                     f"ignore and match need photos to measure {source_name(encoder)} on: give a "
                     "folder that `mast adapt` wrote"
                 )
-            canvases = photos(loaded.size, loaded.module)
-            adapted = measured(loaded, encoder, canvases, compute)
+            at = at_depths(loaded, encoder)
+            canvases = photos(at.size, at.module, frozen(at, encoder, compute, cache).see)
+            adapted = measured(at, encoder, canvases, compute)
             if adapted is None and (invariances.pairs or file):
                 raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
         if adapted is None:
@@ -168,11 +172,8 @@ def compared(
         chosen = {kind: names for kind, names in chosen.items() if names}
     closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
     chosen = chosen or {"space": [DEPTHS]}
-    depths, module = adapted.depths, adapted.encoder
-    described = module.describe() if isinstance(module, Encoder) else {}
-    whole = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
-    at_depths = frozen(whole, encoder, compute, cache)
-    by = Compared(_in_space(at_depths, closed, chosen, bench), adapted.size, chosen, adapted)
+    whole = frozen(loaded_depths(adapted.depths), encoder, compute, cache)
+    by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
     return by if file is None else by.weighted(read_weights(file, adapted))
 
 

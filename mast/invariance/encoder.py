@@ -18,12 +18,13 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.kinds import Device
 from mast.core.launch import find_device
-from mast.data import CanvasSet, DataConfig, open_photos, set_name
+from mast.data import DataConfig, open_photos, set_name
+from mast.data.photos import opener
 from mast.encoders.extract import represent
 from mast.encoders.load import EncoderOptions, load, source_name
 from mast.invariance.adapted import Adapted
 from mast.invariance.choice import Invariances, adapted_encoder, compared
-from mast.invariance.measure import FEWEST, measured
+from mast.invariance.measure import FEWEST, at_depths, measured
 from mast.models import DEFAULT
 from mast.models.encoders import check_images, evaluating
 
@@ -99,10 +100,11 @@ class Encoder:
         Raises:
             UserError: Fewer images; images that cannot be read.
         """
-        canvases = self._open(photos)
+        canvases = open_photos(self._config(photos), self.size, self._loaded.module)
         if len(canvases) < FEWEST:
             raise UserError(f"measure needs {FEWEST} photos or more, got {len(canvases)}")
-        self.adapted = measured(self._loaded, self._source, canvases, self._compute)
+        whole = at_depths(self._loaded, self._source)
+        self.adapted = measured(whole, self._source, canvases, self._compute)
         return self
 
     @entry(draws=True)
@@ -126,9 +128,10 @@ class Encoder:
         chosen = Invariances(ignore=ignore, match=match)
         if isinstance(images, Tensor):
             return self._of_tensor(images, chosen)
-        canvases = self._open(images)
+        photos = opener(self._config(images))
         options = EncoderOptions(self._module(chosen), self.size)
-        by = compared(options, chosen, self._compute, photos=lambda *_: canvases)
+        by = compared(options, chosen, self._compute, photos=photos)
+        canvases = by.opened(photos)
         if chosen.of_depths and by.adapted is None:
             raise UserError(f"ignore and match need {FEWEST} photos: call measure(photos) first")
         self.adapted = self.adapted or by.adapted
@@ -150,6 +153,6 @@ class Encoder:
         """What features are taken from: of an adapted encoder all depths where that is chosen."""
         return self.adapted if self.adapted and chosen.of_depths else self._loaded.module
 
-    def _open(self, images: Any) -> CanvasSet:
-        config = DataConfig(set_name(images), max_broken=0.0)
-        return open_photos(config, self.size, self._loaded.module)
+    @staticmethod
+    def _config(images: Any) -> DataConfig:
+        return DataConfig(set_name(images), max_broken=0.0)

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 from zlib import crc32
 
 import torch
 from torch import nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
-from mast.core.checkpoint import check_writable
+from mast.core.checkpoint import check_writable, write_text
 from mast.core.compute import Compute
 from mast.core.display import doing, say, track
 from mast.core.errors import UserError, counted
@@ -42,6 +42,8 @@ from mast.models import Depths, Encoder, load_encoder, save_encoder
 from mast.models.depths import OUTPUT
 from mast.models.encoders import copied
 
+MEASURED = "measured.txt"  # the keys of the images, beside what was found with them
+ALIKE = 0.8  # of these, which would be chosen again
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
 # What is drawn where "whatever its color" and "whichever way up" are meant.
@@ -108,7 +110,8 @@ def adapt(
         raise UserError(f"images must be {FEWEST} or more, got {images}")
     compute = Compute(find_device(device))
     loaded = load(encoder, size, weights, download, untrained, seed)
-    loaded, depths = _at_layers(loaded, encoder, layers)
+    whole = at_depths(loaded, encoder, layers)
+    depths = cast(Depths, whole.module)
     named = _named(operators, depths.channels)
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
@@ -117,11 +120,11 @@ def adapt(
         check_writable(folder)
     config = DataConfig(set_name(data), max_broken=max_broken)
     canvases = _some(open_photos(config, loaded.size, depths), images, seed)
-    adapted = _moved(depths, _at_depths(loaded, depths, encoder, compute), canvases, named, seed)
+    adapted = _moved(frozen(whole, encoder, compute), canvases, named, seed)
     if folder is not None:
         _keep_results(adapted, folder)
-        if isinstance(loaded.module, Encoder):
-            save_encoder(loaded.module, folder / ENCODER)
+        if isinstance(depths.encoder, Encoder):
+            save_encoder(depths.encoder, folder / ENCODER)
         else:
             (folder / ENCODER).unlink(missing_ok=True)  # an earlier encoder's
         save_adapted(adapted, folder, _about(canvases, str(data), seed))
@@ -130,11 +133,12 @@ def adapt(
 
 
 def measured(
-    loaded: Loaded, source: str | Path | nn.Module, canvases: CanvasSet, compute: Compute
+    whole: Loaded, source: str | Path | nn.Module, canvases: CanvasSet, compute: Compute
 ) -> Adapted | None:
     """An encoder, adapted on some of the photos that it is to compare; kept in the cache.
 
-    Photos are chosen by their content, so that a few more photos seldom change the choice.
+    Photos are chosen by their content. What was measured before is used again where four in five of
+    its photos would be chosen now.
 
     Returns:
         The adapted encoder; None for fewer photos than are needed, in which case a line says so.
@@ -145,22 +149,23 @@ def measured(
             f"need {FEWEST}: comparing the encoder's own features"
         )
         return None
-    loaded, depths = _at_layers(loaded, source)
-    some = _some(canvases, IMAGES, 0)
+    depths, some = cast(Depths, whole.module), _some(canvases, IMAGES, 0)
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
-    folder = default_cache() / "measured" / key_of(identity, VERSION, ROUNDING, *some.keys).hex()
-    if (folder / ADAPTED).is_file():
+    of_encoder = default_cache() / "measured" / key_of(identity, VERSION, ROUNDING).hex()
+    if (before := _most_alike(of_encoder, some)) is not None:
         with suppress(UserError):  # damaged, or of a module with the same weights and other code
-            return open_adapted(folder, loaded.module)
+            return open_adapted(before, depths.encoder)
     begun = time.monotonic()
     exact = replace(compute, dtype=torch.float32)
-    of_depths = _at_depths(loaded, depths, source, exact, cache=False)
-    adapted = _moved(depths, of_depths, some, _named(None, depths.channels), 0)
+    of_depths = frozen(whole, source, exact, cache=False)
+    adapted = _moved(of_depths, some, _named(None, depths.channels), 0)
+    folder = of_encoder / key_of(*some.keys).hex()
     kept = "kept for later searches"
     if compute.rank == 0:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             save_adapted(adapted, folder, _about(some, canvases.name, 0))
+            write_text(folder / MEASURED, "\n".join(key.hex() for key in some.keys))
         except (UserError, OSError) as error:  # a full disk costs the next search time, not this
             kept = f"not kept: {error}"
     if compute.fabric is not None:
@@ -171,7 +176,18 @@ def measured(
     )
     if not (folder / ADAPTED).is_file():
         return adapted
-    return open_adapted(folder, loaded.module)  # whose rounding is that of the next call
+    return open_adapted(folder, depths.encoder)  # whose rounding is that of the next call
+
+
+def _most_alike(folder: Path, images: CanvasSet) -> Path | None:
+    """What was measured on the most of some images, if on enough of them."""
+    wanted, found = {key.hex() for key in images.keys}, dict[Path, float]()
+    for file in sorted(folder.glob(f"*/{MEASURED}")):
+        with suppress(OSError):
+            of = {*file.read_text().split()}
+            found[file.parent] = len(wanted & of) / max(len(wanted), len(of))
+    best = max(found, key=lambda place: found[place], default=None)
+    return best if best is not None and found[best] >= ALIKE else None
 
 
 def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
@@ -180,10 +196,10 @@ def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str
     return acting_on(named_operators(operators, known) or known, channels)
 
 
-def _at_layers(
+def at_depths(
     loaded: Loaded, source: str | Path | nn.Module, layers: str | Sequence[str] | None = None
-) -> tuple[Loaded, Depths]:
-    """An encoder, a copy of it where it is the user's own, and its depths.
+) -> Loaded:
+    """All depths of an encoder, or of a copy where it is the user's own.
 
     If no layers are given those are read that a module names.
     """
@@ -192,25 +208,19 @@ def _at_layers(
     names = getattr(loaded.module, "layers", None)
     named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     layers = names if layers is None and named else layers
-    return loaded, Depths(loaded.module, loaded.size, layers).eval()
+    return loaded_depths(Depths(loaded.module, loaded.size, layers).eval())
 
 
-def _at_depths(
-    loaded: Loaded,
-    depths: Depths,
-    source: str | Path | nn.Module,
-    compute: Compute,
-    cache: bool = True,
-) -> FrozenEncoder:
-    """An encoder whose features are those of all its depths."""
-    described = {**loaded.description, "layers": list(depths.layers)}
-    return frozen(loaded._replace(module=depths, description=described), source, compute, cache)
+def loaded_depths(depths: Depths) -> Loaded:
+    """Depths, with what tells their features from those of others."""
+    about = depths.encoder.describe() if isinstance(depths.encoder, Encoder) else {}
+    return Loaded(depths, depths.size, {**about, "layers": list(depths.layers)}, Path())
 
 
-def _moved(
-    depths: Depths, source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int
-) -> Adapted:
+def _moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int) -> Adapted:
     """An encoder with what the named operators do to its features of some images."""
+    depths = source.module
+    assert isinstance(depths, Depths)
     canvases = canvases.with_views(depths.size)
     features_NF = source.features(canvases, depths.size)
     parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes, strict=True)

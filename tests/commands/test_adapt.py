@@ -440,10 +440,16 @@ def test_what_is_first_ignored_is_measured_on_the_photos_themselves(
     assert search(colors, ignore="color") == first
     assert "measured" not in capsys.readouterr().err
     by_hand = mast.adapt(colors, ours.path, out=tmp_path / "adapted", device="cpu").adapted
-    (kept,) = (tmp_path / "cache" / "mast" / "measured").glob("*/subspaces.safetensors")
+    (kept,) = (tmp_path / "cache" / "mast" / "measured").glob("*/*/subspaces.safetensors")
     tensors = read_tensors(kept)[0]
     for name, values in tensors_of(by_hand).items():
         assert torch.equal(values, tensors[name])
+    more = [*sorted(colors.iterdir()), *sorted(colors.iterdir())[:1]]  # one is there twice
+    capsys.readouterr()
+    search(more[2:], ignore="color")
+    assert "measured" not in capsys.readouterr().err  # most photos were measured
+    search(more[9:], ignore="color")
+    assert "operators change 28 of the photos" in capsys.readouterr().err
     kept.write_bytes(b"damaged")
     assert search(colors, ignore="color") == first
     few = sorted(colors.iterdir())[:9]

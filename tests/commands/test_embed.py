@@ -164,7 +164,7 @@ def test_embed_says_what_made_the_features(
         (run / "encoder.safetensors", run.name),
         ("timm:test_resnet", "timm-test_resnet"),
     ):
-        assert mast.embed(data, encoder, untrained=True) == Path(f"photos0-test-{name}.npz")
+        assert mast.embed(data, encoder, untrained=True) == Path(f"{photos.name}-test-{name}.npz")
 
 
 def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:

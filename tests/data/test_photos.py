@@ -27,15 +27,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Names of the images of which canvases are decoded, where nothing is kept yet."""
+    """Names of the images that are looked at, where nothing is kept yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    names, canvas = list[str](), Source.canvas
+    names, look = list[str](), Source.look
 
     def noted(self: Source, index: int, *others: object) -> object:
         names.append(self.identifier(index))
-        return canvas(self, index, *others)  # type: ignore[arg-type]
+        return look(self, index, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Source, "canvas", noted)
+    monkeypatch.setattr(Source, "look", noted)
     return names
 
 

@@ -9,6 +9,7 @@ from tiny_evaluation import QUICK
 from torch import nn
 
 from mast.core.compute import Compute
+from mast.data import Source, open_photos
 from mast.data.store import ImageStore
 from mast.encoders.changes import Change
 from mast.encoders.frozen import FrozenEncoder
@@ -82,6 +83,17 @@ def test_only_what_a_set_does_not_share_is_encoded(
     assert torch.equal(features_ND[[0, 2, 3]], known[[3, 3, 0]])
     expected_ND = FrozenEncoder(encoder).features(others, 16)
     torch.testing.assert_close(features_ND, expected_ND)
+
+
+def test_what_is_new_is_decoded_once_and_encoded_on_the_way(
+    encoder: nn.Module, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    frozen = FrozenEncoder(encoder, store=ImageStore(tmp_path / "store"))
+    opened = open_photos(str(photos / "test"), 16, see=frozen.see)
+    expected_ND = FrozenEncoder(encoder).features(opened, 16)
+    monkeypatch.setattr(Source, "open", None)
+    torch.testing.assert_close(frozen.features(opened, 16), expected_ND)
 
 
 def test_a_full_disk_costs_the_cache_and_not_the_evaluation(

@@ -141,6 +141,11 @@ class Shards(Source):
         sample = Sample(key, self._encoded(index), aspect=self._table.aspect(index))
         return sample.canvas(side, reading, partial(self.note, index))
 
+    def look(
+        self, index: int, side: int, size: int, reading: Reading
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        return *self.canvas(index, side, reading), self.test_view(index, size, reading)
+
     def _encoded(self, index: int) -> bytes:
         """The file of an image."""
         shard, at = self._table.shard(index), int(self._table.at_N[index])
