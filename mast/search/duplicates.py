@@ -7,8 +7,10 @@ cosines.
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -18,18 +20,19 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
+from mast.search.index import alike_hashes, nearest_of_all
 from mast.search.nearest import FEWEST, NEAR, block_shape, cosines, nearest, standardised
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
-FEW, WIDE = (
-    50,
-    0.3,
-)  # images below which it is wider: half the wrong copies, a fifth fewer right ones
+FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
+WIDE = 0.3
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
+MANY, PROPOSED = 200_000, 32  # images above which an index proposes so many for each
 HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
+_log = logging.getLogger("mast")
 
 
 class Copy(NamedTuple):
@@ -108,16 +111,18 @@ def first_copies(canvases: CanvasSet) -> np.ndarray:
     return first_N
 
 
-def around(x_ND: Tensor, margin: float) -> Tensor:
+def around(nearest_NK: Tensor, margin: float) -> Tensor:
     """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
+
+    `nearest_NK` are the cosines of the nearest, the image itself among them.
 
     Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
     those that follow by `CLEAR` times the margin; the nearest alone where there are none.
     """
-    cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
+    cosine_NK = nearest_NK[:, 1 : 1 + COPIES + OTHERS]  # the first is itself, or what equals it
     after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
     clear_NM = cosine_NK[:, :COPIES] - after_NM > CLEAR * margin
-    last_N = (clear_NM * torch.arange(COPIES, device=x_ND.device)).amax(dim=1)
+    last_N = (clear_NM * torch.arange(COPIES, device=cosine_NK.device)).amax(dim=1)
     return after_NM.gather(1, last_N[:, None]).squeeze(1)
 
 
@@ -142,8 +147,28 @@ def grouped(
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
     """
     first_N = np.arange(len(x_ND))
-    scaled = margin is not None and len(x_ND) >= FEWEST
-    least_N = (around(x_ND, margin) + margin) / 2 if scaled and margin is not None else None
+    scaled = None if len(x_ND) < FEWEST else margin
+    by_index = len(x_ND) > MANY and find_spec("faiss") is not None
+    if len(x_ND) > MANY and not by_index:
+        _log.warning("%d images: all pairs are compared; with faiss-cpu installed an index "
+                     "proposes those that may be copies", len(x_ND))  # fmt: skip
+    pairs = (_proposed if by_index else _compared)(x_ND, above, scaled, hash_TNB)
+    for image, near_P in pairs:
+        if first_N[image] == image:
+            free_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
+            first_N[[at for at in free_P.tolist() if (image, at) not in apart]] = image
+    return first_N
+
+
+Pairs = Iterator[tuple[int, np.ndarray]]  # images in their order, and their near-copies (P,)
+
+
+def _compared(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor | None) -> Pairs:
+    """Near-copies by comparing all pairs; an image may come several times."""
+    least_N = None
+    if margin is not None:
+        nearest_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0]
+        least_N = (around(nearest_NK, margin) + margin) / 2
     rows, columns = block_shape(x_ND, x_ND)
     blocks = sum(
         math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
@@ -160,9 +185,20 @@ def grouped(
                 of_CB = of_NB[left:][: cosine_RC.shape[1]]
                 near_RC |= of_RB @ of_CB.T >= of_RB.shape[1] - 2 * HASH
         for row in near_RC.any(dim=1).nonzero().flatten().tolist():
-            image = top + row
-            if first_N[image] == image:
-                near_P = left + near_RC[row].nonzero().flatten().cpu().numpy()
-                near_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
-                first_N[[at for at in near_P.tolist() if (image, at) not in apart]] = image
-    return first_N
+            yield top + row, left + near_RC[row].nonzero().flatten().cpu().numpy()
+
+
+def _proposed(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor | None) -> Pairs:
+    """As `_compared`, among the `PROPOSED` nearest of each image, and those of like hashes."""
+    cosine_NK, position_NK = nearest_of_all(x_ND, PROPOSED)
+    near_NK = cosine_NK > above
+    if margin is not None:
+        least_N = (around(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
+        near_NK |= cosine_NK > least_N[:, None] + least_N[position_NK]
+    of_P, k_P = np.nonzero(near_NK & (position_NK >= 0))
+    pairs_P2 = np.stack([of_P, position_NK[of_P, k_P]], axis=1)
+    if hash_TNB is not None:
+        pairs_P2 = np.concatenate([pairs_P2, alike_hashes(hash_TNB, HASH)])
+    pairs_P2 = np.unique(np.sort(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=1), axis=0)
+    first_M, start_M = np.unique(pairs_P2[:, 0], return_index=True)
+    yield from zip(first_M.tolist(), np.split(pairs_P2[:, 1], start_M[1:]), strict=False)

@@ -145,6 +145,25 @@ def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch
         assert [copy[:3] for copy in rejected][:2] == [(1, 2, "first"), (1, 4, "near")]
 
 
+@pytest.mark.parametrize("margin", [None, 0.2])
+def test_an_index_finds_the_groups_that_all_pairs_give(
+    margin: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(2000, 32, generator=generator)
+    x_ND[1000:1200] = x_ND[:200] + 0.03 * torch.randn(200, 32, generator=generator)
+    hash_TNB = torch.where(torch.randn(8, 2000, 64, generator=generator) > 0, 1.0, -1.0)
+    hash_TNB[3, 1500:1600] = hash_TNB[0, 500:600]
+    hash_TNB[3, 1500:1600, [0, 20, 40, 60]] *= -1
+    hash_TNB[0, 700:800] = 0
+    exact_N = grouped(x_ND, 0.99, margin, [(3, 1003)], hash_TNB)
+    assert (exact_N[1500:1600] == np.arange(500, 600)).all()
+    assert (exact_N[1000:1200] == np.arange(200)).sum() == 199
+    monkeypatch.setattr("mast.search.duplicates.MANY", 100)
+    assert np.array_equal(grouped(x_ND, 0.99, margin, [(3, 1003)], hash_TNB), exact_N)
+    assert "% of the 32 nearest of 256" in capsys.readouterr().err
+
+
 def test_exact_copies_need_no_features() -> None:
     canvases = tiny_set(6).subset([3, 4, 3, 5, 4, 3])
     found = copies_within(canvases, torch.zeros(6, 4))

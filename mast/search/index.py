@@ -1,0 +1,81 @@
+"""What is nearest among so many images that not all pairs can be compared, by faiss.
+
+N images, D dimensions, K neighbours kept, Q images of a sample, T ways to turn an image, B bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.display import doing, say, track
+from mast.search.nearest import directions, nearest
+
+ROWS = 2**14  # images that are searched for at a time
+SAMPLE = 256  # for which an exact search says what is missed
+RECALL, MOST_CELLS = 0.95, 32  # more cells are read until so much is found; docs/log.md
+TRAINED = 40  # images per cell
+
+
+def nearest_of_all(x_ND: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of each image by cosine, itself among them, in cells of an inverted file.
+
+    As many cells are read as find 95 % of the neighbours of a sample, at most 32; a line says what
+    is found.
+
+    Returns:
+        cosine_NK and position_NK, -1 where fewer were found.
+    """
+    import faiss
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    count, dim = x_ND.shape
+    cells = min(4 * math.isqrt(count), count // TRAINED)
+    index: Any = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
+    draw = np.random.default_rng(0)
+    with doing("an index of all images"):
+        trained = draw.choice(count, min(count, TRAINED * cells), replace=False)
+        index.train(_unit(x_ND[torch.from_numpy(np.sort(trained))]))
+    for part_RD in track(x_ND.split(ROWS), "filling the index", -(-count // ROWS)):
+        index.add(_unit(part_RD))
+    at_Q = torch.from_numpy(np.sort(draw.choice(count, min(count, SAMPLE), replace=False)))
+    exact_QK = nearest(x_ND, x_ND[at_Q], k)[1].cpu().numpy()
+    index.nprobe, found = 4, 0.0
+    while found < RECALL and index.nprobe < min(MOST_CELLS, cells):
+        index.nprobe *= 2
+        near_QK = index.search(_unit(x_ND[at_Q]), k)[1]
+        found = float(np.mean([np.isin(of_K, to_K).mean()
+                               for of_K, to_K in zip(exact_QK, near_QK, strict=True)]))  # fmt: skip
+    parts = [index.search(_unit(part_RD), k)
+             for part_RD in track(x_ND.split(ROWS), "searching", -(-count // ROWS))]  # fmt: skip
+    say(f"an index proposes copies among {count:,} images: it finds {100 * found:.1f} % of the "
+        f"{k} nearest of {len(at_Q)}")  # fmt: skip
+    cosine_NK, position_NK = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return cosine_NK, position_NK
+
+
+def alike_hashes(hash_TNB: Tensor, most: int) -> np.ndarray:
+    """Pairs (P, 2) of images of which the first hash of one and any of the other differ in `most`
+    of 64 bits at most: of four quarters one then differs in a bit or none.
+    """
+    import faiss
+
+    known_N = np.flatnonzero(hash_TNB[0].abs().amax(dim=1).cpu().numpy() > 0)
+    packed_TNb = np.packbits((hash_TNB > 0).cpu().numpy(), axis=2)
+    index: Any = faiss.IndexBinaryMultiHash(hash_TNB.shape[2], 4, hash_TNB.shape[2] // 4)
+    index.nflip = most // 4
+    index.add(packed_TNb[0, known_N])
+    found = []
+    for of_Nb in packed_TNb:
+        limits, _, near = index.range_search(of_Nb[known_N], most + 1)
+        of = np.repeat(known_N, np.diff(limits.astype(np.int64)))
+        found.append(np.stack([of, known_N[near]], axis=1))
+    return np.concatenate(found)
+
+
+def _unit(x_RD: Tensor) -> np.ndarray:
+    return directions(x_RD).cpu().numpy().astype(np.float32, copy=False)
