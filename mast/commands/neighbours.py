@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, out_file, spelling
-from mast.core.kinds import Device, EncoderLike
-from mast.core.table import Listing, images_of
+from mast.core.kinds import Device, EncoderLike, PillowImage
+from mast.core.table import Listing, columns_of, images_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("query", "rank", "path", "cosine")
-Image = str | Path | int
+Image: TypeAlias = str | Path | int | PillowImage
 Pairs = Sequence[Image] | Sequence[tuple[Image, Image]]
 
 
@@ -55,6 +55,7 @@ def neighbours(
     Args:
         data: The images to search.
         query: Image files, or images of the set by name (looked up first) or zero-based position.
+            In Python PIL images, too.
         k: Neighbors per query, not counting the query itself; all of a smaller set.
         same: Instead of ignore and match: one or more pairs of images that should be near, named
             as in query (on the command line, paired in order). Properties are weighted so that
@@ -84,7 +85,7 @@ def neighbours(
         raise UserError("pairs choose by what they have in common: give same and different")
     invariances = Invariances(ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
-    queries = list(dict.fromkeys(map(str, as_list(query))))
+    queries = list(dict.fromkeys(map(_file, as_list(query))))
     if not queries:
         raise UserError("no query is named; give one or more images")
     options = EncoderOptions(encoder, size, weights, download, untrained)
@@ -128,7 +129,7 @@ def neighbours(
         for name in queries
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
+    columns = columns_of(COLUMNS, rows)
     chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
     lead = (
         f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
@@ -148,9 +149,20 @@ def neighbours(
     return Listing(columns, sections, file, grouped_by="query", picture=Thumbnails(canvases))
 
 
+def _file(image: Image) -> str:
+    """An image as it was named, or the file to which one of Pillow's is written."""
+    from mast.data import set_name
+
+    return (
+        str(next(Path(set_name([image])).iterdir()))
+        if isinstance(image, PillowImage)
+        else str(image)
+    )
+
+
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
     """Pairs, from pairs or from one list of images."""
-    single = [str(image) for each in as_list(named) for image in as_list(each)]
+    single = [_file(image) for each in as_list(named) for image in as_list(each)]
     whole = all(len(as_list(each)) in (1, 2) for each in as_list(named))
     pairs = list(zip(single[::2], single[1::2], strict=False))
     if len(single) % 2 or not whole or any(first == second for first, second in pairs):

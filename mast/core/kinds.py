@@ -24,8 +24,12 @@ def later(module: str, name: str) -> Any:
 
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    PillowImage: TypeAlias = Image
     from torch.nn import Module
 else:
+    PillowImage = later("PIL.Image", "Image")
     Module = later("torch.nn.modules.module", "Module")
 
 EncoderLike: TypeAlias = str | Path | Module

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from PIL import Image
 
 import mast
 from mast.cli import main
@@ -31,8 +32,11 @@ def test_the_nearest_are_those_of_the_features(
         found = mast.neighbours(data, 5, ours.path, 4, page, **options).columns
         assert ("; ignored: color_" in page.read_text()) == ("ignore" in options)
         assert found["cosine"] == pytest.approx([cosine_N[at] for at in order], abs=1e-5)
-        assert found["path"] == tuple(names[at] for at in order)
-        assert found["rank"] == (1, 2, 3, 4)
+        assert found["path"] == [names[at] for at in order]
+        assert found["rank"] == [1, 2, 3, 4]
+        with Image.open(photos / "test" / names[order[0]]) as image:
+            (by_pillow,) = mast.neighbours(data, image, ours.path, 1, **options)
+        assert by_pillow["path"] == names[order[0]]
 
 
 def test_a_query_may_be_named_in_many_ways(
