@@ -101,7 +101,7 @@ def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
         }  # fmt: skip
         data = fields.pop("data", None)
         named_data = data or fields.get("config") or any("spec=" in word for word in changes)
-        if verb.then and not named_data:  # it trains
+        if verb is MAST.verbs["pretrain"] and not named_data:
             raise UserError(
                 "expected photos, or toys for generated images. See `mast pretrain --help`."
             )
