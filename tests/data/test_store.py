@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mast.core.errors import UserError
-from mast.data.store import Facts, ImageStore, key_of
+from mast.data.store import VERSION, Facts, ImageStore, key_of
 
 KEYS = [key_of(at) for at in range(40)]
 VALUES_ND = np.random.default_rng(0).random((40, 3), np.float32)
@@ -118,7 +118,7 @@ def test_a_store_that_cannot_be_written_is_no_store(
         store.forget(["encoder"])
 
 
-@pytest.mark.parametrize("place", ["images-1.sqlite", "images-1/encoder.f32"])
+@pytest.mark.parametrize("place", [f"images-{VERSION}.sqlite", f"images-{VERSION}/encoder.f32"])
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(
     place: str, tmp_path: Path, in_time: None
 ) -> None:
