@@ -1,6 +1,7 @@
 """A run folder that looks trained, measured and analyzed, without any training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,17 +12,27 @@ import yaml
 from torch import Tensor
 
 import mast
-from mast.analyses import Images, Score, Subject
+from mast.analyses import ANALYSES, Images, Score, Subject
 from mast.analyses.analysis import ChangeBy
-from mast.commands.analyze import insights_of
+from mast.commands.analyze import insights_of, registered
 from mast.config import record
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result, TargetResult
+from paper import analyses, studies
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called
 CLASSES = ("cat", "dog", NASTY)
 DIM = 12
+
+
+@contextmanager
+def figures_of_the_paper() -> Iterator[None]:
+    """The analyses and studies of the paper are among those of `mast`, and later no more."""
+    with patch.dict(ANALYSES):
+        analyses.register()
+        studies.register()
+        yield
 
 
 def make_run(folder: Path, recipe: str = "mast_c5_small", **changes: Any) -> RunFolder:
@@ -62,7 +73,7 @@ def measure(
 
 def look_into(
     run: RunFolder,
-    analyses: Sequence[str],
+    names: Sequence[str],
     count: int = 24,
     operators: tuple[str, ...] = OPERATORS,
     labelled: bool = True,
@@ -96,7 +107,7 @@ def look_into(
         scores=tuple(_scores(operators)),
     )
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
-        insights_of(subject, analyses, run.analysis)
+        insights_of(subject, registered(names), run.analysis)
 
 
 def _scores(operators: Sequence[str]) -> list[Score]:

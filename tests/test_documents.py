@@ -11,10 +11,12 @@ import generate
 import pytest
 
 from mast.cli import main
+from mast.cli.verbs import MAST
 from mast.cli.words import arguments_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.evaluation.protocols import EVALUATORS
+from paper.__main__ import PROGRAM
 
 ROOT = Path(__file__).parent.parent
 MANUAL = ROOT / "docs" / "evaluation.md"
@@ -22,15 +24,17 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands() -> list[str]:
-    """Every `mast …` line in a bash block or in backquotes."""
+    """Every `mast …` or `python -m paper …` line in a bash block or in backquotes."""
     found = []
     for document in DOCUMENTS:
         text = document.read_text()
         for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
             found += re.findall(
-                r"(?:^|&& |mast\.cli )((?:mast |pretrain ).*?)(?:\s+# .*)?$", block, flags=re.M
+                r"(?:^|&& |mast\.cli )((?:mast |pretrain |python -m paper ).*?)(?:\s+# .*)?$",
+                block,
+                flags=re.M,
             )
-        found += re.findall(r"`(mast [a-z]+ [^`]*)`", text)
+        found += re.findall(r"`((?:mast|python -m paper) [a-z]+ [^`]*)`", text)
     return sorted({re.sub(r"^pretrain", "mast pretrain", " ".join(line.split())) for line in found})
 
 
@@ -40,19 +44,20 @@ def test_the_documents_show_commands() -> None:
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    verb, *words = shlex.split(command)[1:]
+    program = MAST if command.startswith("mast ") else PROGRAM
+    verb, *words = shlex.split(command.removeprefix(f"{program.name} "))
     if verb == "show":
         verb, *words = f"show {words[0]}", *words[1:]
-    assert main([*verb.split(), "--help"]) == 0
+    assert main([*verb.split(), "--help"], program) == 0
     shown = capsys.readouterr().out
     for option in re.findall(r" (--[a-z_.]+)", command):
         assert option in shown
     refused = None
     try:
-        arguments_of(verb, [word for word in words if word != "--help"])
+        arguments_of(verb, [word for word in words if word != "--help"], program)
     except UserError as error:
         refused = str(error)
-    # Prose shortens: `mast study NAME`, `--config`.
+    # Prose shortens: `--config`.
     assert refused is None or re.search(r"requires an argument|expected one run", refused)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pages import NASTY, OPERATORS, look_into, make_run, measure
+from pages import NASTY, OPERATORS, figures_of_the_paper, look_into, make_run, measure
 from tiny_evaluation import tiny_set
 
 from mast.commands.report import report
@@ -58,8 +58,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measure(run, "linear", (70.0, 40.0, 9.0))
     measure(run, "knn", (50.0,))
     measure(other, "linear", (55.0, 60.0, 10.0))
-    look_into(run, MADE)
-    return report(run.path, beside=[str(other.path)])
+    with figures_of_the_paper():
+        look_into(run, MADE)
+        return report(run.path, beside=[str(other.path)])
 
 
 @pytest.fixture(scope="session")

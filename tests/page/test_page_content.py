@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
@@ -12,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import CLASSES, NASTY, OPERATORS, look_into, make_run, measure
+from pages import CLASSES, NASTY, OPERATORS, figures_of_the_paper, look_into, make_run, measure
 
 import mast
+from mast.analyses import ANALYSES
 from mast.analyses.figure import COLORS
 from mast.cli import main
 from mast.commands.report import report
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.page.page import health
-from mast.studies import QUESTIONS
 
 VOID = {"meta", "img", "br", "input"}
 MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
@@ -81,6 +82,12 @@ def plain_number(constant: str) -> float:
     raise AssertionError(f"{constant} is not JSON")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def papers() -> Iterator[None]:
+    with figures_of_the_paper():
+        yield
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     return make_run(tmp_path / "ours")
@@ -120,7 +127,7 @@ def test_the_whole_page(whole: RunFolder, tmp_path: Path) -> None:
     assert page.tags.count("figure") == len(MADE) + 1  # one in the dialog
     assert page.tags.count("figcaption") == len(MADE) + 1
     for name in MADE:
-        assert QUESTIONS[name].title in page.text
+        assert ANALYSES[name].title in page.text
     assert "Nothing collapsed or diverged. The representation's effective rank" in page.text
     assert NASTY in page.text
     (points,) = page.data
@@ -202,10 +209,11 @@ def test_a_bare_run_says_what_is_missing(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run; touch x")
     page = written(run)
     assert "Nothing has been measured yet." in page.text
-    assert page.text.count("Not computed yet.") == len(QUESTIONS)
+    assert page.text.count("Not computed yet.") == len(ANALYSES)
     name = shlex.quote(str(run.path))  # one word to a shell
-    commands = ("mast study", f"mast analyze {name} --data SET --analyses")
-    assert sum(map(page.text.count, commands)) == len(QUESTIONS)
+    made = (f"{program} analyze {name} --data SET --analyses" for program in ("mast", "-m paper"))
+    commands = (*made, "python -m paper study")
+    assert sum(map(page.text.count, commands)) == len(ANALYSES)
     assert "What pretraining added is unknown: nothing has been measured yet." in page.text
     assert f"mast evaluate {name} --data SET --untrained" in page.text
     assert page.sources == []

@@ -16,7 +16,6 @@ from torch import Tensor
 from mast.analyses import figure
 from mast.analyses.analysis import (
     NO_IMAGES,
-    Analysis,
     Arrays,
     Details,
     Grid,
@@ -24,13 +23,14 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.augment import OPERATORS
+from paper.analyses.base import PaperAnalysis
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
 
 
 @final
-class Invariance(Analysis):
+class Invariance(PaperAnalysis):
     """Cosine similarity of masked embeddings of images and of their changed copies.
 
     Every operator that the run was trained with and that has a magnitude, against every subspace,

@@ -10,14 +10,15 @@ from typing import final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Score, Subject, measures_by_task
+from mast.analyses.analysis import Arrays, Details, Grid, Score, Subject, measures_by_task
+from paper.analyses.base import PaperAnalysis
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"
 
 
 @final
-class Predictions(Analysis):
+class Predictions(PaperAnalysis):
     """The probability of the true class that a probe on the embedding gives in each subspace.
 
     `mast evaluate --protocols embedding` measures it on the test images that the probe classifies

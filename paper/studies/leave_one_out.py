@@ -13,7 +13,7 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject, with_margin
 from mast.core.errors import UserError
-from mast.studies.study import BASE, Study, collect, over_seeds
+from paper.studies.study import BASE, Study, collect, over_seeds
 
 NEEDS, BETTER = "needs", "does better without"
 COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
@@ -56,7 +56,7 @@ class LeaveOneOut(Study):
         return {BASE: {}, **without}
 
     def compute(self, subject: Subject) -> Arrays:
-        measured = collect(subject, list(self.plan(subject)))
+        measured = collect(self.trials, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
         change_TK, margin_TK = over_seeds(change_STK)

@@ -13,7 +13,6 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import (
     NO_IMAGES,
-    Analysis,
     Arrays,
     Details,
     Gallery,
@@ -22,14 +21,16 @@ from mast.analyses.analysis import (
     mean_and_margin,
     with_margin,
 )
-from mast.analyses.invariance import MAGNITUDES
 from mast.augment import OPERATORS
+from mast.search.outliers import rescaled
+from paper.analyses.base import PaperAnalysis
+from paper.analyses.invariance import MAGNITUDES
 
 GALLERY_SIZE = 12  # images in a gallery
 
 
 @final
-class Uncertainty(Analysis):
+class Uncertainty(PaperAnalysis):
     """The trace of the predicted covariance, rescaled to [0, 1].
 
     Arrays:
@@ -211,11 +212,6 @@ class Uncertainty(Analysis):
         )  # fmt: skip
         columns = ("task", "class", "uncertainty", "deviation", "linear accuracy (%)")
         return Details(Grid(columns, rows) if rows else None, galleries)
-
-
-def rescaled(trace: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Traces on a scale on which the smallest among some is 0 and the largest 1; all 0 if equal."""
-    return np.asarray((trace - among.min()) / max(float(np.ptp(among)), 1e-12))
 
 
 def _rank_correlation(trace_SN: np.ndarray) -> np.ndarray:
