@@ -1,7 +1,6 @@
 """A run folder that looks trained, measured and analyzed, without any training."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,30 +8,22 @@ from unittest.mock import patch
 import numpy as np
 import torch
 import yaml
+from subjects import scores
 from torch import Tensor
 
 import mast
-from mast.analyses import ANALYSES, Images, Score, Subject
+from mast.analyses import ANALYSES, Images, Subject
 from mast.analyses.analysis import ChangeBy
-from mast.commands.analyze import insights_of, registered
+from mast.commands.analyze import insights_of
 from mast.config import record
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result, TargetResult
-from paper import analyses, studies
+from paper.analyses import FIGURES
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called
 CLASSES = ("cat", "dog", NASTY)
 DIM = 12
-
-
-@contextmanager
-def figures_of_the_paper() -> Iterator[None]:
-    """The analyses and studies of the paper are among those of `mast`, and later no more."""
-    with patch.dict(ANALYSES):
-        analyses.register()
-        studies.register()
-        yield
 
 
 def make_run(folder: Path, recipe: str = "mast_c5_small", **changes: Any) -> RunFolder:
@@ -78,7 +69,9 @@ def look_into(
     operators: tuple[str, ...] = OPERATORS,
     labelled: bool = True,
 ) -> None:
-    """Make analyses of embeddings drawn at random."""
+    """Make analyses, the paper's too, of embeddings drawn at random."""
+    rows = ANALYSES | FIGURES
+    asked = {name: (rows[name].title, rows[name].kind()) for name in names}
     random = np.random.default_rng(0)
     base_ND = torch.from_numpy(random.normal(size=(count, DIM))).float()
     labels = {"pet": np.arange(count) % 3, "side": np.arange(count) % 2} if labelled else {}
@@ -104,22 +97,7 @@ def look_into(
         images=images,
         embed=embed,
         uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
-        scores=tuple(_scores(operators)),
+        scores=tuple(scores(operators)),
     )
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
-        insights_of(subject, registered(names), run.analysis)
-
-
-def _scores(operators: Sequence[str]) -> list[Score]:
-    """What `embedding` and `retained` measure of two tasks."""
-    values = {"embedding": {"top1": 60.0}, "retained": {"top1": 61.0, "chance": 34.0}}
-    for at, name in enumerate(operators):
-        prediction = {f"prediction_{name}": 50.0 + 10 * at, f"advantage_{name}": 10.0 * at - 10}
-        values["embedding"] |= prediction
-        values["retained"] |= {f"change_{name}": -12.0 * at}
-    return [
-        Score(protocol, "photos-test", task, measure, value, value - 2, value + 2)
-        for protocol, measures in values.items()
-        for task in ("pet", "side")
-        for measure, value in measures.items()
-    ]
+        insights_of(subject, asked, run.analysis)

@@ -10,6 +10,7 @@ from typing import Any
 import generate
 import pytest
 
+from mast.analyses import ANALYSES
 from mast.cli import main
 from mast.cli.verbs import MAST
 from mast.cli.words import arguments_of
@@ -17,6 +18,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.evaluation.protocols import EVALUATORS
 from paper.__main__ import PROGRAM
+from paper.analyses import FIGURES
 
 ROOT = Path(__file__).parent.parent
 MANUAL = ROOT / "docs" / "evaluation.md"
@@ -36,10 +38,6 @@ def commands() -> list[str]:
             )
         found += re.findall(r"`((?:mast|python -m paper) [a-z]+ [^`]*)`", text)
     return sorted({re.sub(r"^pretrain", "mast pretrain", " ".join(line.split())) for line in found})
-
-
-def test_the_documents_show_commands() -> None:
-    assert len(commands()) >= 8
 
 
 @pytest.mark.parametrize("command", commands())
@@ -70,11 +68,13 @@ def test_results_are_those_of_the_result_files(name: str) -> None:
         assert document.read_text() == text, f"{document.name}: run python docs/generate.py"
 
 
-def test_the_manual_lists_every_protocol() -> None:
+def test_the_manual_lists_every_protocol_and_analysis() -> None:
     manual = MANUAL.read_text()
     listed = re.findall(r"^\| `(\w+)` \| (.*?) \|", manual, re.M)
     titles = [(name, row.title) for name, row in EVALUATORS.items()]
     assert [row for row in listed if row[0] in EVALUATORS] == titles
+    listed = re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "insight.md").read_text(), re.M)
+    assert listed[: len(ANALYSES) + len(FIGURES)] == [*ANALYSES, *FIGURES]
 
 
 def python_of(document: str) -> list[str]:

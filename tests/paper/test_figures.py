@@ -103,7 +103,7 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
 
 
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
-    """Its texts are those of the classes, whatever matplotlib would read in them."""
+    """Texts and colors are those of the classes, whatever matplotlib would read in them."""
     subject = whole()
     images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
     arrays = SubspacesAnalysis().compute(replace(subject, images=images))
@@ -115,6 +115,11 @@ def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
     assert "_a</text>" in one
     assert "cash$ and $x^{</text>" in one
     assert (tmp_path / "one" / "figure.png").stat().st_size > 0
+    images = replace(subject.images, classes={"class": ("blue", "red")})
+    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
+    points = SubspacesAnalysis().draw(arrays).axes[0].collections
+    assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
+    assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
     ids = [of.get("id") for of in ElementTree.fromstring(one).iter() if of.get("id")]
     assert all(str(name).startswith("figure-") for name in ids)
 
@@ -163,15 +168,6 @@ def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
     shared = Invariance().compute(replace(subject, mask_DK=masks[:, :1].repeat(1, 2)))
     assert np.isnan(shared["lead"]).all()  # no other subspace
     assert "most invariant" not in Invariance().caption(shared)
-
-
-def test_classes_that_are_named_like_colors_are_drawn_in_them() -> None:
-    subject = whole()
-    images = replace(subject.images, classes={"class": ("blue", "red")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    points = SubspacesAnalysis().draw(arrays).axes[0].collections
-    assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
-    assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
 
 
 def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:

@@ -17,13 +17,7 @@ from paper.study import study
 
 pytestmark = pytest.mark.slow
 
-Configure = Callable[..., mast.PretrainConfig]
 TWO = ("horizontal_flip", "color_jitter")
-
-
-@pytest.fixture
-def run(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
-    return trained("of two", tmp_path / "run")
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -32,7 +26,11 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_command(
+    trained: Callable[..., RunFolder], photos: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = trained("of two", tmp_path / "run")
     studies = run.path / "studies"
     command = ["study", "leave_one_out", str(run.path), "--data", str(photos), "--device", "cpu"]
 
@@ -78,7 +76,7 @@ def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[
 
 
 def test_cheaper_runs_and_one_that_fails(
-    tiny: Configure, photos: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Callable[..., mast.PretrainConfig], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = mast.pretrain(tiny(epochs=2, operators=list(TWO)))
     studies = run.path / "studies"
@@ -86,8 +84,7 @@ def test_cheaper_runs_and_one_that_fails(
     def diverge(config: mast.PretrainConfig) -> RunFolder:
         if config.operators == ("color_jitter",):
             raise UserError("the loss is not finite at step 1")
-        folder: RunFolder = mast.pretrain(config)
-        return folder
+        return mast.pretrain(config)
 
     monkeypatch.setattr("paper.study.pretrain", diverge)
     done = study("leave_one_out", run.path, str(photos), epochs=1, device="cpu")
