@@ -184,12 +184,6 @@ def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean_X, np.where(count_X > 1, stdtrit(freedom_X, QUANTILE) * error_X, np.nan)
 
 
-def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> str:
-    """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
-    text = f"{mean:{sign}.{places}f}"
-    return f"{text} ± {margin:.{places}f}" if np.isfinite(margin) else text
-
-
 # -------------------------------------------------------------------------------- what is shown
 
 

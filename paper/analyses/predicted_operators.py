@@ -21,12 +21,11 @@ from mast.analyses.analysis import (
     files_of,
     lacking_images,
     mean_and_margin,
-    with_margin,
 )
 from mast.analyses.neighbours import spaces_of
 from mast.core.compute import one_thread
 from mast.core.errors import UserError
-from paper.analyses.base import PaperAnalysis
+from paper.analyses.base import PaperAnalysis, with_margin
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large

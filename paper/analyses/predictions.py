@@ -11,7 +11,7 @@ import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Score, Subject, measures_by_task
-from paper.analyses.base import PaperAnalysis
+from paper.analyses.base import PaperAnalysis, bars
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"
@@ -80,7 +80,7 @@ class Predictions(PaperAnalysis):
                 for at, name in enumerate(names)
             ]
             error = [value_K - low_K, high_K - value_K]
-            figure.bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
+            bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
             axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
             axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
             axis.set_xlabel("probability of the true class (%), dotted: mean")

@@ -19,11 +19,10 @@ from mast.analyses.analysis import (
     Grid,
     Subject,
     mean_and_margin,
-    with_margin,
 )
 from mast.augment import OPERATORS
 from mast.search.outliers import rescaled
-from paper.analyses.base import PaperAnalysis
+from paper.analyses.base import PaperAnalysis, curve, entry, with_margin
 from paper.analyses.invariance import MAGNITUDES
 
 GALLERY_SIZE = 12  # images in a gallery
@@ -113,7 +112,7 @@ class Uncertainty(PaperAnalysis):
         strength, classes = above.subplots(1, 2)
         for at, name in enumerate(arrays["operators"]):
             label = figure.words(name)
-            figure.curve(
+            curve(
                 strength, arrays["magnitudes"], arrays["score_changed"][at], label,
                 figure.color(at), figure.line_style(at), 1.5, label, arrays["margin_changed"][at],
             )  # fmt: skip
@@ -131,7 +130,7 @@ class Uncertainty(PaperAnalysis):
                 )  # fmt: skip
                 (dot,) = classes.plot(
                     *place, "o", color=figure.color(at), markersize=5,
-                    label=figure.entry(task) if row == rows[0] else None,
+                    label=entry(task) if row == rows[0] else None,
                 )  # fmt: skip
                 figure.tip(
                     dot,

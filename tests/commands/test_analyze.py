@@ -1,6 +1,5 @@
 """`mast analyze` and `mast advise`, on runs that were really trained."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -105,12 +104,15 @@ def test_advise(
     advice = mast.advise(run.encoder, photos)
     assert file.stat().st_mtime_ns == written  # what was measured stays
     assert sorted(row[1] for row in advice.rows) == ["color jitter", "horizontal flip"]
-    assert advice.columns[-1] == "kept by its subspace (points)"
+    (measured,) = run.evaluations.glob("embedding-*.json")
+    values = Result.read(measured).targets["class"].values
+    for _, name, *_, kept_by_its_subspace in advice.rows:
+        assert kept_by_its_subspace == values[f"advantage_{name.replace(' ', '_')}"]
     kept = Result.read(file)
     kept.settings["protocol"]["share"] = 1.0  # as somebody measured it for another purpose
     kept.write(run.path)
     mast.advise(run.path, str(photos))
-    assert json.loads(file.read_text())["settings"]["protocol"]["share"] == 0.5
+    assert Result.read(file).settings["protocol"]["share"] == 0.5
 
 
 def test_a_run_that_diverged_is_looked_into(

@@ -33,11 +33,9 @@ def test_by_command(
     run = trained("of two", tmp_path / "run")
     studies = run.path / "studies"
     command = ["study", "leave_one_out", str(run.path), "--data", str(photos), "--device", "cpu"]
-
     assert main([*command, "--seeds", "0", "1", "--dry"], PROGRAM) == 0
     assert capsys.readouterr().out.count("to do") == 6
     assert not studies.exists()
-
     assert main(command, PROGRAM) == 0
     names = ["base", "without-color_jitter", "without-horizontal_flip"]
     folders = [studies / f"{name}-seed0" for name in names]
