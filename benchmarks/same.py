@@ -24,17 +24,16 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from mast.commands.analyze import analyze
 from mast.commands.embed import embed
 from mast.commands.evaluate import evaluate
 from mast.commands.outliers import outliers
 from mast.commands.pretrain import pretrain
-from mast.commands.report import report
-from mast.commands.study import study
 from mast.core.run import RunFolder
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.result import Result
 from mast.recipes import configure
+
+sys.path.append(str(Path(__file__).parents[1]))  # of `paper`
 
 ENCODER = {
     "name": "timm:resnet18",
@@ -166,6 +165,9 @@ def trained() -> Iterator[tuple[str, Any]]:
 
 def measured() -> Iterator[tuple[str, Any]]:
     """What every protocol says of every image."""
+    from paper.protocols import register
+
+    register()
     plain = [name for name in EVALUATORS if name not in ON_OBJECTS]
     calls: list[tuple[str, str, list[str], bool]] = [
         ("mast", "photos", plain, False),
@@ -196,6 +198,9 @@ def of_result(result: Result) -> dict[str, Any]:
 
 def explained() -> Iterator[tuple[str, Any]]:
     """Captions and arrays of the analyses, the page, and what the other commands write."""
+    from paper.analyze import analyze, report
+    from paper.study import study
+
     for name, beside in (("mast", "vicreg"), ("vicreg", "mast_c")):
         insights = analyze(f"runs/{name}", "photos", beside=f"runs/{beside}", images=20)
         yield f"{name}: captions", {insight.name: insight.text for insight in insights}

@@ -27,9 +27,9 @@ from experiments.uncertainty_check import UncertaintyCheck
 from mast.core.display import terminal
 from mast.core.errors import UserError
 from mast.runs.cost import GPUS
-from mast.studies.engine import RunShard, failures, table
 from paper.experiment import Experiment, perform
 from paper.reproduce import fitted, reproduced, seeds_of, workplace_of
+from paper.studies.engine import RunShard, failures, table
 from paper.tables import TableExperiment
 
 EXPERIMENTS: dict[str, Experiment] = {

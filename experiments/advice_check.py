@@ -11,8 +11,8 @@ from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.data.generated import CLASSES, DESTROYED_BY
 from mast.evaluation.result import Result
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace
+from paper.studies.engine import StudyRun
 
 COLUMNS = (
     "task",

@@ -29,9 +29,9 @@ from mast.encoders.extract import test_views
 from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace, last_metrics, link
 from paper.seeds import cell, difference
+from paper.studies.engine import StudyRun
 
 SETS = {"tiles": 15, "steel": 11, "hands": 10, "mri": 7, "flowers5": 5}  # epochs: 12,000 images
 ENCODER = {"name": "timm:tf_efficientnet_lite0", "mean": [0.5] * 3, "std": [0.5] * 3}

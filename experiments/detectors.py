@@ -21,11 +21,11 @@ from mast.data import Annotated, open_source
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import ObjectData
 from mast.models import Encoder, EncoderConfig
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace
 from paper.protocols import Detection, Segmentation
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
 from paper.protocols.detection.protocol import ObjectProtocol
+from paper.studies.engine import StudyRun
 
 TRAIN, TEST = "train2017", "val2017"
 AVERAGED = 20  # steps, at either end

@@ -17,7 +17,6 @@ from mast.core.launch import Precision
 from mast.core.run import plain
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.studies.engine import StudyRun
 from paper.experiment import (
     CIFAR,
     NARROW,
@@ -30,6 +29,7 @@ from paper.experiment import (
     link_cifar,
 )
 from paper.seeds import cell
+from paper.studies.engine import StudyRun
 
 SCORES = ("validation", "test")
 COLUMNS = {

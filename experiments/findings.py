@@ -11,8 +11,8 @@ import mast
 from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import ANALYSES, Grid, read_arrays
 from mast.core.run import RunFolder
-from mast.studies import QUESTIONS
-from mast.studies.engine import StudyRun
+from paper.analyses import FIGURES
+from paper.analyze import analyze
 from paper.experiment import (
     SIZE,
     Experiment,
@@ -22,8 +22,12 @@ from paper.experiment import (
     link,
     link_cifar,
 )
+from paper.studies import STUDIES
+from paper.studies.engine import StudyRun
+from paper.study import study
 
 LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
+ANALYSED = (*ANALYSES, *FIGURES)
 
 
 class Inquiry(NamedTuple):
@@ -32,7 +36,7 @@ class Inquiry(NamedTuple):
     Attributes:
         data: A labelled set of the workplace ("cifar10"), or a name that `mast analyze` knows.
         analyses: Which.
-        studies: By name the options of `mast study`.
+        studies: By name the options of `python -m paper study`.
         beside: A run to show beside it, if any.
     """
 
@@ -45,15 +49,15 @@ class Inquiry(NamedTuple):
 INQUIRIES = {
     "cifar_mast5": Inquiry(
         LABELLED,
-        tuple(ANALYSES),
+        ANALYSED,
         {
             "leave_one_out": {"seeds": (0, 1, 2), "epochs": 3},
             "epochs": {"seeds": (0, 1), "epochs": 3},
         },
         "cifar_vicreg5",
     ),
-    "cifar_exempt": Inquiry(LABELLED, tuple(ANALYSES), {}, "cifar_vicreg5"),
-    "factors_mast5": Inquiry("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
+    "cifar_exempt": Inquiry(LABELLED, ANALYSED, {}, "cifar_vicreg5"),
+    "factors_mast5": Inquiry("factors", ANALYSED, {"leave_one_out": {"epochs": 6}}),
     "factors_small": Inquiry("factors", (), {"epochs": {}}),
 }
 
@@ -103,9 +107,9 @@ class Findings(Experiment):
             if inquiry.beside is not None:
                 config = self.runs[inquiry.beside].configure(inquiry.beside, workplace)
                 beside.append(mast.pretrain(config).path)
-            mast.analyze(path, data, inquiry.analyses, beside, device=workplace.device)
-        for study, options in inquiry.studies.items():
-            mast.study(study, path, data, device=workplace.device, **options)
+            analyze(path, data, inquiry.analyses, beside, device=workplace.device)
+        for question, options in inquiry.studies.items():
+            study(question, path, data, device=workplace.device, **options)
         return {
             "run": run_facts(name, run.config),
             "analyses": _answers(run.folder),
@@ -124,7 +128,7 @@ class Findings(Experiment):
 def _answers(folder: RunFolder) -> dict[str, Any]:
     """What every analysis that was made of a run says."""
     answers = {}
-    for name, entry in QUESTIONS.items():
+    for name, entry in {**ANALYSES, **FIGURES, **STUDIES}.items():
         file = folder.analysis / f"{name}.npz"
         if file.is_file():
             arrays = read_arrays(file)

@@ -9,8 +9,8 @@ from mast.analyses import Grid
 from mast.evaluation.intervals import BOOTSTRAP
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import evaluate_encoder
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace, last_metrics
+from paper.studies.engine import StudyRun
 
 PROTOCOLS = ("knn", "linear")
 PARTS = ("train", "val", "test")

@@ -12,9 +12,9 @@ from mast.analyses import Grid
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace, last_metrics
 from paper.seeds import cell
+from paper.studies.engine import StudyRun
 
 PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")

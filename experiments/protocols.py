@@ -17,8 +17,8 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Result
 from mast.models import Encoder, EncoderConfig
-from mast.studies.engine import StudyRun
 from paper.experiment import CIFAR, NARROW, SIZE, Experiment, Measured, Workplace, link_cifar
+from paper.studies.engine import StudyRun
 
 RANDOM = "resnet18-random"
 RECIPES = ("vicreg5_small", "mast_c5_distance_small")

@@ -29,7 +29,6 @@ from mast.methods import METHODS
 from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
-from mast.studies.engine import StudyRun
 from paper.experiment import (
     CIFAR,
     IMAGES,
@@ -41,6 +40,7 @@ from paper.experiment import (
     link_cifar,
 )
 from paper.seeds import cell, difference, spread, unpack
+from paper.studies.engine import StudyRun
 from paper.tables.paper import AUGSELF, NEAR_COPIES
 from paper.tables.reproduction import RESULTS, TableExperiment
 

@@ -13,7 +13,6 @@ from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.studies.engine import StudyRun
 from paper.experiment import (
     CIFAR,
     NARROW,
@@ -25,6 +24,7 @@ from paper.experiment import (
     link_cifar,
 )
 from paper.seeds import cell
+from paper.studies.engine import StudyRun
 
 SOURCE = "source"
 SCORES = ("validation", "test")

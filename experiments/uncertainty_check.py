@@ -15,8 +15,8 @@ from experiments.small_sets import RUNS, SmallRun, called, run_facts
 from mast.analyses import Grid
 from mast.augment import center_views
 from mast.evaluation.intervals import mean_interval
-from mast.studies.engine import StudyRun
 from paper.experiment import Experiment, Measured, Workplace, link_cifar
+from paper.studies.engine import StudyRun
 
 DATA = "cifar10/test"
 Damage: TypeAlias = Callable[[Image.Image, np.random.Generator], Image.Image]

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mast.commands.show import show_operators as show_operators
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
-    from mast.commands.study import study as study
     from mast.config import PretrainConfig as PretrainConfig
     from mast.encoders.extract import open_images as open_images
     from mast.evaluation.named_sets import NamedSets as NamedSets
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = (
     "adapt", "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
-    "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report", "study",
+    "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report",
 )  # fmt: skip
 PUBLIC = {
     **{name: f"mast.commands.{name}" for name in _COMMANDS},

@@ -36,7 +36,8 @@ from mast.models import Encoder, load_encoder
 from mast.recipes import configure
 from mast.runs.load import Representation, load_representation
 from mast.runs.start import untrained
-from mast.studies.engine import (
+from paper.protocols import register
+from paper.studies.engine import (
     ALL,
     BEGUN,
     FINISHED,
@@ -46,7 +47,6 @@ from mast.studies.engine import (
     StudyRun,
     carry_out,
 )
-from paper.protocols import register
 
 Measured = dict[str, Any]  # a result file
 

@@ -12,17 +12,17 @@ from rich.text import Text
 from mast.commands.common import command
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
-from mast.commands.study import seeds_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
 from mast.core.kinds import Device, GpuName
 from mast.core.table import FittedTable, Shown, literal
+from paper.study import seeds_of
 
 if TYPE_CHECKING:
     from mast.analyses import Grid
-    from mast.studies.engine import RunShard, StudyRun
     from paper.experiment import Workplace
+    from paper.studies.engine import RunShard, StudyRun
     from paper.tables import TableExperiment
 
 
@@ -43,14 +43,14 @@ class Reproduced(Shown):
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line per run."""
-        from mast.studies.engine import failures
+        from paper.studies.engine import failures
 
         return failures(self.runs)
 
     @property
     def state(self) -> str:
         """How much of it is done."""
-        from mast.studies.engine import FINISHED, WAITING
+        from paper.studies.engine import FINISHED, WAITING
 
         done = sum(run.state == FINISHED for run in self.runs)
         waiting = sum(run.state == WAITING for run in self.runs)
@@ -102,7 +102,7 @@ def reproduce(
     Returns:
         The runs with their states, and the table.
     """
-    from mast.studies.engine import RunShard
+    from paper.studies.engine import RunShard
     from paper.tables import experiment
 
     kind = experiment(table, scale, epochs)

@@ -10,6 +10,7 @@ from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from tiny import write_images as write
 from torch.multiprocessing import start_processes
 
 import mast
+from mast.analyses import ANALYSES
 from mast.augment import OPERATORS, Pipeline, Preset
 from mast.augment.compiled.rows import FOLDER
 from mast.core.canvases import Canvases
@@ -98,8 +100,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For the fixtures of a whole session too, which would else fill the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    with pytest.MonkeyPatch.context() as context:
+        context.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_analyses() -> Iterator[None]:
+    """Those of the paper are forgotten after the test whose command added them."""
+    with patch.dict(ANALYSES):
         yield
 
 

@@ -8,15 +8,17 @@ from unittest.mock import patch
 import numpy as np
 import torch
 import yaml
+from subjects import scores
 from torch import Tensor
 
 import mast
-from mast.analyses import Images, Score, Subject
+from mast.analyses import ANALYSES, Images, Subject
 from mast.analyses.analysis import ChangeBy
 from mast.commands.analyze import insights_of
 from mast.config import record
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result, TargetResult
+from paper.analyses import FIGURES
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called
@@ -62,12 +64,14 @@ def measure(
 
 def look_into(
     run: RunFolder,
-    analyses: Sequence[str],
+    names: Sequence[str],
     count: int = 24,
     operators: tuple[str, ...] = OPERATORS,
     labelled: bool = True,
 ) -> None:
-    """Make analyses of embeddings drawn at random."""
+    """Make analyses, the paper's too, of embeddings drawn at random."""
+    rows = ANALYSES | FIGURES
+    asked = {name: (rows[name].title, rows[name].kind()) for name in names}
     random = np.random.default_rng(0)
     base_ND = torch.from_numpy(random.normal(size=(count, DIM))).float()
     labels = {"pet": np.arange(count) % 3, "side": np.arange(count) % 2} if labelled else {}
@@ -93,22 +97,7 @@ def look_into(
         images=images,
         embed=embed,
         uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
-        scores=tuple(_scores(operators)),
+        scores=tuple(scores(operators)),
     )
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
-        insights_of(subject, analyses, run.analysis)
-
-
-def _scores(operators: Sequence[str]) -> list[Score]:
-    """What `embedding` and `retained` measure of two tasks."""
-    values = {"embedding": {"top1": 60.0}, "retained": {"top1": 61.0, "chance": 34.0}}
-    for at, name in enumerate(operators):
-        prediction = {f"prediction_{name}": 50.0 + 10 * at, f"advantage_{name}": 10.0 * at - 10}
-        values["embedding"] |= prediction
-        values["retained"] |= {f"change_{name}": -12.0 * at}
-    return [
-        Score(protocol, "photos-test", task, measure, value, value - 2, value + 2)
-        for protocol, measures in values.items()
-        for task in ("pet", "side")
-        for measure, value in measures.items()
-    ]
+        insights_of(subject, asked, run.analysis)

@@ -10,11 +10,15 @@ from typing import Any
 import generate
 import pytest
 
+from mast.analyses import ANALYSES
 from mast.cli import main
+from mast.cli.verbs import MAST
 from mast.cli.words import arguments_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.evaluation.protocols import EVALUATORS
+from paper.__main__ import PROGRAM
+from paper.analyses import FIGURES
 
 ROOT = Path(__file__).parent.parent
 MANUAL = ROOT / "docs" / "evaluation.md"
@@ -22,37 +26,36 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands() -> list[str]:
-    """Every `mast …` line in a bash block or in backquotes."""
+    """Every `mast …` or `python -m paper …` line in a bash block or in backquotes."""
     found = []
     for document in DOCUMENTS:
         text = document.read_text()
         for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
             found += re.findall(
-                r"(?:^|&& |mast\.cli )((?:mast |pretrain ).*?)(?:\s+# .*)?$", block, flags=re.M
+                r"(?:^|&& |mast\.cli )((?:mast |pretrain |python -m paper ).*?)(?:\s+# .*)?$",
+                block,
+                flags=re.M,
             )
-        found += re.findall(r"`(mast [a-z]+ [^`]*)`", text)
+        found += re.findall(r"`((?:mast|python -m paper) [a-z]+ [^`]*)`", text)
     return sorted({re.sub(r"^pretrain", "mast pretrain", " ".join(line.split())) for line in found})
-
-
-def test_the_documents_show_commands() -> None:
-    assert len(commands()) >= 8
 
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    verb, *words = shlex.split(command)[1:]
+    program = MAST if command.startswith("mast ") else PROGRAM
+    verb, *words = shlex.split(command.removeprefix(f"{program.name} "))
     if verb == "show":
         verb, *words = f"show {words[0]}", *words[1:]
-    assert main([*verb.split(), "--help"]) == 0
+    assert main([*verb.split(), "--help"], program) == 0
     shown = capsys.readouterr().out
     for option in re.findall(r" (--[a-z_.]+)", command):
         assert option in shown
     refused = None
     try:
-        arguments_of(verb, [word for word in words if word != "--help"])
+        arguments_of(verb, [word for word in words if word != "--help"], program)
     except UserError as error:
         refused = str(error)
-    # Prose shortens: `mast study NAME`, `--config`.
+    # Prose shortens: `--config`.
     assert refused is None or re.search(r"requires an argument|expected one run", refused)
 
 
@@ -65,11 +68,13 @@ def test_results_are_those_of_the_result_files(name: str) -> None:
         assert document.read_text() == text, f"{document.name}: run python docs/generate.py"
 
 
-def test_the_manual_lists_every_protocol() -> None:
+def test_the_manual_lists_every_protocol_and_analysis() -> None:
     manual = MANUAL.read_text()
     listed = re.findall(r"^\| `(\w+)` \| (.*?) \|", manual, re.M)
     titles = [(name, row.title) for name, row in EVALUATORS.items()]
     assert [row for row in listed if row[0] in EVALUATORS] == titles
+    listed = re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "insight.md").read_text(), re.M)
+    assert listed[: len(ANALYSES) + len(FIGURES)] == [*ANALYSES, *FIGURES]
 
 
 def python_of(document: str) -> list[str]:

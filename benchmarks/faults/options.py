@@ -39,7 +39,6 @@ BASES = {
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
     "plan": ("plan", "photos/train", "--recipes", "mast_c5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
-    "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
     "shard": ("shard", "photos/test", "--out", "shards", "--size", "16"),
     "show operators": ("show", "operators"),

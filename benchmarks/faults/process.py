@@ -16,6 +16,8 @@ import torch
 
 from mast.core.errors import UserError
 
+sys.path.append(str(Path(__file__).parents[2]))  # of `paper`
+
 HANGS_AFTER = 120  # seconds; the commands of a case take one to five
 HOLDS = 1 << 20  # bytes that a command may write to stdout, and to stderr
 ROOM = 6 << 30  # bytes of addresses that a command may take beyond what is imported
@@ -71,7 +73,7 @@ def start(
     """Start a command.
 
     Args:
-        words: What follows `mast`.
+        words: What follows `mast`, or `python -m paper` for what only that has.
         folder: Where it works; its caches lie in `cache` there, and programs that it finds first in
             `bin`.
         prepare: Called in its process before it.
@@ -79,6 +81,7 @@ def start(
     """
     from mast.cli import main
     from mast.core import display
+    from paper.__main__ import PROGRAM
 
     pipes = [os.pipe(), os.pipe()]  # which no limit on the size of files concerns
     for _, end in pipes:
@@ -104,7 +107,8 @@ def start(
             torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
             sys.orig_argv = [sys.executable, "-m", "mast.cli", *words]  # of a run's other processes
-            code = main() if call is None else _called(call)
+            program = PROGRAM if [*words[:1]] == ["study"] else None
+            code = main(program=program) if call is None else _called(call)
         except BaseException:  # what a user would see
             traceback.print_exc()
         finally:

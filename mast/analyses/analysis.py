@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
-NO_IMAGES = "It needs images: mast analyze RUN --data SET."  # the command fills names in
+NO_IMAGES = "It needs images: analyze with --data SET."  # the command fills names in
 QUANTILE = 0.975  # of Student's t, at either end
 
 
@@ -88,16 +88,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A finished run of a `Study`: its name in the plan, seed, scores and configured epochs."""
-
-    name: str
-    seed: int
-    scores: tuple[Score, ...]
-    epochs: int = 0
-
-
-@dataclass(frozen=True)
 class Subject:
     """A run, as the analyses see it.
 
@@ -116,7 +106,6 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where the method predicts none.
         scores: What was measured of it.
-        trials: Finished runs of its studies.
         beside: Other runs to show beside this one, on the same images.
     """
 
@@ -133,7 +122,6 @@ class Subject:
     pairs: Callable[[], Pairs] | None = None
     uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
     scores: tuple[Score, ...] = ()
-    trials: tuple[Trial, ...] = ()
     beside: tuple[Subject, ...] = ()
 
 
@@ -194,12 +182,6 @@ def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     freedom_X = np.maximum(count_X - 1, 1)
     error_X = np.sqrt(squared_X / freedom_X / np.maximum(count_X, 1))
     return mean_X, np.where(count_X > 1, stdtrit(freedom_X, QUANTILE) * error_X, np.nan)
-
-
-def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> str:
-    """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
-    text = f"{mean:{sign}.{places}f}"
-    return f"{text} ± {margin:.{places}f}" if np.isfinite(margin) else text
 
 
 # -------------------------------------------------------------------------------- what is shown

@@ -162,46 +162,6 @@ def tip(artist: Any, text: str) -> None:
     artist.set_gid(f"tip {text}")
 
 
-def curve(
-    axis: Any,
-    x_S: np.ndarray,
-    y_S: np.ndarray,
-    label: str,
-    ink: str,
-    style: str = "-",
-    width: float = 1.5,
-    legend_label: str | None = None,
-    margin_S: np.ndarray | None = None,
-) -> None:
-    """A line whose finite points have `label` and value as tips, with a band of `margin_S`."""
-    axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=legend_label)
-    for x, y in zip(x_S, y_S, strict=True):
-        if np.isfinite(y):
-            (point,) = axis.plot([x], [y], "o", color=ink, markersize=2 + width)
-            tip(point, f"{label}: {y:.3g} at {x:g}")
-    if margin_S is not None:
-        ends = y_S - margin_S, y_S + margin_S
-        axis.fill_between(x_S, *ends, color=ink, alpha=0.15, linewidth=0)
-
-
-def bars(
-    axis: Any,
-    names: Sequence[str],
-    value_K: np.ndarray,
-    error: Any,
-    inks: Sequence[str],
-    tips: Sequence[str],
-) -> None:
-    """Horizontal bars with their intervals; one whose length is not finite is left out."""
-    for at in np.flatnonzero(np.isfinite(value_K)).tolist():
-        (bar,) = axis.barh(at, value_K[at], color=inks[at], height=0.7)
-        tip(bar, tips[at])
-    axis.errorbar(
-        value_K, range(len(names)), xerr=error, fmt="none", ecolor="black", elinewidth=1, capsize=2
-    )
-    axis.set_yticks(range(len(names)), names)
-
-
 def legend(figure: Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
     """One legend below the figure for all axes, each label once, its markers `scale` as large."""
     entries: dict[str, Any] = {}
@@ -292,11 +252,6 @@ def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> 
 
     with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
         figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
-
-
-def entry(name: str) -> str:
-    """A name as a legend shows it: one that begins with an underscore would be left out."""
-    return f" {name}" if name.startswith("_") else name
 
 
 def words(name: str) -> str:

@@ -88,7 +88,6 @@ VERBS: dict[str, Verb] = {
     "advise": Verb("advise:advise", ("encoder",)),
     "report": Verb("report:report", ("run",)),
     "export": Verb("export:export", ("model",)),
-    "study": Verb("study:study", ("name", "run")),
 }
 TOPICS: dict[str, Verb] = {
     "operators": Verb("show:show_operators"),
@@ -100,8 +99,7 @@ TOPICS: dict[str, Verb] = {
 # Topics whose rows are those of a registry, with their titles.
 REGISTRIES = {
     "protocols": "mast.evaluation.protocols:EVALUATORS",
-    "analyses": "mast.studies:QUESTIONS",
-    "studies": "mast.studies:STUDIES",
+    "analyses": "mast.analyses:ANALYSES",
     "formats": "mast.exports:FORMATS",
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mast.commands.analyze import insights_of
+from mast.commands.analyze import insights_of, registered
 from mast.commands.common import command, or_default
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
@@ -77,7 +77,7 @@ def advise(
     Its accuracy loss measures the class information that the operator hides, which an encoder
     invariant to the operator would lose. For a run with masks, a second column has the share of the
     true class's probability that the operator's subspace keeps. The paper instead trains once
-    without each operator, as `mast study leave_one_out` does.
+    without each operator.
 
     Results are written where `mast evaluate` writes them, and the figure to `analysis/` next to
     `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
@@ -94,7 +94,7 @@ def advise(
             run.
 
     Returns:
-        The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.
+        The advice on this set; the analysis `advice` has it too.
 
     Reference:
         MAST, Figures 1 and 6.
@@ -135,27 +135,29 @@ def advise(
         folder, target_set, device, seed, protocols, operators, encoder, weights, untrained
     )
     everything = replace(subject, scores=tuple(scores_of(folder)))
-    insights_of(everything, ("advice", *(["predictions"] if of_run else [])), folder.analysis)
+    insights_of(everything, registered(["advice"]), folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
     return _advice(replace(subject, scores=scores))
 
 
 def _advice(subject: Subject) -> AdviceResult:
     """The analyses of a set's tasks as one table."""
-    from mast.analyses import ANALYSES
+    from mast.analyses.advice import Advice
+    from mast.analyses.analysis import measures_by_task
+    from mast.analyses.figure import words
 
-    affordable, predicted = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
-    arrays = affordable.compute(subject)
-    grid = affordable.details(arrays).grid
+    arrays = Advice().compute(subject)
+    grid = Advice().details(arrays).grid
     assert grid is not None
-    text = affordable.caption(arrays)
+    text = Advice().caption(arrays)
     if subject.mask_DK is None:
         return AdviceResult(text, grid.columns, grid.rows)
-    beside: dict[tuple[str | float, str | float], float] = {}
-    if predicted.lacking(subject) is None:
-        by_mask = predicted.details(predicted.compute(subject)).grid
-        assert by_mask is not None
-        beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
+    beside: dict[tuple[str | float, str | float], float] = {
+        (task, words(name)): measures[f"advantage_{name}"].value
+        for task, measures in measures_by_task(subject, "embedding").items()
+        for name in subject.operators
+        if f"advantage_{name}" in measures
+    }
     columns = (*grid.columns, "kept by its subspace (points)")
     rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
     return AdviceResult(text, columns, rows)

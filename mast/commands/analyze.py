@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rich.text import Text
 
@@ -23,9 +23,10 @@ from mast.core.run import RunFolder, read_optional
 from mast.core.table import Shown, literal
 
 if TYPE_CHECKING:
-    from mast.analyses import Subject
+    from mast.analyses import Analysis, Subject
     from mast.analyses.figure import Figure
 
+    Question: TypeAlias = tuple[str, Analysis]  # with its title
 
 MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
@@ -69,9 +70,7 @@ def analyze(
         data: A labeled dataset with `train` and `test` (figures show test images, probes train on
             the others), or images alone, such as `flowers17/test`. Without images, only analyses
             that need none are made.
-        analyses: Names of analyses: curves, masks, subspaces, neighbours, predicted_operators,
-            invariance, advice, predictions, uncertainty; and studies whose runs are
-            finished: leave_one_out, epochs.
+        analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
         measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
@@ -83,17 +82,14 @@ def analyze(
     """
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
+    from mast.analyses import ANALYSES
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.evaluation.compare import short_names
     from mast.runs.scores import labelled, parts_of
     from mast.runs.subject import subject_of
-    from mast.studies import QUESTIONS
 
-    names = as_list(analyses) or [*QUESTIONS]
-    for name in names:
-        if name not in QUESTIONS:
-            raise unknown("analysis", name, QUESTIONS)
+    questions = registered(as_list(analyses) or [*ANALYSES])
     folder, *others = (RunFolder(each).require() for each in (run, *as_list(beside)))
     _, *called = short_names([each.path.resolve() for each in (folder, *others)])
     place = find_device(device)
@@ -110,7 +106,7 @@ def analyze(
         replace(subject_of(other, looked_at, images, place, seed), name=name)
         for other, name in zip(others, called, strict=True)
     )
-    return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
+    return insights_of(replace(subject, beside=runs_beside), questions, folder.analysis)
 
 
 @command
@@ -122,10 +118,8 @@ def draw(run: str | Path, analysis: str) -> Figure:
         analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
     """
     from mast.analyses import read_arrays, understood
-    from mast.studies import QUESTIONS
 
-    if analysis not in QUESTIONS:
-        raise unknown("analysis", analysis, QUESTIONS)
+    _, question = registered([analysis])[analysis]
     file = RunFolder(run).require().analysis / f"{analysis}.npz"
     if not file.is_file():
         raise UserError(
@@ -133,13 +127,24 @@ def draw(run: str | Path, analysis: str) -> Figure:
             f"mast analyze {quoted(run)} --data SET, in Python with analyze(run, data)"
         )
     with understood(file):
-        return QUESTIONS[analysis].kind().draw(read_arrays(file))
+        return question.draw(read_arrays(file))
 
 
-def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> Insights:
+def registered(names: Sequence[str]) -> dict[str, Question]:
+    """Analyses by name."""
+    from mast.analyses import ANALYSES
+
+    for name in names:
+        if name not in ANALYSES:
+            error = unknown("analysis", name, ANALYSES)
+            raise UserError(f"{error} From a clone, `python -m paper analyze` has more.")
+    return {name: (ANALYSES[name].title, ANALYSES[name].kind()) for name in names}
+
+
+def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path) -> Insights:
     """Make analyses into a folder; its `missing.json` says what others lack, which come last."""
     shown = track(analyses, "", len(analyses), "analyses", even=False)
-    insights = [_insight(name, subject, folder) for name in shown]
+    insights = [_insight(name, *analyses[name], subject, folder) for name in shown]
     file = folder / "missing.json"
     reasons = read_optional(file, {})
     for insight in insights:
@@ -159,13 +164,11 @@ def _with_names(hint: str, run: Path) -> str:
     return re.sub(r"\bSET\b", lambda _: quoted(measured_set(results_in(run))), hint)
 
 
-def _insight(name: str, subject: Subject, folder: Path) -> Insight:
+def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder: Path) -> Insight:
     import numpy as np
 
     from mast.analyses.figure import save
-    from mast.studies import QUESTIONS
 
-    title, analysis = QUESTIONS[name].title, QUESTIONS[name].kind()
     try:
         with doing(name):
             lacking = analysis.lacking(subject)

@@ -230,8 +230,8 @@ def _listed(
     file: Path | None,
 ) -> Listing:
     """All images, the farthest first, in a table or on a page."""
-    from mast.analyses.uncertainty import rescaled
     from mast.page import GalleryRow, Item
+    from mast.search.outliers import rescaled
 
     order_N = (-value_N).argsort(kind="stable")
     columns: Columns = {

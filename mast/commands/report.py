@@ -34,9 +34,9 @@ def report(
             f"name one, with beside {run}, or see `mast compare`"
         )
     folder.require()
+    from mast.analyses import ANALYSES
     from mast.page import is_page
     from mast.page.page import write_page
-    from mast.studies import QUESTIONS
 
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
-    return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, page)
+    return write_page(folder, [Path(other) for other in as_list(beside)], ANALYSES, page)

@@ -14,7 +14,6 @@ evaluations/*.json    one file per protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 analysis/missing.json why others could not be made
 untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
-studies/              run folders that differ from this one in something, by `mast study`
 exports/<format>/     its encoder for another library, by `mast export`
 exports/classifier-*/ a classifier likewise
 report.html           one page, by `mast report`
@@ -79,7 +78,6 @@ class RunFolder:
         self.evaluations = self.path / "evaluations"
         self.analysis = self.path / "analysis"
         self.untrained = self.path / "untrained"
-        self.studies = self.path / "studies"
         self.exports = self.path / "exports"
 
     def __repr__(self) -> str:

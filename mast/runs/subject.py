@@ -1,16 +1,16 @@
 """A run as the analyses see it."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
+from mast.analyses import ChangeBy, Images, Pairs, Subject
 from mast.augment import Pipeline, center_views, difference
-from mast.config import PretrainConfig, configuration_of, read
+from mast.config import PretrainConfig, configuration_of
 from mast.core.compute import Compute
 from mast.core.reading import shown
 from mast.core.run import RunFolder
@@ -50,7 +50,6 @@ def subject_of(
         stages=_stages(config),
         log=folder.read_metrics(),
         scores=tuple(scores_of(folder)),
-        trials=tuple(_trials(folder)),
     )
     if data is None:
         return subject
@@ -142,14 +141,3 @@ def _images(
     labels, classes = dict(chosen.targets), dict(chosen.classes)
     names = tuple(chosen.identifiers)
     return Images(names, thumbnails_NPP3, labels, classes, hits, chosen.units)
-
-
-def _trials(folder: RunFolder) -> Iterator[Trial]:
-    """The finished and measured runs of a run's studies, `studies/<trial>-seed<N>`."""
-    for path in sorted(folder.studies.glob("*-seed*")):
-        trial = RunFolder(path)
-        name, _, seed = path.name.rpartition("-seed")
-        if not seed.isdecimal():  # a copy that somebody made
-            continue
-        if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
-            yield Trial(name, int(seed), tuple(scores_of(trial)), read(trial.config).epochs)

@@ -3,6 +3,7 @@
 N images in the bank, M queries, D dimensions.
 """
 
+import numpy as np
 from torch import Tensor
 
 from mast.core.errors import UserError
@@ -29,3 +30,8 @@ def distances(bank_ND: Tensor, queries_MD: Tensor, own_M: Tensor | None = None) 
         raise UserError("there is no other image to compare with: name a set of several")
     at_M = (NEIGHBOUR - 1 + inside_M).clamp(max=k - 1)
     return (1 - similarity_MK.gather(1, at_M[:, None]).squeeze(1)).clamp(min=0)
+
+
+def rescaled(value: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Values on a scale on which the smallest among some is 0 and the largest 1; all 0 if equal."""
+    return np.asarray((value - among.min()) / max(float(np.ptp(among)), 1e-12))

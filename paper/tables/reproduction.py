@@ -22,7 +22,6 @@ from mast.evaluation.result import Result
 from mast.methods import METHODS
 from mast.recipes import recipe
 from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured, saved_bytes
-from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from paper.experiment import (
     IMAGES,
     Experiment,
@@ -33,6 +32,7 @@ from paper.experiment import (
     read_result,
 )
 from paper.seeds import cell, difference, pack
+from paper.studies.engine import FINISHED, TO_DO, StudyRun
 from paper.tables.paper import (
     SCALES,
     SETS,

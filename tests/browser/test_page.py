@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from pages import NASTY, OPERATORS, look_into, make_run, measure
 from tiny_evaluation import tiny_set
 
-from mast.commands.report import report
+from mast.analyses import ANALYSES
 from mast.page import GalleryRow, Item, write_gallery
+from paper.analyze import report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -32,15 +34,10 @@ CHROMIUM = os.environ.get("MAST_CHROMIUM") or next(
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="needs a Chromium: apt-get install chromium, or set MAST_CHROMIUM"
 )
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 MADE = (
     "curves", "masks", "subspaces", "neighbours", "invariance", "advice", "predictions",
     "uncertainty",
@@ -59,7 +56,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measure(run, "knn", (50.0,))
     measure(other, "linear", (55.0, 60.0, 10.0))
     look_into(run, MADE)
-    return report(run.path, beside=[str(other.path)])
+    with patch.dict(ANALYSES):  # to which it adds those of the paper
+        return report(run.path, beside=[str(other.path)])
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +65,7 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()
 

@@ -14,7 +14,10 @@ from paper.__main__ import PROGRAM
         ("reproduce", 2, "See `python -m paper reproduce --help`"),
         ("reproduce tabel6 --data a --out b", 2, "Did you mean 'table6'"),
         (f"reproduce table6 --data a --out {__file__}", 2, "out must be a folder"),
-        ("show config", 2, "unknown command 'show'. Choose from: reproduce, evaluate."),
+        ("show config", 2, "unknown command 'show'. Choose from: reproduce, evaluate"),
+        ("analyze runs/x --analyses invarianc", 2, "Did you mean 'invariance'"),
+        ("study epochs runs/x --data y --seeds -1 0", 2, "seeds must be"),
+        ("study epochs --data y runs/x", 2, "runs/x is not a run folder"),
     ],
 )
 def test_what_it_says(

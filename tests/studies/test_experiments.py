@@ -33,10 +33,10 @@ from mast.data import generated, open_canvas
 from mast.evaluation.intervals import tango
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.evaluation.result import Result
-from mast.studies.engine import RunShard, StudyRun, carry_out
 from paper.experiment import CIFAR, Experiment, Workplace, drawn_positions, link, perform
 from paper.protocols import Detection, Segmentation
 from paper.seeds import cell, difference, pack, unpack
+from paper.studies.engine import RunShard, StudyRun, carry_out
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24}}

@@ -3,15 +3,11 @@
 They return tables and figures, as analyses do.
 """
 
-from collections import ChainMap
-from collections.abc import Mapping
-from typing import Any
-
 from mast.analyses import ANALYSES
 from mast.core.registry import Entry
-from mast.studies.epochs import Epochs
-from mast.studies.leave_one_out import LeaveOneOut
-from mast.studies.study import Study as Study
+from paper.studies.epochs import Epochs
+from paper.studies.leave_one_out import LeaveOneOut
+from paper.studies.study import Study as Study
 
 STUDIES: dict[str, Entry[Study]] = {
     "leave_one_out": Entry(
@@ -19,5 +15,8 @@ STUDIES: dict[str, Entry[Study]] = {
     ),
     "epochs": Entry("What longer training adds", Epochs),
 }
-# What is added to the analyses or the studies is in here, too.
-QUESTIONS: Mapping[str, Entry[Any]] = ChainMap(STUDIES, ANALYSES)
+
+
+def register() -> None:
+    """Add them to the analyses that a page shows."""
+    ANALYSES.update(STUDIES)

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Subject, with_margin
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.core.errors import UserError
-from mast.studies.study import BASE, Study, collect, over_seeds
+from paper.analyses.base import bars, with_margin
+from paper.studies.study import BASE, Study, collect, over_seeds
 
 NEEDS, BETTER = "needs", "does better without"
 COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
@@ -56,7 +57,7 @@ class LeaveOneOut(Study):
         return {BASE: {}, **without}
 
     def compute(self, subject: Subject) -> Arrays:
-        measured = collect(subject, list(self.plan(subject)))
+        measured = collect(self.trials, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
         change_TK, margin_TK = over_seeds(change_STK)
@@ -82,7 +83,7 @@ class LeaveOneOut(Study):
             ]
             change_K, by_seed_SK = arrays["change"][task], arrays["change_by_seed"][:, task]
             inks = [figure.color(int(change > 0)) for change in change_K]
-            figure.bars(axis, names, change_K, _margin(arrays)[task], inks, tips)
+            bars(axis, names, change_K, _margin(arrays)[task], inks, tips)
             at_SK = np.broadcast_to(range(len(names)), by_seed_SK.shape)
             axis.plot(by_seed_SK.ravel(), at_SK.ravel(), ".", color="black", markersize=4)
             axis.axvline(0, color="black", linewidth=1)

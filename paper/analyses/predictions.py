@@ -10,14 +10,15 @@ from typing import final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Score, Subject, measures_by_task
+from mast.analyses.analysis import Arrays, Details, Grid, Score, Subject, measures_by_task
+from paper.analyses.base import PaperAnalysis, bars
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"
 
 
 @final
-class Predictions(Analysis):
+class Predictions(PaperAnalysis):
     """The probability of the true class that a probe on the embedding gives in each subspace.
 
     `mast evaluate --protocols embedding` measures it on the test images that the probe classifies
@@ -79,7 +80,7 @@ class Predictions(Analysis):
                 for at, name in enumerate(names)
             ]
             error = [value_K - low_K, high_K - value_K]
-            figure.bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
+            bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
             axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
             axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
             axis.set_xlabel("probability of the true class (%), dotted: mean")

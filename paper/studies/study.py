@@ -6,24 +6,48 @@ S seeds, T tasks, N runs of a plan.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from mast.analyses.analysis import Analysis, Arrays, Subject, mean_and_margin, task_names
+from mast.analyses.analysis import (
+    Analysis,
+    Arrays,
+    Score,
+    Subject,
+    mean_and_margin,
+    task_names,
+)
+from mast.config import read
 from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.runs.scores import scores_of
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
 MEASURE = "top1"
 WITHOUT_TOP1, FOR_OBJECTS = {"fewshot", "retrieval"}, {"svm", "detection", "segmentation"}
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A finished run of a `Study`: its name in the plan, seed, scores and configured epochs."""
+
+    name: str
+    seed: int
+    scores: tuple[Score, ...]
+    epochs: int = 0
+
+
+@dataclass(frozen=True)
 class Study(Analysis):
     """A question to a run that is answered by retraining variants of it, compared by top-1."""
 
     name: ClassVar[str]
-    command: ClassVar[str] = "mast study {name} {run} --data SET"
+    command: ClassVar[str] = "python -m paper study {name} {run} --data SET"
+    trials: tuple[Trial, ...] = ()  # those of the run that are finished
 
     @abstractmethod
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
@@ -42,10 +66,10 @@ class Study(Analysis):
             names = list(self.plan(subject))
         except UserError as error:
             return str(error)
-        accuracy_STN = collect(subject, names)["accuracy"]
-        finished = {(trial.seed, trial.name) for trial in subject.trials if trial.name in names}
+        accuracy_STN = collect(self.trials, names)["accuracy"]
+        finished = {(trial.seed, trial.name) for trial in self.trials if trial.name in names}
         if not any(name != BASE and (seed, BASE) in finished for seed, name in finished):
-            return f"Not run yet: mast study {self.name} RUN --data SET."
+            return f"Not run yet: python -m paper study {self.name} RUN --data SET."
         if accuracy_STN.size == 0:
             return "Its runs have no top-1 accuracy: measure them on a set with classes."
         return None
@@ -71,12 +95,12 @@ def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean_X, np.where(margin_X > 1e-9, margin_X, np.nan)
 
 
-def collect(subject: Subject, names: Sequence[str]) -> Arrays:
+def collect(trials: Sequence[Trial], names: Sequence[str]) -> Arrays:
     """What was measured of the N runs of a plan: names of tasks, with the protocol where there are
     several; seeds, the base alone being perhaps another study's; accuracy (S, T, N), top-1 in
     percent, NaN where it is not known; the numbers of runs of these seeds, finished and planned.
     """
-    trials = [trial for trial in subject.trials if trial.name in names]
+    trials = [trial for trial in trials if trial.name in names]
     seeds = sorted({trial.seed for trial in trials if trial.name != BASE})
     trials = [trial for trial in trials if trial.seed in seeds]
     measured = [
@@ -103,3 +127,14 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
         "finished": np.array(len({(trial.seed, trial.name) for trial in trials})),
         "planned": np.array(len(seeds) * len(names)),
     }
+
+
+def trials_in(studies: Path) -> Iterator[Trial]:
+    """The finished and measured runs of a folder, `<trial>-seed<N>`."""
+    for path in sorted(studies.glob("*-seed*")):
+        run = RunFolder(path)
+        name, _, seed = path.name.rpartition("-seed")
+        if not seed.isdecimal():  # a copy that somebody made
+            continue
+        if run.encoder.is_file() and any(run.evaluations.glob("*.json")):
+            yield Trial(name, int(seed), tuple(scores_of(run)), read(run.config).epochs)

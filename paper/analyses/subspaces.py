@@ -16,7 +16,6 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import (
-    Analysis,
     Arrays,
     Details,
     Grid,
@@ -27,6 +26,7 @@ from mast.analyses.analysis import (
 )
 from mast.core.compute import one_thread
 from mast.evaluation.agreement import chance, retrieve
+from paper.analyses.base import PaperAnalysis, entry
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs
@@ -34,7 +34,7 @@ COLLAPSED = 1e-9  # deviation of all coordinates of directions, below which all 
 
 
 @final
-class SubspacesAnalysis(Analysis):
+class SubspacesAnalysis(PaperAnalysis):
     """t-SNE of the masked embeddings, and how often an image's neighbours share its class.
 
     Distances are those of directions (cosine); agreement is taken in the D dimensions, not in the
@@ -103,7 +103,7 @@ class SubspacesAnalysis(Analysis):
             for at, title in enumerate(classes):
                 members = slice(None) if label_N is None else label_N == at
                 axis.scatter(
-                    *point_N2[members].T, s=9, alpha=0.8, label=figure.entry(title),
+                    *point_N2[members].T, s=9, alpha=0.8, label=entry(title),
                     facecolor=colors.fills[at], edgecolor=colors.outline or "none",
                     linewidth=0.5 if colors.outline else 0,
                 )  # fmt: skip

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import (
-    Analysis,
     Arrays,
     Details,
     Grid,
@@ -22,11 +21,11 @@ from mast.analyses.analysis import (
     files_of,
     lacking_images,
     mean_and_margin,
-    with_margin,
 )
 from mast.analyses.neighbours import spaces_of
 from mast.core.compute import one_thread
 from mast.core.errors import UserError
+from paper.analyses.base import PaperAnalysis, with_margin
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
@@ -38,7 +37,7 @@ OF_SPACE = 0.5  # weight above which a dimension belongs to a space
 
 
 @final
-class PredictedOperators(Analysis):
+class PredictedOperators(PaperAnalysis):
     """What the views of a pair reveal of how they were made, by a ridge regression.
 
     Every image is drawn several times as two views, as pretraining draws them. A regression is

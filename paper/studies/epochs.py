@@ -10,10 +10,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Subject, with_margin
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.core.errors import counted
 from mast.recipes import RIVAL
-from mast.studies.study import BASE, Study, collect, over_seeds
+from paper.analyses.base import curve, with_margin
+from paper.studies.study import BASE, Study, collect, over_seeds
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
 
@@ -41,27 +42,36 @@ class Epochs(Study):
     name: ClassVar[str] = "epochs"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        base, budgets = _budgets(subject)
+        base, budgets = self._budgets(subject)
         runs: dict[str, dict[str, Any]] = {BASE: {}}
         for method in _methods(subject):
             for epochs in budgets:
                 changes = {} if method == subject.method else {"method": method}
                 if changes or epochs != base:
-                    runs[_trial(subject, method, epochs)] = {**changes, "epochs": epochs}
+                    runs[_trial(subject, method, epochs, base)] = {**changes, "epochs": epochs}
         return runs
 
     def compute(self, subject: Subject) -> Arrays:
         names = list(self.plan(subject))
-        _, budgets = _budgets(subject)
+        base, budgets = self._budgets(subject)
         methods = _methods(subject)
-        measured = collect(subject, names)
-        run_MN = [[names.index(_trial(subject, m, epochs)) for epochs in budgets] for m in methods]
+        measured = collect(self.trials, names)
+        run_MN = [
+            [names.index(_trial(subject, method, epochs, base)) for epochs in budgets]
+            for method in methods
+        ]
         return {
             "methods": np.array(methods),
             "epochs": np.array(budgets),
             **measured,
             "accuracy": np.moveaxis(measured["accuracy"][:, :, run_MN], 2, 0),
         }
+
+    def _budgets(self, subject: Subject) -> tuple[int, list[int]]:
+        """The epochs of the base, which may be cheaper than the run, and all that are tried."""
+        trained = [trial.epochs for trial in self.trials if trial.name == BASE and trial.epochs]
+        base = trained[0] if trained else subject.epochs
+        return base, sorted({max(1, round(share * base)) for share in SHARES})
 
     @figure.styled
     def draw(self, arrays: Arrays) -> figure.Figure:
@@ -72,7 +82,7 @@ class Epochs(Study):
             for at, method in enumerate(arrays["methods"]):
                 mean_N, margin_N = over_seeds(arrays["accuracy"][at][:, task])
                 ink, style, name = figure.color(at), figure.STYLES[at], str(method)
-                figure.curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
+                curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")
@@ -110,17 +120,10 @@ def _methods(subject: Subject) -> list[str]:
     return list(dict.fromkeys([subject.method, RIVAL]))
 
 
-def _budgets(subject: Subject) -> tuple[int, list[int]]:
-    """The epochs of the base, which may be cheaper than the run, and all that are tried."""
-    trained = [trial.epochs for trial in subject.trials if trial.name == BASE and trial.epochs]
-    base = trained[0] if trained else subject.epochs
-    return base, sorted({max(1, round(share * base)) for share in SHARES})
-
-
-def _trial(subject: Subject, method: str, epochs: int) -> str:
+def _trial(subject: Subject, method: str, epochs: int, base: int) -> str:
     if method != subject.method:
         return f"{method}-epochs-{epochs}"
-    return BASE if epochs == _budgets(subject)[0] else f"epochs-{epochs}"
+    return BASE if epochs == base else f"epochs-{epochs}"
 
 
 def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:

@@ -13,23 +13,23 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import (
     NO_IMAGES,
-    Analysis,
     Arrays,
     Details,
     Gallery,
     Grid,
     Subject,
     mean_and_margin,
-    with_margin,
 )
-from mast.analyses.invariance import MAGNITUDES
 from mast.augment import OPERATORS
+from mast.search.outliers import rescaled
+from paper.analyses.base import PaperAnalysis, curve, entry, with_margin
+from paper.analyses.invariance import MAGNITUDES
 
 GALLERY_SIZE = 12  # images in a gallery
 
 
 @final
-class Uncertainty(Analysis):
+class Uncertainty(PaperAnalysis):
     """The trace of the predicted covariance, rescaled to [0, 1].
 
     Arrays:
@@ -112,7 +112,7 @@ class Uncertainty(Analysis):
         strength, classes = above.subplots(1, 2)
         for at, name in enumerate(arrays["operators"]):
             label = figure.words(name)
-            figure.curve(
+            curve(
                 strength, arrays["magnitudes"], arrays["score_changed"][at], label,
                 figure.color(at), figure.line_style(at), 1.5, label, arrays["margin_changed"][at],
             )  # fmt: skip
@@ -130,7 +130,7 @@ class Uncertainty(Analysis):
                 )  # fmt: skip
                 (dot,) = classes.plot(
                     *place, "o", color=figure.color(at), markersize=5,
-                    label=figure.entry(task) if row == rows[0] else None,
+                    label=entry(task) if row == rows[0] else None,
                 )  # fmt: skip
                 figure.tip(
                     dot,
@@ -211,11 +211,6 @@ class Uncertainty(Analysis):
         )  # fmt: skip
         columns = ("task", "class", "uncertainty", "deviation", "linear accuracy (%)")
         return Details(Grid(columns, rows) if rows else None, galleries)
-
-
-def rescaled(trace: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Traces on a scale on which the smallest among some is 0 and the largest 1; all 0 if equal."""
-    return np.asarray((trace - among.min()) / max(float(np.ptp(among)), 1e-12))
 
 
 def _rank_correlation(trace_SN: np.ndarray) -> np.ndarray:

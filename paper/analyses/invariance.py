@@ -16,7 +16,6 @@ from torch import Tensor
 from mast.analyses import figure
 from mast.analyses.analysis import (
     NO_IMAGES,
-    Analysis,
     Arrays,
     Details,
     Grid,
@@ -24,13 +23,14 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.augment import OPERATORS
+from paper.analyses.base import PaperAnalysis, curve
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
 
 
 @final
-class Invariance(Analysis):
+class Invariance(PaperAnalysis):
     """Cosine similarity of masked embeddings of images and of their changed copies.
 
     Every operator that the run was trained with and that has a magnitude, against every subspace,
@@ -109,7 +109,7 @@ class Invariance(Analysis):
             self._compare(above, arrays, at)
             for column, subspace in enumerate(subspaces[:-1]):  # the operator's own one is thick
                 width, label = 2.5 if subspace == operators[at] else 1.0, figure.words(subspace)
-                figure.curve(
+                curve(
                     below, arrays["magnitudes"], arrays["similarity"][at, column], label,
                     figure.color(column), figure.line_style(column), width, label,
                 )  # fmt: skip
@@ -142,9 +142,7 @@ class Invariance(Analysis):
         for label, ink, style, mean_S, margin_S in curves:
             # In the legend each operator's own subspace has the name and color that it has below.
             in_legend = None if label == "its own subspace" else label
-            figure.curve(
-                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S
-            )
+            curve(axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S)
         axis.set_title(figure.words(arrays["operators"][row]))
 
     def caption(self, arrays: Arrays) -> str:

@@ -1,8 +1,7 @@
-"""`mast study`: its runs are made once, continued where one was killed, and answered from."""
+"""`python -m paper study`: runs are made once, continued where one was killed, and answer."""
 
 import shutil
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,12 @@ from mast.cli import main
 from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from paper.__main__ import PROGRAM
+from paper.study import study
 
 pytestmark = pytest.mark.slow
 
-Configure = Callable[..., mast.PretrainConfig]
 TWO = ("horizontal_flip", "color_jitter")
-
-
-@pytest.fixture
-def run(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
-    return trained("of two", tmp_path / "run")
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -31,17 +26,20 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_command(
+    trained: Callable[..., RunFolder], photos: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = trained("of two", tmp_path / "run")
+    studies = run.path / "studies"
     command = ["study", "leave_one_out", str(run.path), "--data", str(photos), "--device", "cpu"]
-
-    assert main([*command, "--seeds", "0", "1", "--dry"]) == 0
+    assert main([*command, "--seeds", "0", "1", "--dry"], PROGRAM) == 0
     assert capsys.readouterr().out.count("to do") == 6
-    assert not run.studies.exists()
-
-    assert main(command) == 0
+    assert not studies.exists()
+    assert main(command, PROGRAM) == 0
     names = ["base", "without-color_jitter", "without-horizontal_flip"]
-    folders = [run.studies / f"{name}-seed0" for name in names]
-    assert sorted(run.studies.iterdir()) == folders
+    folders = [studies / f"{name}-seed0" for name in names]
+    assert sorted(studies.iterdir()) == folders
     assert read(folders[1] / "config.yaml").operators == ("horizontal_flip",)
     for kind in ("npz", "png", "svg"):
         assert (run.analysis / f"leave_one_out.{kind}").is_file()
@@ -54,18 +52,18 @@ def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[
     assert (folders[0] / "encoder.safetensors").read_bytes() == run.encoder.read_bytes()
 
     # Again: nothing is done. Without the half of one run and all of another: only these are.
-    before = contents(run.studies)
-    assert main(command) == 0
-    assert contents(run.studies) == before
+    before = contents(studies)
+    assert main(command, PROGRAM) == 0
+    assert contents(studies) == before
     (folders[1] / "encoder.safetensors").unlink()
     shutil.rmtree(folders[2])
     capsys.readouterr()
-    assert main([*command, "--dry"]) == 0
+    assert main([*command, "--dry"], PROGRAM) == 0
     shown = capsys.readouterr().out
     assert [shown.count(state) for state in ("finished", "begun", "to do")] == [1, 1, 1]
-    assert main(command) == 0
-    after = contents(run.studies)
-    again = {Path(file).relative_to(run.studies).parts[0] for file in after
+    assert main(command, PROGRAM) == 0
+    after = contents(studies)
+    again = {Path(file).relative_to(studies).parts[0] for file in after
              if after[file] != before.get(file)}  # fmt: skip
     assert again == {folder.name for folder in folders[1:]}
     for folder in folders:
@@ -76,36 +74,33 @@ def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[
 
 
 def test_cheaper_runs_and_one_that_fails(
-    tiny: Configure, photos: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Callable[..., mast.PretrainConfig], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = mast.pretrain(tiny(epochs=2, operators=list(TWO)))
-    module = import_module("mast.commands.study")
+    studies = run.path / "studies"
 
     def diverge(config: mast.PretrainConfig) -> RunFolder:
         if config.operators == ("color_jitter",):
             raise UserError("the loss is not finite at step 1")
-        folder: RunFolder = mast.pretrain(config)
-        return folder
+        return mast.pretrain(config)
 
-    monkeypatch.setattr(module, "pretrain", diverge)
-    done = mast.study("leave_one_out", run.path, str(photos), epochs=1, device="cpu")
+    monkeypatch.setattr("paper.study.pretrain", diverge)
+    done = study("leave_one_out", run.path, str(photos), epochs=1, device="cpu")
     assert [at.state for at in done.runs] == [
         "finished", "the loss is not finite at step 1", "finished",
     ]  # fmt: skip
     assert "2 of 3 runs are finished." in done.insight.text
-    assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
+    assert read(studies / "base-seed0" / "config.yaml").epochs == 1
     with pytest.raises(UserError, match="compares top-1 accuracy, which retrieval lacks"):
-        mast.study("leave_one_out", run.path, photos, protocols="retrieval")
+        study("leave_one_out", run.path, photos, protocols="retrieval")
     with pytest.raises(UserError, match="of images with one class: leave svm out"):
-        mast.study("leave_one_out", run.path, photos, protocols=["linear", "svm"])
+        study("leave_one_out", run.path, photos, protocols=["linear", "svm"])
     with pytest.raises(UserError, match="has 1 epoch and would now have 2; give the same"):
-        mast.study("leave_one_out", run.path, str(photos), device="cpu")
-    other = mast.study(
-        "leave_one_out", run.path, str(photos), protocols=["knn"], epochs=1, dry=True
-    )
+        study("leave_one_out", run.path, str(photos), device="cpu")
+    other = study("leave_one_out", run.path, str(photos), protocols=["knn"], epochs=1, dry=True)
     assert [at.state for at in other.runs] == ["begun", "to do", "begun"]  # trained, not measured
     for _ in range(2):  # measured once: what is asked of `retained` is not asked of `retrieval`
-        before = {file: file.stat().st_mtime_ns for file in run.studies.rglob("evaluations/*.json")}
-        mast.study("leave_one_out", run.path, photos, protocols=["knn", "retrieval"], epochs=1)
+        before = {file: file.stat().st_mtime_ns for file in studies.rglob("evaluations/*.json")}
+        study("leave_one_out", run.path, photos, protocols=["knn", "retrieval"], epochs=1)
     assert before == {file: file.stat().st_mtime_ns for file in before}
     assert {file.name.partition("-")[0] for file in before} >= {"retrieval"}

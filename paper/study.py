@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mast.commands.analyze import Insight, Insights, analyze
+from mast.commands.analyze import Insight, Insights, insights_of
 from mast.commands.common import command
 from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
@@ -20,7 +20,7 @@ from mast.core.run import RunFolder
 from mast.core.table import FittedTable, Shown
 
 if TYPE_CHECKING:
-    from mast.studies.engine import StudyRun
+    from paper.studies.engine import StudyRun
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,13 +34,13 @@ class StudyResult(Shown):
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line per run."""
-        from mast.studies.engine import failures
+        from paper.studies.engine import failures
 
         return failures(self.runs)
 
     def shown(self) -> Iterator[str | Text | FittedTable]:
         """The plan and its state, and the answer."""
-        from mast.studies.engine import table
+        from paper.studies.engine import table
 
         yield table(self.title, self.runs)
         if self.insight is not None:
@@ -87,9 +87,9 @@ def study(
     from mast.evaluation.protocols.run import protocol_class
     from mast.runs.scores import labelled, unmeasured
     from mast.runs.subject import subject_of
-    from mast.studies import STUDIES
-    from mast.studies.engine import BEGUN, FINISHED, TO_DO, RunShard, carry_out, vary
-    from mast.studies.study import FOR_OBJECTS, WITHOUT_TOP1
+    from paper.studies import STUDIES
+    from paper.studies.engine import BEGUN, FINISHED, TO_DO, RunShard, carry_out, vary
+    from paper.studies.study import FOR_OBJECTS, WITHOUT_TOP1, trials_in
 
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
@@ -103,15 +103,15 @@ def study(
         raise UserError(f"a study is of images with one class: leave {', '.join(of_objects)} out")
     if not {*measures} - WITHOUT_TOP1:
         raise UserError(f"a study compares top-1 accuracy, which {', '.join(measures)} lacks")
-    part = RunShard.parse(shard)
+    part, studies = RunShard.parse(shard), folder.path / "studies"
     config = configuration_of(folder.require())
     if epochs is not None:
         config = change(config, {"epochs": epochs})
     target_set = labelled(str(data), folder)
     subject = subject_of(folder, None, 0, find_device("cpu"), 0)
-    plan = question.plan(replace(subject, epochs=config.epochs, trials=()))
+    plan = question.plan(replace(subject, epochs=config.epochs))
     operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
-    runs = vary(change(config, operational), plan, chosen, folder.studies)
+    runs = vary(change(config, operational), plan, chosen, studies)
 
     def state(run: StudyRun) -> str:
         if not run.folder.config.is_file():
@@ -128,8 +128,9 @@ def study(
     if dry:
         return StudyResult(title, tuple(runs))
     finished = carry_out(runs, work, state, part)
-    insight = analyze(folder.path, analyses=question.name, device=device)[0]
-    return StudyResult(title, finished, insight)
+    done = replace(question, trials=tuple(trials_in(studies)))
+    insights = insights_of(subject, {name: (title, done)}, folder.analysis)
+    return StudyResult(title, finished, insights[0])
 
 
 def seeds_of(seeds: Sequence[int] | int) -> list[int]:
