@@ -1,18 +1,20 @@
-"""`python -m paper reproduce TABLE --data SETS --out FOLDER`, and `evaluate` by its protocols.
+"""`python -m paper reproduce TABLE --data SETS --out FOLDER`, and `mast` with what is the paper's.
 
-From the root of the repository.
+Every command of `mast` has the methods and protocols of the paper here. From the root of the
+repository.
 """
 
 import sys
 
 from mast.cli import main
-from mast.cli.verbs import Program, Verb
+from mast.cli.verbs import VERBS, Program, Verb
+from paper import register
 
-VERBS = {
-    "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
-    "evaluate": Verb("evaluate:evaluate", ("encoder",), package="paper"),
-}
-PROGRAM = Program("python -m paper", VERBS)
+PROGRAM = Program(
+    "python -m paper",
+    {"reproduce": Verb("reproduce:reproduce", ("table",), package="paper"), **VERBS},
+    register,
+)
 
 if __name__ == "__main__":
     sys.exit(main(program=PROGRAM))

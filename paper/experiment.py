@@ -46,7 +46,7 @@ from mast.studies.engine import (
     StudyRun,
     carry_out,
 )
-from paper.protocols import register
+from paper import register
 
 Measured = dict[str, Any]  # a result file
 
