@@ -198,9 +198,12 @@ def of_result(result: Result) -> dict[str, Any]:
 
 def explained() -> Iterator[tuple[str, Any]]:
     """Captions and arrays of the analyses, the page, and what the other commands write."""
-    from paper.analyze import analyze, report
+    from mast import analyze
+    from paper import register
+    from paper.report import report
     from paper.study import study
 
+    register()
     for name, beside in (("mast", "vicreg"), ("vicreg", "mast_c")):
         insights = analyze(f"runs/{name}", "photos", beside=f"runs/{beside}", images=20)
         yield f"{name}: captions", {insight.name: insight.text for insight in insights}

@@ -27,7 +27,6 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
 from mast.models import Depths
-from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from paper.experiment import (
     CIFAR,
@@ -39,6 +38,7 @@ from paper.experiment import (
     last_metrics,
     link_cifar,
 )
+from paper.methods import BASELINES, recipe
 from paper.seeds import cell, difference, spread, unpack
 from paper.studies.engine import StudyRun
 from paper.tables.paper import AUGSELF, NEAR_COPIES
@@ -254,8 +254,8 @@ ROWS: dict[str, Row] = {
 
 def without_row(rows: Mapping[str, Row]) -> list[str]:
     """The methods that a table leaves out."""
-    has = {recipe(row.recipe).method for row in rows.values()}
-    return [entry.title for name, entry in METHODS.items() if name not in has]
+    has = {type(recipe(row.recipe).objective) for row in rows.values()}
+    return [row.title for row in (METHODS | BASELINES).values() if row.config not in has]
 
 
 ABOUT = (

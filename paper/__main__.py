@@ -1,19 +1,23 @@
-"""`python -m paper COMMAND`, from the root of the repository: what only the paper needs."""
+"""`python -m paper COMMAND`, from the root of the repository: `mast` with what is the paper's."""
 
 import sys
 
 from mast.cli import main
-from mast.cli.verbs import Program, Verb
+from mast.cli.verbs import VERBS, Program, Verb
+from paper import register
 
 REPORT = "python -m paper report {run}"
-VERBS = {
-    "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
-    "evaluate": Verb("evaluate:evaluate", ("encoder",), package="paper"),
-    "analyze": Verb("analyze:analyze", ("run",), then=REPORT, package="paper"),
-    "report": Verb("analyze:report", ("run",), package="paper"),
-    "study": Verb("study:study", ("name", "run"), then=REPORT, package="paper"),
-}
-PROGRAM = Program("python -m paper", VERBS)
+PROGRAM = Program(
+    "python -m paper",
+    {
+        "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
+        **VERBS,
+        "analyze": VERBS["analyze"]._replace(then=REPORT),
+        "report": Verb("report:report", ("run",), package="paper"),
+        "study": Verb("study:study", ("name", "run"), then=REPORT, package="paper"),
+    },
+    register,
+)
 
 if __name__ == "__main__":
     sys.exit(main(program=PROGRAM))

@@ -36,7 +36,7 @@ from mast.models import Encoder, load_encoder
 from mast.recipes import configure
 from mast.runs.load import Representation, load_representation
 from mast.runs.start import untrained
-from paper.protocols import register
+from paper import register
 from paper.studies.engine import (
     ALL,
     BEGUN,

@@ -26,11 +26,15 @@ from torch.multiprocessing import start_processes
 
 import mast
 from mast.analyses import ANALYSES
-from mast.augment import OPERATORS, Pipeline, Preset
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset
 from mast.augment.compiled.rows import FOLDER
 from mast.core.canvases import Canvases
 from mast.core.launch import cores
 from mast.core.run import RunFolder
+from mast.methods import METHODS
+from mast.recipes import RECIPES
+from paper import register
+from paper.methods import BASELINES
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -124,6 +128,15 @@ def in_time() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def baselines() -> Iterator[None]:
+    """The methods, recipes and views of the paper beside those of `mast`, for one test."""
+    assert not METHODS.keys() & BASELINES.keys()
+    with patch.dict(METHODS), patch.dict(RECIPES), patch.dict(PRESETS):
+        register()
+        yield
 
 
 @pytest.fixture

@@ -19,22 +19,21 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tiny import OPERATORS, SIZE, build_method, configure, records, stop_after
+from tiny import SIZE, build_method, configure, make_views, stop_after
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import mast
-from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen, draw_views
-from mast.augment.operator import join
+from mast.augment import Views
 from mast.cli import main
 from mast.commands.shard import shard
-from mast.core.canvases import Canvases
 from mast.core.checkpoint import load_checkpoint
 from mast.core.run import RunFolder
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
+from paper import register
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]
 
 PROCESSES, LOCAL, STEPS = 2, 4, 2
 BLOCKS = {"exempt": ("color", "position", "orientation"), "exempt_share": 0.2}
@@ -69,17 +68,10 @@ COMPILED = "augself"  # the case that is compiled as well
 
 def global_views(case: str) -> Views:
     """The global batch; samples differ in how many operators were applied to them."""
-    views = {"looc": 4, "clsa": 3, "infomin": 3}.get(case, 2)
-    generator = torch.Generator().manual_seed(1)
-    count = PROCESSES * LOCAL
-    base = torch.rand(count, 3, SIZE, SIZE, generator=generator)
-    images = tuple(
-        0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(views)
-    )
-    applied = [torch.rand(count, len(OPERATORS), generator=generator) < 0.4 for _ in range(views)]
-    aspect_B = 0.7 + torch.rand(count, generator=generator)
-    label_B = torch.arange(count) % 3
-    return Views(images, records(applied, 1), aspect_B, label_B)
+    count = {"looc": 4, "clsa": 3, "infomin": 3}.get(case, 2)
+    batch = make_views(1, count)
+    batch.aspect_B = torch.linspace(0.7, 1.7, PROCESSES * LOCAL)
+    return batch
 
 
 def part_of(views: Views, rank: int) -> Views:
@@ -142,6 +134,7 @@ def wrapped(plain: Method) -> DistributedDataParallel:
 
 def work(folder: Path) -> None:
     """One process: every case on its half of the batch, then its half of a run."""
+    register()
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     dist.init_process_group(
@@ -243,40 +236,6 @@ def test_a_run_on_shards_goes_on_with_another_number_of_processes(folder: Path) 
     assert all(map(math.isfinite, (line["loss"] for line in lines)))
     assert load_checkpoint(run.last)["kept"]["order"] == [1, [[0, 2]]]
     assert run.encoder.is_file()
-
-
-@pytest.mark.parametrize("preset", ["mast5", "vicreg"])
-def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
-    pipeline = Pipeline(PRESETS[preset], SIZE)
-    generator = torch.Generator().manual_seed(0)
-    count = PROCESSES * LOCAL
-    canvas = torch.randint(0, 256, (count, SIZE, SIZE, 3), dtype=torch.uint8, generator=generator)
-    canvases = Canvases.of(canvas, 0.7 + torch.rand(count, generator=generator))
-
-    def draw(rank: int, processes: int) -> Views:
-        local = count // processes
-        own = slice(rank * local, (rank + 1) * local)
-        return draw_views(
-            pipeline,
-            canvases[own],
-            (3, 7, 0),
-            partial(draw_chosen, ScheduleConfig(), len(pipeline.names), 0.7),
-            start=own.start,
-            total=count,
-            out=pipeline.buffer(local, torch.device("cpu")),
-        )
-
-    whole = draw(0, 1)
-    parts = [draw(rank, PROCESSES) for rank in range(PROCESSES)]
-    for view in range(2):
-        joined = join([part.records[view] for part in parts])
-        assert torch.equal(joined.applied_BK, whole.records[view].applied_BK)
-        for name, drawn in whole.records[view].parameters.items():
-            for key, values in drawn.items():
-                assert torch.equal(joined.parameters[name][key], values), (name, key)
-        pixels: Tensor = torch.cat([part.images[view] for part in parts])
-        torch.testing.assert_close(pixels, whole.images[view], rtol=0.0, atol=1e-6)
-    assert 0 < whole.active_BK.sum() < whole.active_BK.numel()
 
 
 if __name__ == "__main__":

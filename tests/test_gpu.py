@@ -22,14 +22,16 @@ from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
+from paper.methods import BASELINES
+from paper.methods.views import PRESETS as OF_BASELINES
 from paper.protocols.detection.batches import TrainingObjects
 from paper.protocols.detection.protocol import Detection
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]
 
 SIZE, COUNT = 24, 16
 FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
-VIEWS = {**PRESETS, "four views": FOUR_VIEWS}
+VIEWS = {**PRESETS, **OF_BASELINES, "four views": FOUR_VIEWS}
 SMALL: dict[str, dict[str, Any]] = {
     "moco_v2": {"queue": 2 * COUNT, "hardness": 0.1},
     "swav": {"prototypes": 8, "queue": 2 * COUNT},
@@ -40,7 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "supervised": {"classes": 3},
 }
 CONFIGS: dict[str, Any] = {
-    **{name: row.config(**SMALL.get(name, {})) for name, row in METHODS.items()},
+    **{name: row.config(**SMALL.get(name, {})) for name, row in (METHODS | BASELINES).items()},
     "distance": MastCConfig(compare="distance", predict_from=("block", "representation")),
     "printed": MastConfig(printed=True),
     "uncertain": MastConfig(kl_weight=25.0),
@@ -129,14 +131,9 @@ def build(name: str, operators: tuple[str, ...]) -> Method:
     return kind(config, Encoder(encoder_of(method_of(config)), SIZE), operators)
 
 
-def preset_of(name: str) -> Preset:
-    """Views that a method learns from."""
-    return PRESETS[name if name in ("looc", "clsa", "infomin") else "mast19"]
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
-    preset = preset_of(name)
+    preset = PRESETS[name if name in ("looc", "clsa", "infomin") else "mast19"]
     method = build(name, preset.operators)
     kind: Any = "lars" if name == "vicreg" else "adamw"
     optimizer = make_optimizer(method.parameter_groups(), OptimizerConfig(kind), COUNT)

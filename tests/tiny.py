@@ -19,6 +19,7 @@ from mast.core.loop import Training
 from mast.data import CanvasSet
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
+from paper.methods import BASELINES
 
 ENCODER = EncoderConfig(
     "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
@@ -32,7 +33,7 @@ OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
 # Of each method; those that tests add have none to make smaller.
 PROJECTORS: dict[str, dict[str, Any]] = {
     name: {"hidden": 32, "dim": DIM} | ({"pool": "before"} if name == "mast" else {})
-    for name, entry in METHODS.items()
+    for name, entry in (METHODS | BASELINES).items()
     if hasattr(entry.config(), "projector")
 }
 

@@ -7,21 +7,24 @@ from mast.analyses import Grid
 from mast.data.libraries import CATALOGUE
 from mast.methods import METHODS
 from mast.recipes import FULL
+from paper.methods import BASELINES
+from paper.methods.recipes import FULL as OF_BASELINES
 from written.result_files import ROOT, whole
 
 
 def methods() -> str:
-    """One row per method: where it is from, and its recipes."""
-    recipes = {name: recipe().method for name, recipe in FULL.items()}
+    """One row per method: where it is from, its recipes, and the program that has them."""
+    kinds = {name: type(recipe().objective) for name, recipe in (FULL | OF_BASELINES).items()}
     rows = tuple(
         (
             entry.title,
             _paper(entry.method),
-            ", ".join(recipe for recipe, method in recipes.items() if method == name),
+            ", ".join(recipe for recipe, kind in kinds.items() if kind is entry.config),
+            "python -m paper" if name in BASELINES else "mast",
         )
-        for name, entry in METHODS.items()
+        for name, entry in (METHODS | BASELINES).items()
     )
-    table = whole("methods", Grid(("method", "paper", "recipes"), rows))
+    table = whole("methods", Grid(("method", "paper", "recipes", "program"), rows))
     return f"All methods, their papers and recipes: {table}."
 
 

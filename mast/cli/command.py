@@ -111,7 +111,7 @@ def _drop_output() -> None:
 
 
 def _run(words: list[str], program: Program) -> None:
-    others = {"show": " | ".join(_SHOWN)} if program is MAST else {}
+    others = {"show": " | ".join(_SHOWN)}
     if not words or words[0] in ("-h", "--help"):
         summaries = {name: verb.summary for name, verb in program.verbs.items()}
         _print(_overview(program.name, "COMMAND", summaries | others))
@@ -123,8 +123,9 @@ def _run(words: list[str], program: Program) -> None:
         if len(words) == 1 or words[1] in ("-h", "--help"):
             summaries = {name: verb.summary for name, verb in TOPICS.items()}
             listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
-            _print(_overview("mast show", "TOPIC", summaries | listed))
+            _print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
         elif words[1] in REGISTRIES and len(words) == 2:
+            program.register()
             module, _, registry = REGISTRIES[words[1]].partition(":")
             rows = getattr(import_module(module), registry)
             _print(_rows({name: row.title for name, row in rows.items()}))
@@ -186,6 +187,7 @@ def _call(name: str, words: list[str], program: Program) -> None:
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()
+    program.register()
     verb = named(name, program)
     arguments = arguments_of(name, words, program)
     _use_threads(arguments)
@@ -197,4 +199,4 @@ def _call(name: str, words: list[str], program: Program) -> None:
         following = verb.next(arguments, result)
         if is_first_here() and following and following.isprintable():
             with suppress(OSError):  # the terminal is gone, and the work is done
-                say(f"next: {following}")
+                say(f"next: {program.name} {following}")

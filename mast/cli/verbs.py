@@ -72,19 +72,19 @@ VERBS: dict[str, Verb] = {
     "duplicates": Verb("duplicates:duplicates", _DATA),
     "outliers": Verb("outliers:outliers", _DATA),
     "adapt": Verb(
-        "adapt:adapt", _DATA, then="mast neighbours {data} --encoder {path} --query 0 --ignore all"
+        "adapt:adapt", _DATA, then="neighbours {data} --encoder {path} --query 0 --ignore all"
     ),
-    "fit": Verb("fit:fit", _DATA, then="mast predict FOLDER --classifier {path}{features}"),
+    "fit": Verb("fit:fit", _DATA, then="predict FOLDER --classifier {path}{features}"),
     "predict": Verb("predict:predict", _DATA),
     "embed": Verb("embed:embed", _DATA),
     "pretrain": Verb(
-        "pretrain:pretrain", _DATA, configured=True, then="mast evaluate {path} --data SET"
+        "pretrain:pretrain", _DATA, configured=True, then="evaluate {path} --data SET"
     ),
     "plan": Verb("plan:plan", _DATA),
-    "shard": Verb("shard:shard", _DATA, then="mast plan shards:{path}"),
-    "evaluate": Verb("evaluate:evaluate", ("encoder",), then="mast compare {encoder}"),
+    "shard": Verb("shard:shard", _DATA, then="plan shards:{path}"),
+    "evaluate": Verb("evaluate:evaluate", ("encoder",), then="compare {encoder}"),
     "compare": Verb("compare:compare", ("runs",)),
-    "analyze": Verb("analyze:analyze", ("run",), then="mast report {run}"),
+    "analyze": Verb("analyze:analyze", ("run",), then="report {run}"),
     "advise": Verb("advise:advise", ("encoder",)),
     "report": Verb("report:report", ("run",)),
     "export": Verb("export:export", ("model",)),
@@ -105,10 +105,11 @@ REGISTRIES = {
 
 
 class Program(NamedTuple):
-    """What a command line begins with, and the verbs that may follow."""
+    """What a command line begins with, the verbs that may follow, and what these have beside."""
 
     name: str
     verbs: Mapping[str, Verb]
+    register: Callable[[], None] = lambda: None  # adds to registries, before a command reads them
 
 
 MAST = Program("mast", VERBS)

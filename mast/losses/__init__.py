@@ -1,16 +1,13 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import bag_of_words as bag_of_words
 from mast.losses.assignment import cross_view_entropy as cross_view_entropy
 from mast.losses.assignment import sinkhorn as sinkhorn
 from mast.losses.assignment import soft_cross_entropy as soft_cross_entropy
 from mast.losses.contrast import contrast as contrast
-from mast.losses.contrast import distributional_divergence as distributional_divergence
 from mast.losses.contrast import hardened_contrast as hardened_contrast
 from mast.losses.contrast import masked_nt_xent as masked_nt_xent
 from mast.losses.contrast import negative_cosine as negative_cosine
 from mast.losses.contrast import nt_xent as nt_xent
-from mast.losses.contrast import power_spherical_log_density as power_spherical_log_density
 from mast.losses.gaussian import intersection as intersection
 from mast.losses.gaussian import masked_distance as masked_distance
 from mast.losses.gaussian import masked_uncertainty as masked_uncertainty

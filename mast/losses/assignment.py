@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mast.core.arguments import checked
 from mast.core.errors import UserError
-from mast.losses.precision import full, tempered
+from mast.losses.precision import tempered
 
 
 @checked
@@ -80,24 +80,3 @@ def cross_view_entropy(
     if not losses:
         raise UserError("expected a target and the scores of another view, got none")
     return torch.stack(losses).mean()
-
-
-@checked
-def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:
-    """Which words there are in an image: of each, how surely any of its locations is that word.
-
-    Args:
-        distance_BLW: Squared distance of every location to every word, shape (B, L, W).
-        sharpness: By which distances are multiplied before the softmax over the words.
-
-    Returns:
-        Shape (B, W): the largest assignment of each word over all locations; each row is divided by
-        its sum.
-
-    Reference:
-        OBoW (Gidaris et al., CVPR 2021), section 3.2, with max-pooling.
-    """
-    if isinstance(sharpness, Tensor) and sharpness.numel() != 1:
-        raise UserError(f"expected one sharpness, got {tuple(sharpness.shape)}")
-    share_BLW = (-sharpness * full(distance_BLW)).softmax(dim=2)
-    return F.normalize(share_BLW.amax(dim=1), p=1, dim=1)

@@ -3,14 +3,11 @@
 Shapes: B batch, D embedding dimensions, N negatives of each sample.
 """
 
-import math
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.arguments import checked
-from mast.losses.assignment import soft_cross_entropy
 from mast.losses.precision import full, product, tempered
 
 SHORTEST = 1e-12  # share of a view's length that weights leave
@@ -79,27 +76,6 @@ def hardened_contrast(
 
 
 @checked
-def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: float) -> Tensor:
-    """How little a strong view is among its keys where a weak view of the same image is.
-
-    Args:
-        weak_BN: Similarities of the weak view of each sample to all its keys, the positive one
-            among them, shape (B, N). They are a target: no gradient reaches them.
-        strong_BN: Those of its strong view to the same keys.
-        temperature: By which both are divided.
-
-    Returns:
-        Scalar, the mean cross-entropy `-sum_n p_n log q_n` of the softmaxes p of the weak view's
-        and q of the strong view's similarities.
-
-    Reference:
-        CLSA (Wang, Qi, 2021), "distributional divergence minimization".
-    """
-    target_BN = tempered(weak_BN.detach(), temperature).softmax(dim=1)
-    return soft_cross_entropy(strong_BN, target_BN, temperature)
-
-
-@checked
 def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 
@@ -155,34 +131,3 @@ def _contrast_of_pairs(cosine_NN: Tensor, temperature: float) -> Tensor:
     own = own.scatter(1, partner[:, None], True)
     positive = cosine_NN.gather(1, partner[:, None]).squeeze(1)
     return contrast(positive, cosine_NN.masked_fill(own, -torch.inf), temperature)
-
-
-@checked
-def power_spherical_log_density(
-    direction_BD: Tensor, mean_BD: Tensor, concentration_B: Tensor
-) -> Tensor:
-    """Log-density of directions under power spherical distributions.
-
-    Args:
-        direction_BD: Unit vectors, shape (B, D), D >= 2.
-        mean_BD: Mean directions, unit vectors, shape (B, D).
-        concentration_B: Positive, shape (B,); at 0 the distribution is uniform.
-
-    Returns:
-        Shape (B,), `log C + kappa log(1 + mean . direction)`.
-
-    Reference:
-        De Cao and Aziz, The Power Spherical Distribution (2020), Eq. 5 and 6.
-    """
-    direction_BD, mean_BD, kappa_B = map(full, (direction_BD, mean_BD, concentration_B))
-    beta = (direction_BD.shape[1] - 1) / 2
-    alpha_B = beta + kappa_B
-    log_norm_B = (
-        (alpha_B + beta) * math.log(2.0)
-        + beta * math.log(math.pi)
-        + torch.lgamma(alpha_B)
-        - torch.lgamma(alpha_B + beta)
-    )
-    # Rounding may leave the cosine of opposite vectors below -1.
-    cosine_B = (direction_BD * mean_BD).sum(dim=1).clamp(min=-1 + 1e-6)
-    return kappa_B * torch.log1p(cosine_B) - log_norm_B

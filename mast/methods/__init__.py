@@ -6,20 +6,14 @@ from mast.core.errors import UserError
 from mast.methods import (
     barlow_twins,
     byol,
-    clsa,
     dino,
-    infomin,
-    looc,
     mae,
     moco,
     moco_v3,
-    obow,
-    prcl,
     simclr,
     simsiam,
     supervised,
     swav,
-    vi_simsiam,
 )
 from mast.methods.base import ENCODER as ENCODER
 from mast.methods.base import Method as Method
@@ -58,19 +52,13 @@ METHODS: dict[str, MethodEntry] = {
     "moco_v2": MethodEntry("MoCo v2", moco.MoCoConfig, moco.MoCo),
     "moco_v3": MethodEntry("MoCo v3", moco_v3.MoCoV3Config, moco_v3.MoCoV3),
     "simsiam": MethodEntry("SimSiam", simsiam.SimSiamConfig, simsiam.SimSiam),
-    "vi_simsiam": MethodEntry("VI-SimSiam", vi_simsiam.VISimSiamConfig, vi_simsiam.VISimSiam),
     "byol": MethodEntry("BYOL", byol.BYOLConfig, byol.BYOL),
     "barlow_twins": MethodEntry(
         "Barlow Twins", barlow_twins.BarlowTwinsConfig, barlow_twins.BarlowTwins
     ),
     "swav": MethodEntry("SwAV", swav.SwAVConfig, swav.SwAV),
     "dino": MethodEntry("DINO", dino.DINOConfig, dino.DINO),
-    "looc": MethodEntry("LooC", looc.LooCConfig, looc.LooC),
-    "clsa": MethodEntry("CLSA", clsa.CLSAConfig, clsa.CLSA),
-    "infomin": MethodEntry("InfoMin", infomin.InfoMinConfig, infomin.InfoMin),
-    "obow": MethodEntry("OBoW", obow.OBoWConfig, obow.OBoW),
     "mae": MethodEntry("MAE", mae.MAEConfig, mae.MAE),
-    "prcl": MethodEntry("PrCL", prcl.PrCLConfig, prcl.PrCL),
     "supervised": MethodEntry("supervised", supervised.SupervisedConfig, supervised.Supervised),
 }
 

@@ -36,7 +36,6 @@ from mast.models import MLP, Encoder, Encoding, MLPConfig
 
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)
-THREE: ViewCount = (3, 3)
 TWO_OR_MORE: ViewCount = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})

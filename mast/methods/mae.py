@@ -58,7 +58,7 @@ class MAE(Method):
         super().__init__(config, encoder, operators, seed)
         encoder.freeze_behind_features()
         self.shown = ShownPatches(encoder)
-        self.noise = Noise(seed, self.shown.grid**2, views=None)
+        self.noise = Noise(seed, self.shown.grid**2)
         self.seen = count_shown(config.hidden, self.shown.grid**2)
         self.enter = nn.Linear(encoder.dim, config.dim)
         self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))

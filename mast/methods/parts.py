@@ -196,23 +196,22 @@ def encode_by_size(network: Callable[[Tensor], Tensor], images: Images) -> Tenso
 class Noise(Part):
     """Random numbers in [0, 1) for each image, (B, N), as the host inputs "noise_0", "noise_1", …
 
-    They follow from the seed and the progress of the run: several processes draw what one would,
-    and all parts of a batch draw the same.
+    Each view has its own. They follow from the seed and the progress of the run: several processes
+    draw what one would, and all parts of a batch draw the same.
 
     Args:
         seed: Of the run.
         count: N.
-        views: For how many views; all of them if None.
     """
 
-    def __init__(self, seed: int, count: int, views: int | None = 1) -> None:
+    def __init__(self, seed: int, count: int) -> None:
         super().__init__()
-        self.seed, self.count, self.views = seed, count, views
+        self.seed, self.count = seed, count
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """The numbers of this process's images."""
         batch, inputs = len(views.images[0]), {}
-        for view in range(len(views.images[: self.views])):
+        for view in range(len(views.images)):
             text = f"{self.seed} {view} {progress!r}"
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
             generator = torch.Generator().manual_seed(seed)

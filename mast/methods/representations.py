@@ -138,18 +138,18 @@ class PredictedUncertainty(nn.Module):
 
 
 class EnsembleOutput(nn.Module):
-    """The K masked embeddings of MAST, or the hidden layers of LooC's heads, side by side.
+    """The outputs of a method's parts side by side, such as the K masked embeddings of MAST.
 
     Reference:
-        MAST, Table 3 ("ensemble"); LooC, "LooC++".
+        MAST, Table 3 ("ensemble").
     """
 
     def __init__(self, method: Method) -> None:
         super().__init__()
         if not _gives(method, method.ensemble):
             raise UserError(
-                "the ensemble is of masked embeddings or of LooC's heads; this run has no masks "
-                "and no such heads"
+                "the ensemble is of the parts of a method, such as masked embeddings; this run has "
+                "no masks and no other parts"
             )
         self.method = method
 

@@ -31,14 +31,13 @@ class SimSiam(Method):
 
     config: SimSiamConfig
     steady = ("predictor.",)
-    beside = 0  # numbers that the predictor gives beside an embedding
 
     def __init__(
         self, config: SimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         sizes, layers = config.projector, config.projector_layers
-        predictor = MLPConfig(config.bottleneck, sizes.dim + self.beside)
+        predictor = MLPConfig(config.bottleneck, sizes.dim)
         self.prediction = config.heads(encoder, operators)
         self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
         self.predictor = MLP(sizes.dim, predictor, layers=2, bias=True)

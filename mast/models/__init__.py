@@ -23,12 +23,10 @@ from mast.models.heads import GaussianProjector as GaussianProjector
 from mast.models.heads import GaussianProjectorConfig as GaussianProjectorConfig
 from mast.models.heads import GeM as GeM
 from mast.models.heads import MLPConfig as MLPConfig
-from mast.models.heads import ParallelHeads as ParallelHeads
 from mast.models.heads import pair_head as pair_head
 from mast.models.masks import ExemptBlocks as ExemptBlocks
 from mast.models.masks import Masks as Masks
 from mast.models.patches import ShownPatches as ShownPatches
-from mast.models.patches import images_of as images_of
 from mast.models.patches import patches_of as patches_of
 from mast.models.patches import picked as picked
 from mast.models.patches import positions as positions

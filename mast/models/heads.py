@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.core.transfer import numbers
@@ -123,26 +122,6 @@ class MLP(nn.Module):
         """Map features to (B, D) in float32."""
         embedding_BD: Tensor = self.norm(self.head(self.trunk(features_BC)))
         return embedding_BD.float()
-
-
-class ParallelHeads(nn.Module):
-    """`count` projectors of MoCo's kind side by side, as LooC has them."""
-
-    def __init__(self, features: int, config: MLPConfig, count: int) -> None:
-        super().__init__()
-        self.heads = nn.ModuleList(
-            MLP(features, config, layers=2, inner_norm=False, bias=True) for _ in range(count)
-        )
-
-    def forward(self, representation_BC: Tensor) -> Tensor:
-        """Embeddings of unit length, (B, count, D)."""
-        embeddings = [head(representation_BC) for head in self.heads]
-        return F.normalize(torch.stack(embeddings, dim=1), dim=2)
-
-    def hidden(self, representation_BC: Tensor) -> Tensor:
-        """What the hidden layers of all heads say, behind their ReLU, side by side in float32."""
-        layers = [head.trunk(representation_BC) for head in self.heads]  # type: ignore[operator]
-        return torch.cat(layers, dim=1).float()
 
 
 class GaussianProjector(nn.Module):

@@ -1,10 +1,9 @@
-"""Parts of images: patches that a ViT sees, and the pieces of a jigsaw of 3 x 3 cells.
+"""Patches of images, which a ViT sees.
 
-Shapes: B images, L patches of an image, C features of the encoder, D dimensions of a position; S
-pieces of an image, P pixels along a side of a piece.
+Shapes: B images, L patches of an image, S of them shown, C features of the encoder, D dimensions of
+a position.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +13,6 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.models.encoders import Encoder
-
-SIDE = 3  # cells of a jigsaw along each side of an image
-PIECES = SIDE**2
 
 
 class ShownPatches(nn.Module):
@@ -83,13 +79,6 @@ def patches_of(images_BCHW: Tensor, side: int) -> Tensor:
     return parts.permute(0, 2, 4, 3, 5, 1).reshape(count, rows * columns, -1)
 
 
-def images_of(patches_BLP: Tensor, side: int) -> Tensor:
-    """Square images (B, C, H, H) of rows of patches, as `patches_of` makes them."""
-    grid = math.isqrt(patches_BLP.shape[1])
-    parts = patches_BLP.unflatten(2, (side, side, -1)).unflatten(1, (grid, grid))
-    return parts.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
-
-
 def positions(grid: int, dim: int) -> Tensor:
     """Sines and cosines of the places of grid² patches, (L, D); D is a multiple of four.
 
@@ -104,34 +93,3 @@ def positions(grid: int, dim: int) -> Tensor:
     columns = turned_GH.repeat(grid, 1)
     rows = turned_GH.repeat_interleave(grid, dim=0)
     return torch.cat([columns, rows], dim=1).float()
-
-
-# -------------------------------------------------------------------------------------- jigsaw
-
-
-def side_of_piece(size: int) -> int:
-    """Of a piece of an image of this side, in pixels: three quarters of its cell."""
-    return round(size / 4)
-
-
-def pieces_of(images_BCHW: Tensor, place_BS2: Tensor) -> Tensor:
-    """Squares out of the 3 x 3 cells of square images, row by row.
-
-    Args:
-        images_BCHW: Images of 3 pixels and more a side, H.
-        place_BS2: Where in its cell each lies, down and right, in [0, 1).
-
-    Returns:
-        (B, S, C, P, P), where P is a quarter of H.
-    """
-    size = images_BCHW.shape[-1]
-    cell, side = size // SIDE, side_of_piece(size)
-    corner_S2 = cell * torch.cartesian_prod(*2 * [torch.arange(SIDE, device=place_BS2.device)])
-    start_BS2 = corner_S2 + (place_BS2 * (cell - side + 1)).long()
-    within_P = torch.arange(side, device=place_BS2.device)
-    rows_BSP, columns_BSP = (start_BS2[..., axis, None] + within_P for axis in range(2))
-    image_B = torch.arange(len(images_BCHW), device=place_BS2.device)[:, None, None, None]
-    pieces_BSPPC = images_BCHW.permute(0, 2, 3, 1)[
-        image_B, rows_BSP[..., :, None], columns_BSP[..., None, :]
-    ]
-    return pieces_BSPPC.permute(0, 1, 4, 2, 3)

@@ -10,20 +10,14 @@ from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods.barlow_twins import BarlowTwinsConfig
 from mast.methods.byol import BYOLConfig
-from mast.methods.clsa import CLSAConfig
 from mast.methods.dino import DINOConfig
-from mast.methods.infomin import InfoMinConfig
-from mast.methods.looc import LooCConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
 from mast.methods.moco_v3 import MoCoV3Config
-from mast.methods.obow import OBoWConfig
-from mast.methods.prcl import PrCLConfig
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.supervised import SupervisedConfig
 from mast.methods.swav import SwAVConfig
-from mast.methods.vi_simsiam import VISimSiamConfig
 from mast.models import EncoderConfig
 from mast.recipes.mast import vicreg5
 
@@ -110,30 +104,6 @@ def ifm_moco_v2() -> PretrainConfig:
     )
 
 
-def prcl() -> PretrainConfig:
-    """MoCo v2 that also predicts hidden pixels, on ImageNet: ResNet-50, batch 256, 800 epochs.
-
-    Li et al., Addressing Feature Suppression in Unsupervised Visual Representations, 2020: linear
-    top-1 71.0, as the paper of MAST prints it (Table 1). No code was found: what is hidden, how it
-    is predicted and the weight of both terms are chosen here, all else is MoCo v2's.
-
-    Cost: some 70 GPU hours, as every query is seen twice.
-    """
-    return replace(moco_v2(), recipe="prcl", objective=PrCLConfig())
-
-
-def infomin() -> PretrainConfig:
-    """InfoMin on ImageNet: MoCo v2 in its views, with a jigsaw; ResNet-50, batch 256, 800 epochs.
-
-    Tian et al., What Makes for Good Views for Contrastive Learning, NeurIPS 2020: linear top-1 73.0
-    (70.1 after 200 epochs). Temperature 0.15, all else as MoCo v2 (HobbitLong/PyContrast). What
-    differs in the views is noted at the preset `infomin` (`mast/augment/presets.py`).
-
-    Cost: some 60 GPU hours.
-    """
-    return replace(moco_v2(), recipe="infomin", views="infomin", objective=InfoMinConfig())
-
-
 def simsiam() -> PretrainConfig:
     """SimSiam on ImageNet: ResNet-50, batch 512, 100 epochs, in MoCo v2's views.
 
@@ -163,14 +133,6 @@ def simsiam_augself() -> PretrainConfig:
     """
     objective = SimSiamConfig(predicted=("position", "color"))
     return replace(simsiam(), recipe="simsiam_augself", objective=objective)
-
-
-def vi_simsiam() -> PretrainConfig:
-    """VI-SimSiam with SimSiam's hyperparameters, as its own are not known.
-
-    MAST's paper: linear top-1 19.7 on Flowers-17, where SimSiam has 24.6 (Table 6).
-    """
-    return replace(simsiam(), recipe="vi_simsiam", objective=VISimSiamConfig())
 
 
 def byol() -> PretrainConfig:
@@ -251,56 +213,6 @@ def dino() -> PretrainConfig:
         optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.0005),
         epochs=800,
         batch_size=1024,
-    )
-
-
-def looc() -> PretrainConfig:
-    """LooC: MoCo v2 with heads that preserve color and orientation, 200 epochs.
-
-    Its paper trains on ImageNet-100 and keeps color, rotation and texture; there is no official
-    code. The views are those of MAST-5, two of which share what is preserved. The query is encoded
-    with a gradient, three keys without one.
-
-    Cost: some 15 GPU hours.
-    """
-    return replace(moco_v2(), recipe="looc", views="looc", objective=LooCConfig(), epochs=200)
-
-
-def clsa() -> PretrainConfig:
-    """CLSA on ImageNet: ResNet-50, batch 256, 800 epochs, two weak views and a strong one.
-
-    Its paper, with one strong view: linear top-1 72.2 (69.4 after 200 epochs). As MoCo v2, with
-    both terms of one weight and a strong view of 96 pixels (maple-research-lab/CLSA, "single
-    crop"). Its results with five strong views (73.3 after 200 epochs, 76.2 after 800) are of
-    another recipe. What differs in the strong view is noted at the preset `clsa`
-    (`mast/augment/presets.py`).
-
-    Cost: some 45 GPU hours.
-    """
-    return replace(moco_v2(), recipe="clsa", views="clsa", objective=CLSAConfig())
-
-
-def obow() -> PretrainConfig:
-    """OBoW on ImageNet: ResNet-50, batch 256, 200 epochs, words of the last block alone.
-
-    Its paper: linear top-1 73.8, with words of blocks 3 and 4. The teacher sees the image, the
-    student two crops of 160 pixels and five of 96. SGD at 0.03 with a warm-up of 10 epochs, weight
-    decay 1e-4, 8192 words, momentum from 0.99 (valeoai/obow, ResNet50_OBoW_full). The
-    weight decay acts on biases and norms, too. What differs in the views is noted at
-    the preset `obow` (`mast/augment/presets.py`).
-
-    Cost: some 18 GPU hours.
-    """
-    return replace(
-        vicreg5(),
-        recipe="obow",
-        views="obow",
-        objective=OBoWConfig(),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=10, final=0.001
-        ),
-        epochs=200,
-        batch_size=256,
     )
 
 

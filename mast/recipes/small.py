@@ -9,14 +9,10 @@ from mast.core.optim import OptimizerConfig
 from mast.methods import MastCConfig, MastConfig, VICRegConfig
 from mast.methods.barlow_twins import BarlowTwinsConfig
 from mast.methods.byol import BYOLConfig
-from mast.methods.clsa import CLSAConfig
 from mast.methods.dino import DINOConfig
-from mast.methods.infomin import InfoMinConfig
-from mast.methods.looc import LooCConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
 from mast.methods.moco_v3 import MoCoV3Config
-from mast.methods.obow import OBoWConfig
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
@@ -25,13 +21,7 @@ from mast.recipes.mast import vicreg5, vicreg5_medium
 from mast.recipes.others import MEAN_OF_PATCHES
 
 # Instead of views that have a size of their own, those of a run's size.
-SMALL_VIEWS = {
-    "multicrop": "simclr",
-    "dino": "dino_small",
-    "clsa": "clsa_small",
-    "infomin": "infomin_small",
-    "obow": "obow_small",
-}
+SMALL_VIEWS = {"multicrop": "simclr", "dino": "dino_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
@@ -91,7 +81,7 @@ def _objective(config: PretrainConfig) -> Any:
         case BYOLConfig() | MoCoV3Config() as objective:
             sizes = MLPConfig(hidden=1024, dim=256)
             return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() | LooCConfig() | CLSAConfig() | InfoMinConfig() as objective:
+        case MoCoConfig() as objective:
             sizes = MLPConfig(hidden=512, dim=128)
             return replace(objective, projector=sizes, queue=4096, momentum=0.99)
         case SwAVConfig() as objective:
@@ -109,8 +99,6 @@ def _objective(config: PretrainConfig) -> Any:
             )
         case MAEConfig() as objective:
             return replace(objective, dim=128, depth=2, heads=4)
-        case OBoWConfig() as objective:  # sharpness and scale as officially for a ResNet-18
-            return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:
             return objective
 

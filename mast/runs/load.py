@@ -94,8 +94,8 @@ def load_representation(
 
     Args:
         run: A run folder.
-        representation: "encoder" (the pooled features), "ensemble" (MAST's masked embeddings or
-            LooC's heads, side by side) or "embedding".
+        representation: "encoder" (the pooled features), "ensemble" (the parts of a method
+            side by side, such as MAST's masked embeddings) or "embedding".
         size: Side of the views in pixels; that of pretraining if not given.
 
     Raises:

@@ -20,7 +20,6 @@ from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
 from mast.methods import METHODS
-from mast.recipes import recipe
 from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured, saved_bytes
 from paper.experiment import (
     IMAGES,
@@ -31,6 +30,7 @@ from paper.experiment import (
     link_cifar,
     read_result,
 )
+from paper.methods import recipe
 from paper.seeds import cell, difference, pack
 from paper.studies.engine import FINISHED, TO_DO, StudyRun
 from paper.tables.paper import (

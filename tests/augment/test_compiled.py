@@ -13,15 +13,7 @@ import pytest
 import torch
 
 import mast
-from mast.augment import (
-    OPERATORS,
-    PRESETS,
-    Operator,
-    Pipeline,
-    Preset,
-    Stage,
-    View,
-)
+from mast.augment import OPERATORS, PRESETS, Operator, Pipeline, Preset, Stage, View
 from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases

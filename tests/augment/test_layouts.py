@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mast.augment import PRESETS, Canvases, Pipeline, center_views, operators_for
+from mast.augment.presets import MAST5, Preset, View
 from mast.core.errors import UserError
 from mast.core.reading import MOST_CHANNELS, RGB, Layout
 
@@ -95,8 +96,8 @@ def test_operators_of_colors_give_way() -> None:
     assert PRESETS["mast19"].of_channels(3) == PRESETS["mast19"]
     strong = PRESETS["simclr"].of_channels(2).views[0].overrides["band_jitter"]
     assert strong == {"brightness": 0.8, "contrast": 0.8}
-    shared = PRESETS["looc"].of_channels(2).views[2].shares
-    assert shared == ("band_jitter",)
+    sharing = Preset(MAST5, (View(), View(shares=("color_jitter", "grayscale"))))
+    assert sharing.of_channels(2).views[1].shares == ("band_jitter",)
 
 
 def test_views_of_other_images_are_refused() -> None:

@@ -21,7 +21,7 @@ from tiny_evaluation import tiny_set
 
 from mast.analyses import ANALYSES
 from mast.page import GalleryRow, Item, write_gallery
-from paper.analyze import report
+from paper.report import report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request

@@ -11,15 +11,7 @@ from layouts import voc_object, write_coco, write_voc
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data import (
-    SOURCES,
-    Factors,
-    Scheme,
-    SetDescription,
-    describe,
-    open_canvas,
-    open_source,
-)
+from mast.data import SOURCES, Factors, Scheme, SetDescription, describe, open_canvas, open_source
 
 
 @dataclass(frozen=True)

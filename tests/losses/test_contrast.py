@@ -12,9 +12,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.losses import (
-    bag_of_words,
     contrast,
-    distributional_divergence,
     hardened_contrast,
     masked_nt_xent,
     negative_cosine,
@@ -113,32 +111,11 @@ def test_hardened_contrast_is_the_mean_with_the_hardest_features() -> None:
         assert loss(key_D + epsilon * moves[0], moved) <= hardest
 
 
-def test_the_divergence_is_its_formula_and_tells_the_strong_view_alone() -> None:
-    """By hand: the gradient of a cross-entropy of softmaxes is their difference over t and B."""
-    rows = [((0.9, 0.1, -0.3), (0.2, 0.5, 0.1)), ((-0.4, 0.6, 0.8), (0.7, -0.1, 0.0))]
-    weak_BN, strong_BN = (
-        torch.tensor(side, dtype=torch.float64, requires_grad=True)
-        for side in zip(*rows, strict=True)
-    )
-    temperature, expected, slopes = 0.2, 0.0, []
-    for weak, strong in rows:
-        told, said = ([math.exp(x / temperature) for x in side] for side in (weak, strong))
-        p, q = ([x / sum(side) for x in side] for side in (told, said))
-        expected -= sum(a * math.log(b) for a, b in zip(p, q, strict=True)) / 2
-        slopes.append([(b - a) / temperature / 2 for a, b in zip(p, q, strict=True)])
-    found = distributional_divergence(weak_BN, strong_BN, temperature)
-    assert found.item() == pytest.approx(expected, rel=1e-12)
-    found.backward()
-    assert weak_BN.grad is None
-    torch.testing.assert_close(strong_BN.grad, torch.tensor(slopes, dtype=torch.float64))
-
-
 def test_losses_are_float32_in_mixed_precision() -> None:
     first_BD, second_BD = (embeddings(8, 16, seed).detach().bfloat16() for seed in (0, 1))
     with torch.autocast("cpu", torch.bfloat16):
         found = nt_xent(first_BD, second_BD, 0.1)
         assert negative_cosine(first_BD, second_BD).dtype == torch.float32
-        assert distributional_divergence(first_BD, second_BD, 0.2).dtype == torch.float32
     assert found.dtype == torch.float32
     expected = nt_xent(first_BD.double(), second_BD.double(), 0.1)
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -149,7 +126,6 @@ def test_what_is_no_temperature_is_refused(temperature: float) -> None:
     x_BD = torch.eye(4)
     for call in (
         lambda: nt_xent(x_BD, x_BD, temperature),
-        lambda: distributional_divergence(x_BD, x_BD, temperature),
         lambda: soft_cross_entropy(x_BD, x_BD, temperature),
     ):
         with pytest.raises(UserError, match="temperature must be finite and above zero, got"):
@@ -161,5 +137,3 @@ def test_what_is_no_temperature_is_refused(temperature: float) -> None:
 def test_tensors_without_their_numbers_in_memory_are_refused() -> None:
     with pytest.raises(UserError, match=r"expected second_BD to be dense, got torch\.sparse_coo"):
         negative_cosine(torch.eye(4), torch.eye(4).to_sparse())
-    with pytest.raises(UserError, match="expected one sharpness"):
-        bag_of_words(torch.rand(2, 3, 4), torch.ones(5))

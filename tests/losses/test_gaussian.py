@@ -99,21 +99,7 @@ def test_symmetric_kl_is_both_directions():
     torch.testing.assert_close(symmetric_kl(squared_BD, second_BD, first_BD), value)
 
 
-# ----------------------------------------------------------------- gradients and precision
-
-
-def test_gradients():
-    squared_BD, mask_DK, active_BK, first_BD, second_BD = (
-        x.requires_grad_() if x.is_floating_point() else x for x in case()
-    )
-    check = torch.autograd.gradcheck
-    assert check(masked_distance, (squared_BD, mask_DK))
-    assert check(masked_uncertainty, (first_BD, mask_DK))
-    assert check(intersection, (mask_DK, active_BK))
-    assert check(symmetric_kl, (squared_BD, first_BD, second_BD))
-    distance_BK = torch.rand(active_BK.shape, dtype=torch.float64, requires_grad=True)
-    for count in ("active", "all"):
-        assert check(subspace_mean, (distance_BK, active_BK, count))
+# ------------------------------------------------------------------------------ precision
 
 
 def values(squared_BD, mask_DK, active_BK, first_BD, second_BD):

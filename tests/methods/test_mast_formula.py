@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, OPERATORS, SIZE, build_method, records
+from tiny import BATCH, DIM, OPERATORS, build_method, make_views
 from torch import Tensor
 
-from mast.augment import Views, difference
+from mast.augment import difference
 from mast.methods import Mast, MastC
 from mast.methods.parts import PredictionConfig as Heads
-
-B = 8
 
 
 def build(**options: Any) -> Mast:
@@ -32,17 +30,6 @@ def build_c(**options: Any) -> MastC:
     return method
 
 
-def views(seed: int = 0) -> Views:
-    """Two related views; sample 0 has no operator, sample 1 all."""
-    generator = torch.Generator().manual_seed(seed)
-    base = torch.rand(B, 3, SIZE, SIZE, generator=generator)
-    images = [0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(2)]
-    applied = [torch.rand(B, len(OPERATORS), generator=generator) < 0.4 for _ in range(2)]
-    for applied_BK in applied:
-        applied_BK[0], applied_BK[1] = False, True
-    return Views((images[0], images[1]), records(applied, seed))
-
-
 def vicreg_terms(first_BD: Tensor, second_BD: Tensor) -> dict[str, float]:
     """Variance and covariance of both views, float64, with the D x D matrix."""
     spread = cross = 0.0
@@ -56,7 +43,7 @@ def vicreg_terms(first_BD: Tensor, second_BD: Tensor) -> dict[str, float]:
 @torch.no_grad()
 def test_as_printed_it_is_eq_7() -> None:
     method = build(printed=True)
-    batch = views()
+    batch = make_views(0)
     (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
         [x.double() for x in method.projector(method.encoder.encode(images))]
         for images in batch.images
@@ -65,17 +52,17 @@ def test_as_printed_it_is_eq_7() -> None:
     squared_BD = (first_BD - second_BD).square()
     count = len(OPERATORS)
     masked = kl = 0.0
-    for i in range(B):
+    for i in range(BATCH):
         for k in range(count):
             if batch.records[0].applied_BK[i, k] or batch.records[1].applied_BK[i, k]:
                 m_D = masks_DK[:, k]
                 trace = ((first_cov_BD[i] + second_cov_BD[i]) * m_D).sum()
-                masked += (2 * (squared_BD[i] * m_D**2).sum() / trace).item() / (B * count)
+                masked += (2 * (squared_BD[i] * m_D**2).sum() / trace).item() / (BATCH * count)
         s_D, t_D = first_cov_BD[i], second_cov_BD[i]
         # Both directions of Eq. 5, with the constant that Eq. 6 drops.
         forward = (t_D / s_D).log() + (s_D + squared_BD[i]) / t_D - 1
         backward = (s_D / t_D).log() + (t_D + squared_BD[i]) / s_D - 1
-        kl += (forward + backward).mean().item() / 2 / B
+        kl += (forward + backward).mean().item() / 2 / BATCH
     expected = vicreg_terms(first_BD, second_BD)
     expected |= {"masked": 25 * masked, "kl": 25 * kl}
     expected["sparsity"] = 600 * masks_DK.mean().item()
@@ -89,7 +76,7 @@ def test_as_printed_it_is_eq_7() -> None:
 @torch.no_grad()
 def test_what_trains_is_its_formula(uncertain: bool) -> None:
     method = build(uncertainty=uncertain)
-    batch = views()
+    batch = make_views(0)
     first, second = (method.projector(method.encoder.encode(images)) for images in batch.images)
     first_BD, second_BD = first.mean_BD.double(), second.mean_BD.double()
     squared_BD = (first_BD - second_BD).square()
@@ -107,7 +94,7 @@ def test_what_trains_is_its_formula(uncertain: bool) -> None:
             else:
                 uncertainties.append(torch.ones((), dtype=torch.float64))
     relative = torch.stack(uncertainties) / torch.stack(uncertainties).mean()
-    masked = (torch.stack(distances) / relative).sum().item() / B
+    masked = (torch.stack(distances) / relative).sum().item() / BATCH
     expected = vicreg_terms(first_BD, second_BD)
     expected |= {"masked": 10 * masked, "sparsity": -2 * masks_DK.mean().item()}
     output = method(batch, 0.0)
@@ -120,7 +107,7 @@ def test_what_trains_is_its_formula(uncertain: bool) -> None:
 @torch.no_grad()
 def test_a_pair_on_which_nothing_acted_has_distance_0(method: Mast | MastC) -> None:
     """It trains no subspace; no operator asks it for an invariance."""
-    batch = views()
+    batch = make_views(0)
     for record in batch.records:
         record.applied_BK[:] = False
     output = method(batch, 0.0)
@@ -135,7 +122,7 @@ def test_distance_in_subspaces_is_its_formula() -> None:
     method = build_c(
         exempt=properties, predicted=properties, exempt_share=0.25, prediction=Heads(weight=3.0)
     )
-    batch = views()
+    batch = make_views(0)
     first_BD, second_BD = (method.projector(method.encoder(images)) for images in batch.images)
     squared_BD = (first_BD.double() - second_BD.double()).square()
     color_D, orientation_D = torch.zeros(2, DIM)
@@ -146,7 +133,7 @@ def test_distance_in_subspaces_is_its_formula() -> None:
     for i, active_K in enumerate(batch.active_BK):
         if active_K.any():
             kept_D = (1 - exempt_DK)[:, active_K].prod(dim=1)
-            masked += (kept_D * squared_BD[i]).sum().item() / kept_D.sum().item() / B
+            masked += (kept_D * squared_BD[i]).sum().item() / kept_D.sum().item() / BATCH
     expected = vicreg_terms(first_BD.double(), second_BD.double())
     expected |= {"masked": 10 * masked}
     representations = [method.encoder(images) for images in batch.images]
@@ -174,11 +161,10 @@ def test_a_prediction_from_a_block_moves_the_block_alone() -> None:
     """The prediction's gradient reaches the embedding in the exempt dimensions and nowhere else."""
     method = build_c(exempt_share=0.25)
     prediction = method.predictions["block"]
-    first_BD, second_BD = (torch.randn(B, DIM, requires_grad=True) for _ in range(2))
+    first_BD, second_BD = (torch.randn(BATCH, DIM, requires_grad=True) for _ in range(2))
     part_DP = (1 - method.masks())[:, method.column_P]
-    sum(
-        prediction((first_BD, second_BD), prediction.host_inputs(views(), 0.0), part_DP).values()
-    ).backward()
+    inputs = prediction.host_inputs(make_views(0), 0.0)
+    sum(prediction((first_BD, second_BD), inputs, part_DP).values()).backward()
     for embedding_BD in (first_BD, second_BD):
         moved_D = embedding_BD.grad.abs().sum(dim=0) > 0
         assert moved_D[: DIM // 4].all()
@@ -200,13 +186,13 @@ def test_properties_that_are_not_exempt_are_predicted_from_the_representation(
     heads = {source: [*part.heads] for source, part in method.predictions.items()}
     expected = {"block": block, "representation": representation}
     assert heads == {source: names for source, names in expected.items() if names}
-    method(views(), 0.0)["loss"].backward()
+    method(make_views(0), 0.0)["loss"].backward()
     assert all(own.grad is not None for own in method.predictions.parameters())
 
 
 def test_relative_masks_compare_operators_within_a_dimension() -> None:
     """The network's gradient is that of fixed masks; the masks' is of relative differences."""
-    batch, gradients = views(), []
+    batch, gradients = make_views(0), []
     for fixed in (True, False):
         method = build(uncertainty=False, sparsity_weight=0.0)
         method.masks.requires_grad_(not fixed)
@@ -230,7 +216,7 @@ def test_relative_masks_compare_operators_within_a_dimension() -> None:
         if active_K.any():
             weight_D = masks_DK[:, active_K].square().prod(dim=1)
             total = total + (weight_D * relative_BD[i]).sum() / weight_D.sum()
-    (expected_DK,) = torch.autograd.grad(10 * total / B, logits_DK)
+    (expected_DK,) = torch.autograd.grad(10 * total / BATCH, logits_DK)
     found_DK = method.masks.logits_DK.grad
     torch.testing.assert_close(found_DK.double(), expected_DK, rtol=2e-3, atol=2e-5)
 
@@ -239,7 +225,7 @@ def test_relative_masks_compare_operators_within_a_dimension() -> None:
 def test_no_masks_is_one_term_for_every_pair() -> None:
     # Table 6, "uncertainty only": 10 * 2 |difference|^2 / (tr + tr'), whatever was applied.
     method = build(masks="none")
-    batch = views()
+    batch = make_views(0)
     (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
         method.projector(method.encoder.encode(images)) for images in batch.images
     )

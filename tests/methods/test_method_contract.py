@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import OPERATORS, SIZE, build_method
+from tiny import SIZE, build_method, make_views
 from torch import Tensor, nn
 
-from mast.augment import PRESETS, Pipeline, Record, Views, difference
+from mast.augment import PRESETS, Pipeline, Views, difference
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
@@ -37,14 +37,6 @@ def build() -> Method:
     return build_method("moco_v2", {}, {"queue": 16, "momentum": 0.9})
 
 
-def views(seed: int) -> Views:
-    """Two views of random pixels."""
-    generator = torch.Generator().manual_seed(seed)
-    images = tuple(torch.rand(BATCH, 3, SIZE, SIZE, generator=generator) for _ in range(2))
-    applied_BK = torch.ones(BATCH, len(OPERATORS), dtype=torch.bool)
-    return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in images))
-
-
 def train(
     method: Method, checkpoint: Path, stop: int = STEPS, optimizer: OptimizerConfig = LARS
 ) -> Training:
@@ -66,7 +58,7 @@ def train(
         yield from range(3 * epoch + start, 3 * epoch + 3)
 
     def loss(module: Any, batch: int, step: int, part: int) -> dict[str, Tensor]:
-        output: dict[str, Tensor] = module(views(batch), step / training.steps)
+        output: dict[str, Tensor] = module(make_views(batch), step / training.steps)
         return output
 
     for done in training.run(make_fabric("cpu"), batches, loss):
@@ -83,7 +75,7 @@ def plainly(method: Method, config: Any) -> None:
     optimizer = make_optimizer(method.parameter_groups(), config, 256)
     for step in range(STEPS):
         optimizer.zero_grad()
-        method(views(step), step / STEPS)["loss"].backward()
+        method(make_views(step), step / STEPS)["loss"].backward()
         if step < FROZEN:
             for name, parameter in method.named_parameters():
                 if name.startswith("prototypes."):
@@ -140,9 +132,9 @@ def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
 def test_what_a_method_does_not_have() -> None:
     method = build().eval()
     assert method.subspaces() is None
-    assert method.uncertainty(views(0).images[0]) is None
+    assert method.uncertainty(make_views(0).images[0]) is None
     embedding = Embedding(method)
-    images_BCHW = views(0).images[0]
+    images_BCHW = make_views(0).images[0]
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
     assert (embedding.operators, embedding.masks()) == ((), None)
     with pytest.raises(UserError, match="no masks"):
@@ -171,7 +163,7 @@ def test_the_type_of_a_configuration_says_its_method() -> None:
 def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
     method = build_method("mast", {}, {}).eval()
     assert isinstance(method, Mast)
-    images_BCHW = views(0).images[0]
+    images_BCHW = make_views(0).images[0]
     covariance_BD = method.projector(method.encoder.encode(images_BCHW)).covariance_BD
     assert torch.equal(PredictedUncertainty(method)(images_BCHW).squeeze(1), covariance_BD.sum(1))
     assert build_method("mast", {}, {"uncertainty": False}).uncertainty(images_BCHW) is None

@@ -21,7 +21,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.page.page import health
-from paper.analyze import report
+from paper.report import report
 
 VOID = {"meta", "img", "br", "input"}
 MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")

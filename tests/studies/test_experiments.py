@@ -38,6 +38,7 @@ from paper.protocols import Detection, Segmentation
 from paper.seeds import cell, difference, pack, unpack
 from paper.studies.engine import RunShard, StudyRun, carry_out
 
+pytestmark = pytest.mark.usefixtures("baselines")
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24}}
 TWO = ["horizontal_flip", "color_jitter"]

@@ -28,7 +28,7 @@ from paper.tables import SCALES, TABLES, TableExperiment, experiment, paper
 from paper.tables.paper import SETS, Scale
 from paper.tables.printed import as_csv, as_latex, as_markdown
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUICK = {"penalties": [0.01], "resamples": 20}

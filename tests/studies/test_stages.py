@@ -23,7 +23,7 @@ SETTINGS = EvaluationSettings(
     }
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "finetune": Entry("fine-tuned on all labels", FineTune),
-    "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
+    "ensemble": Entry("`linear` on the parts of a method: MAST's masked embeddings", Ensemble),
     "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
 }

@@ -26,12 +26,11 @@ from mast.models import relative
 class Ensemble(Probe):
     """The linear probe on what the parts of a method say, side by side.
 
-    The parts are the K masked embeddings of MAST, K × D dimensions, or of LooC the first layer of
-    each head, with its ReLU. It needs a run of `mast` that has them. The settings are those of
-    `linear`.
+    The parts of MAST are its K masked embeddings, K × D dimensions. It needs a run that has
+    such parts. The settings are those of `linear`.
 
     Reference:
-        MAST, Table 3 ("ensemble"); LooC (Xiao et al., ICLR 2021), "LooC++".
+        MAST, Table 3 ("ensemble").
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:

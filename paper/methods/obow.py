@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from mast.core.arguments import checked
 from mast.core.collectives import gather, global_mean, rank
-from mast.losses import bag_of_words, soft_cross_entropy
-from mast.losses.precision import product
+from mast.losses import soft_cross_entropy
+from mast.losses.precision import full, product
 from mast.methods.base import (
     ABOVE_ZERO,
     TWO_OR_MORE,
@@ -124,3 +125,22 @@ class OBoW(Method):
 def _perplexity(share: Tensor) -> Tensor:
     """Of how many words as likely as each other a distribution over the last dimension would be."""
     return torch.special.entr(share).sum(dim=-1).exp()
+
+
+@checked
+def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:
+    """Which words there are in an image: of each, how surely any of its locations is that word.
+
+    Args:
+        distance_BLW: Squared distance of every location to every word, shape (B, L, W).
+        sharpness: By which distances are multiplied before the softmax over the words.
+
+    Returns:
+        Shape (B, W): the largest assignment of each word over all locations; each row is divided by
+        its sum.
+
+    Reference:
+        OBoW (Gidaris et al., CVPR 2021), section 3.2, with max-pooling.
+    """
+    share_BLW = (-sharpness * full(distance_BLW)).softmax(dim=2)
+    return F.normalize(share_BLW.amax(dim=1), p=1, dim=1)

@@ -3,16 +3,20 @@
 Shapes: B images, D dimensions of the embedding.
 """
 
+import math
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.core.collectives import gather
-from mast.losses import power_spherical_log_density
-from mast.methods.base import output_of, spread
+from mast.losses.precision import full
+from mast.methods.base import Method, output_of, spread
 from mast.methods.parts import HostInputs, Images
-from mast.methods.simsiam import SimSiam, SimSiamConfig
+from mast.methods.simsiam import SimSiamConfig
+from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
@@ -20,7 +24,7 @@ class VISimSiamConfig(SimSiamConfig):
     """The networks of VI-SimSiam, which are SimSiam's but for the predictor's last number."""
 
 
-class VISimSiam(SimSiam):
+class VISimSiam(Method):
     """Nakamura, Okada, Taniguchi: Representation Uncertainty as Variational Inference (2022).
 
     The predictor gives a direction and its concentration, of a power spherical distribution under
@@ -29,7 +33,17 @@ class VISimSiam(SimSiam):
     """
 
     config: VISimSiamConfig
-    beside = 1
+    steady = ("predictor.",)
+
+    def __init__(
+        self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        sizes, layers = config.projector, config.projector_layers
+        predictor = MLPConfig(config.bottleneck, sizes.dim + 1)
+        self.prediction = config.heads(encoder, operators)
+        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
+        self.predictor = MLP(sizes.dim, predictor, layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "likelihood"."""
@@ -57,3 +71,34 @@ class VISimSiam(SimSiam):
         """One over the concentration."""
         _, kappa_B = self._distribution(self.embed(images_BCHW))
         return 1 / kappa_B.clamp(min=1e-6)
+
+
+@checked
+def power_spherical_log_density(
+    direction_BD: Tensor, mean_BD: Tensor, concentration_B: Tensor
+) -> Tensor:
+    """Log-density of directions under power spherical distributions.
+
+    Args:
+        direction_BD: Unit vectors, shape (B, D), D >= 2.
+        mean_BD: Mean directions, unit vectors, shape (B, D).
+        concentration_B: Positive, shape (B,); at 0 the distribution is uniform.
+
+    Returns:
+        Shape (B,), `log C + kappa log(1 + mean . direction)`.
+
+    Reference:
+        De Cao and Aziz, The Power Spherical Distribution (2020), Eq. 5 and 6.
+    """
+    direction_BD, mean_BD, kappa_B = map(full, (direction_BD, mean_BD, concentration_B))
+    beta = (direction_BD.shape[1] - 1) / 2
+    alpha_B = beta + kappa_B
+    log_norm_B = (
+        (alpha_B + beta) * math.log(2.0)
+        + beta * math.log(math.pi)
+        + torch.lgamma(alpha_B)
+        - torch.lgamma(alpha_B + beta)
+    )
+    # Rounding may leave the cosine of opposite vectors below -1.
+    cosine_B = (direction_BD * mean_BD).sum(dim=1).clamp(min=-1 + 1e-6)
+    return kappa_B * torch.log1p(cosine_B) - log_norm_B

@@ -16,7 +16,7 @@ from mast.losses import pixel_error
 from mast.methods.base import NOT_NEGATIVE, PART, PairMethod, limited
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
-from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
+from mast.models import MLP, Encoder, MLPConfig, patches_of, picked
 
 
 @dataclass
@@ -93,3 +93,10 @@ class PrCL(PairMethod):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.noise.seed = int(state)
+
+
+def images_of(patches_BLP: Tensor, side: int) -> Tensor:
+    """Square images (B, C, H, H) of rows of patches, as `patches_of` makes them."""
+    grid = math.isqrt(patches_BLP.shape[1])
+    parts = patches_BLP.unflatten(2, (side, side, -1)).unflatten(1, (grid, grid))
+    return parts.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)

@@ -1,7 +1,7 @@
 """InfoMin: MoCo v2 by two queries of one key, the image and a jigsaw of its pieces.
 
 Shapes: B images of this process, N keys of the queue, D dimensions of the embedding, S pieces of an
-image.
+image, P pixels along a side of a piece.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from mast.core.collectives import gather
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import SHARE, THREE, Method, MethodConfig, limited, output_of, spread
+from mast.methods.base import SHARE, Method, MethodConfig, limited, output_of, spread
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher
 from mast.models import MLP, Encoder, MLPConfig
-from mast.models.patches import PIECES, pieces_of, side_of_piece
+
+SIDE = 3  # cells of a jigsaw along each side of an image
+PIECES = SIDE**2
 
 
 @dataclass
@@ -30,7 +32,7 @@ class InfoMinConfig(MethodConfig):
 
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
-    takes = THREE
+    takes = (3, 3)
     limits = limited(jigsaw=SHARE)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
@@ -102,3 +104,31 @@ class InfoMin(Method):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.noise.seed = int(state)
+
+
+def side_of_piece(size: int) -> int:
+    """Of a piece of an image of this side, in pixels: three quarters of its cell."""
+    return round(size / 4)
+
+
+def pieces_of(images_BCHW: Tensor, place_BS2: Tensor) -> Tensor:
+    """Squares out of the 3 x 3 cells of square images, row by row.
+
+    Args:
+        images_BCHW: Images of 3 pixels and more a side, H.
+        place_BS2: Where in its cell each lies, down and right, in [0, 1).
+
+    Returns:
+        (B, S, C, P, P), where P is a quarter of H.
+    """
+    size = images_BCHW.shape[-1]
+    cell, side = size // SIDE, side_of_piece(size)
+    corner_S2 = cell * torch.cartesian_prod(*2 * [torch.arange(SIDE, device=place_BS2.device)])
+    start_BS2 = corner_S2 + (place_BS2 * (cell - side + 1)).long()
+    within_P = torch.arange(side, device=place_BS2.device)
+    rows_BSP, columns_BSP = (start_BS2[..., axis, None] + within_P for axis in range(2))
+    image_B = torch.arange(len(images_BCHW), device=place_BS2.device)[:, None, None, None]
+    pieces_BSPPC = images_BCHW.permute(0, 2, 3, 1)[
+        image_B, rows_BSP[..., :, None], columns_BSP[..., None, :]
+    ]
+    return pieces_BSPPC.permute(0, 1, 4, 2, 3)

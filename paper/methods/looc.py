@@ -6,6 +6,7 @@ Shapes: B images of this process, H heads, D dimensions of an embedding, N keys 
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Preset
@@ -15,7 +16,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher, check_properties, destroyers
-from mast.models import Encoder, MLPConfig, ParallelHeads
+from mast.models import MLP, Encoder, MLPConfig
 
 
 @dataclass
@@ -49,6 +50,26 @@ class LooCConfig(MethodConfig):
                 f"operators which destroy each of these, {wanted}, and these views share {shared}; "
                 "the preset looc is for color and orientation"
             )
+
+
+class ParallelHeads(nn.Module):
+    """`count` projectors of MoCo's kind side by side."""
+
+    def __init__(self, features: int, config: MLPConfig, count: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            MLP(features, config, layers=2, inner_norm=False, bias=True) for _ in range(count)
+        )
+
+    def forward(self, representation_BC: Tensor) -> Tensor:
+        """Embeddings of unit length, (B, count, D)."""
+        embeddings = [head(representation_BC) for head in self.heads]
+        return F.normalize(torch.stack(embeddings, dim=1), dim=2)
+
+    def hidden(self, representation_BC: Tensor) -> Tensor:
+        """What the hidden layers of all heads say, behind their ReLU, side by side in float32."""
+        layers = [head.trunk(representation_BC) for head in self.heads]  # type: ignore[operator]
+        return torch.cat(layers, dim=1).float()
 
 
 class LooC(Method):

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.core.collectives import gather, rank
-from mast.losses import distributional_divergence
-from mast.losses.precision import product
-from mast.methods.base import THREE, Method, MethodConfig, output_of, spread
+from mast.losses import soft_cross_entropy
+from mast.losses.precision import product, tempered
+from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -24,7 +25,7 @@ class CLSAConfig(MethodConfig):
 
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
-    takes = THREE
+    takes = (3, 3)
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
@@ -67,3 +68,24 @@ class CLSA(Method):
         }
         self.queue.push(newest_GD)
         return output_of(terms, spread=spread(newest_GD))
+
+
+@checked
+def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: float) -> Tensor:
+    """How little a strong view is among its keys where a weak view of the same image is.
+
+    Args:
+        weak_BN: Similarities of the weak view of each sample to all its keys, the positive one
+            among them, shape (B, N). They are a target: no gradient reaches them.
+        strong_BN: Those of its strong view to the same keys.
+        temperature: By which both are divided.
+
+    Returns:
+        Scalar, the mean cross-entropy `-sum_n p_n log q_n` of the softmaxes p of the weak view's
+        and q of the strong view's similarities.
+
+    Reference:
+        CLSA (Wang, Qi, 2021), "distributional divergence minimization".
+    """
+    target_BN = tempered(weak_BN.detach(), temperature).softmax(dim=1)
+    return soft_cross_entropy(strong_BN, target_BN, temperature)

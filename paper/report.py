@@ -1,0 +1,15 @@
+"""`mast report` with what studies found."""
+
+import functools
+from typing import Any
+
+from mast.commands import report as of_page
+
+
+@functools.wraps(of_page.report)
+def report(*args: Any, **kwargs: Any) -> Any:
+    """As `mast.report`."""
+    from paper.studies import register
+
+    register()
+    return of_page.report(*args, **kwargs)
