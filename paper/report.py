@@ -1,4 +1,4 @@
-"""`mast report` with what studies found."""
+"""`mast report` with figures of the paper, and what studies found."""
 
 import functools
 from typing import Any
@@ -9,7 +9,8 @@ from mast.commands import report as of_page
 @functools.wraps(of_page.report)
 def report(*args: Any, **kwargs: Any) -> Any:
     """As `mast.report`."""
-    from paper.studies import register
+    from paper import analyses, studies
 
-    register()
+    analyses.register()
+    studies.register()
     return of_page.report(*args, **kwargs)

