@@ -161,7 +161,7 @@ def found(run: RunFolder, photos: Path, folder: Path) -> Any:
 
 
 def drawn(run: RunFolder, photos: Path, folder: Path) -> Any:
-    insights = mast.analyze(run.path, analyses="subspaces", measure=False, device="cpu")
+    insights = mast.analyze(run.path, analyses="neighbours", measure=False, device="cpu")
     return [insight.text for insight in insights]
 
 

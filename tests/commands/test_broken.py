@@ -53,7 +53,7 @@ def test_a_broken_image_is_named_where_it_has_no_row(data: Path, tmp_path: Path)
     (said,) = mast.duplicates(data, encoder, size=32).sections
     assert said.startswith(f"{WHOLE} images of {data} (1 more is broken): ")
     page = tmp_path / "near.html"
-    assert mast.neighbours(data, "0", encoder, 3, page, size=32).columns["rank"] == (1, 2, 3)
+    assert mast.neighbours(data, "0", encoder, 3, page, size=32).columns["rank"] == [1, 2, 3]
     assert "1 more is broken" in page.read_text()
     with pytest.raises(UserError, match=r"class0/empty.jpg' is a broken image .*: an empty file"):
         mast.neighbours(data, "class0/empty.jpg", encoder, 3, size=32)

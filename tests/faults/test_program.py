@@ -62,14 +62,14 @@ def answers() -> int:
 def test_how_a_command_ends(
     command: Callable[[], int], fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.cli.main", command)
+    monkeypatch.setattr("mast.cli.main", lambda program: command())
     outcome = run(["report"], tmp_path)
     assert outcome.fault == fault
     assert outcome.printed == ("84.3\n" if command is answers else "")
 
 
 def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.cli.main", lambda: time.sleep(60))
+    monkeypatch.setattr("mast.cli.main", lambda program: time.sleep(60))
     outcome = start(["report"], tmp_path).end(0.2)
     assert (outcome.code, outcome.fault) == (None, "hang")
     running = start(["report"], tmp_path)
