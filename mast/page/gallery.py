@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from mast.data import CanvasSet
-from mast.page.html import write_fitting
-from mast.page.pictures import Picture, jpeg
+from mast.page.html import Picture, jpeg, write_fitting
 
 ROWS = 200  # on a page
 ITEMS = 100  # in a row

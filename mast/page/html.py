@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import io
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
+from PIL import Image
 
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, visible
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
+QUALITY = 88  # of the JPEGs
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
 
 # Of SVG what matplotlib writes, and `as_svg` of it. A page gives its own style.
@@ -143,3 +146,17 @@ def _policy(script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"script-src 'sha256-{digest}'; " if script else ""
     return f"{_OWN}{allowed}base-uri 'none'; form-action 'none'"
+
+
+class Picture(NamedTuple):
+    """One image of a page."""
+
+    source: str  # its data URI
+    caption: str
+
+
+def jpeg(image: Image.Image) -> str:
+    """An image as a data URI."""
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

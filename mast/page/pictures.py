@@ -3,11 +3,9 @@
 N images, P side of an image in pixels, A arrangements.
 """
 
-import base64
-import io
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,16 +13,9 @@ from PIL import Image
 from mast.analyses import Gallery, Map
 from mast.analyses.figure import class_colors
 from mast.core.errors import visible
+from mast.page.html import Picture, jpeg
 
-QUALITY = 88  # of the JPEGs
 INK = {"#000000": "currentColor"}  # black cannot be seen on a dark page
-
-
-class Picture(NamedTuple):
-    """One image of a page."""
-
-    source: str  # its data URI
-    caption: str
 
 
 def shelf(gallery: Gallery, side: int) -> dict[str, Any]:
@@ -81,13 +72,6 @@ def as_json(value: Any) -> str:
     """JSON for a script element: null for what is not finite, nothing that ends the element."""
     text = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def jpeg(image: Image.Image) -> str:
-    """An image as a data URI."""
-    content = io.BytesIO()
-    image.save(content, "JPEG", quality=QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def _shrunk(picture_PP3: np.ndarray, side: int) -> Image.Image:
