@@ -29,9 +29,9 @@ from mast.augment import operators_for
 from mast.core.compute import Compute
 from mast.encoders.changes import Change, changed_by
 from mast.encoders.extract import extract
+from mast.invariance import subspaces
 from mast.invariance.measure import STRONGER
 from mast.invariance.subspaces import Space, Subspaces
-from mast.search import subspaces
 
 RESULT = RESULTS / "closed_form.json"
 DISTRACTORS, STRONG, COMPOSED = 2_500, 2, ("flowers", "tiles")
