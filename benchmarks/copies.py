@@ -1,16 +1,19 @@
 """How well edited copies of photos are found, by the protocol that imagededup made public.
 
-    python benchmarks/copies.py SETS [--photos 100] [--seeds 3]
+    python benchmarks/copies.py SETS [--photos 100] [--seeds 3] [--others PYTHON]
 
 SETS holds flowers17, dtd10 and coco128. Of each photo there are five copies, as in
 https://idealo.github.io/imagededup/user_guide/benchmarks: a crop of 7/8 of its sides, two flips, a
 rotation by 25 degrees, and another aspect ratio. Recall is the share of all pairs of a photo and
 its copies, or of two of its copies, that are found; precision the share of the found pairs that are
-such. imagehash's pHash is taken up to 10 bits, imagededup's default. Some minutes on two cores.
+such. imagehash's pHash is taken up to 10 bits, imagededup's default. `--others` is an interpreter
+with fastdup and czkawka, which are taken with their defaults. Some minutes on two cores.
 """
 
 import argparse
 import itertools
+import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterable
@@ -28,6 +31,7 @@ from mast.core.launch import use_faster_threads
 from mast.core.run import provenance
 
 SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
+OTHERS = ("fastdup", "czkawka")
 BITS = 10  # of 64 that may differ
 
 Pairs = set[tuple[str, str]]
@@ -77,6 +81,16 @@ def by_mast(folder: Path, **options: str) -> Pairs:
     }
 
 
+def by_others(python: Path, program: str, folder: Path) -> tuple[Pairs, float, str]:
+    """Pairs, seconds without imports, and the version."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place, "found.json")
+        script = Path(__file__).with_name("other_finders.py")
+        subprocess.run([python, script, program, folder, out], check=True, capture_output=True)
+        found = json.loads(out.read_text())
+    return {tuple(pair) for pair in found["pairs"]}, found["seconds"], found["version"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -84,8 +98,10 @@ def main() -> None:
     parser.add_argument("sets", type=Path)
     parser.add_argument("--photos", type=int, default=100, help="of each set")
     parser.add_argument("--seeds", type=int, default=3, help="of the photos and crops")
+    parser.add_argument("--others", type=Path, help="interpreter with fastdup and czkawka")
     options = parser.parse_args()
-    rows = []
+    rows, versions = [], {"imagehash": version("imagehash")}
+    others = OTHERS if options.others else ()
     for name, seed in itertools.product(SETS, range(options.seeds)):
         random = np.random.default_rng(seed)
         paths = sorted((options.sets / name).rglob("*.jpg"))
@@ -100,19 +116,21 @@ def main() -> None:
                 "mast --ignore all": lambda folder=folder: by_mast(folder, ignore="all"),
             }
             true = len(chosen) * 15  # pairs of six
-            for tool, find in tools.items():
+            for tool in [*tools, *others]:
                 use_faster_threads()  # as on the command line
                 begun = time.monotonic()
-                pairs = find()
+                if tool in tools:
+                    pairs, seconds = tools[tool](), time.monotonic() - begun
+                else:
+                    pairs, seconds, versions[tool] = by_others(options.others, tool, folder)
                 right = sum(first[:4] == second[:4] for first, second in pairs)
                 row = {
                     "set": name, "seed": seed, "tool": tool, "images": len(files),
                     "recall": 100 * right / true, "precision": 100 * right / max(1, len(pairs)),
-                    "seconds": time.monotonic() - begun,
+                    "seconds": seconds,
                 }  # fmt: skip
                 rows.append(row)
                 print(row, flush=True)
-    versions = {"imagehash": version("imagehash")}
     result = {"rows": rows, "bits": BITS, "versions": versions, "provenance": provenance()}
     write_json(RESULTS / "copies.json", result)
 

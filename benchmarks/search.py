@@ -1,22 +1,31 @@
 """How long a search takes, reading the features that it needs, and comparing all pairs of images.
 
     python benchmarks/search.py [--rounds 3] [--images 10000 100000 1000000]
+    python benchmarks/search.py --copies 1000000
 
 Features have 512 dimensions in float32 and come from a mixture of clusters; a search keeps the 10
-nearest of each query. A million images take 5 GB. Five minutes on one core.
+nearest of each query. A million images take 5 GB. Five minutes on one core. With `--copies`, the
+last of so many images are copies of the first, one in a hundred, which an index is to find: ten
+minutes on two cores.
 """
 
 import argparse
+import resource
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from measure import alternate, report
+from measure import RESULTS, alternate, report
 from torch import Tensor
 
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
 from mast.data.store import ImageStore, key_of
-from mast.search.duplicates import grouped
+from mast.search.duplicates import MARGIN, grouped
 from mast.search.nearest import nearest
 
 DIMENSIONS, NEIGHBOURS = 512, 10
@@ -24,6 +33,7 @@ BANKS = (10_000, 100_000, 1_000_000)  # images that are searched
 QUERIES = (1, 100, 1_000)
 PAIRS = (10_000, 20_000)  # images of which all pairs are compared
 ABOVE = 0.99  # cosine of copies, which these features do not have
+FAINT = 0.02  # noise that makes a copy
 CLUSTERS, INTRINSIC, NOISE = 1_000, 32, 0.3  # of the mixture; docs/log.md compares it with photos
 
 
@@ -40,13 +50,34 @@ def mixture(images: int, generator: torch.Generator) -> Tensor:
     return features_ND
 
 
+def copies(images: int) -> dict[str, Any]:
+    """How many copies an index finds, the seconds and the memory."""
+    planted, generator = images // 100, torch.Generator().manual_seed(0)
+    x_ND = mixture(images, generator)
+    x_ND[-planted:] = x_ND[:planted] + FAINT * torch.randn(planted, DIMENSIONS, generator=generator)
+    begun = time.perf_counter()
+    first_N = grouped(x_ND, ABOVE, MARGIN)
+    seconds, own_N = time.perf_counter() - begun, np.arange(images)
+    return {
+        "images": images, "seconds": seconds, "threads": torch.get_num_threads(),
+        "found": float((first_N[-planted:] == own_N[:planted]).mean()),
+        "wrong": int((first_N[:-planted] != own_N[:-planted]).sum()),
+        "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3, help="that count")
     parser.add_argument("--images", type=int, nargs="+", default=BANKS, help="that are searched")
+    parser.add_argument("--copies", type=int, default=0, help="images among which copies are")
     options = parser.parse_args()
+    if options.copies:
+        result = {**copies(options.copies), "provenance": provenance()}
+        write_json(RESULTS / "search-copies.json", result)
+        return
     torch.set_num_threads(1)
     device, rounds, banks = torch.device("cpu"), options.rounds, sorted(options.images)
     generator = torch.Generator().manual_seed(0)
