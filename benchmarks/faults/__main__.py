@@ -29,13 +29,13 @@ import torch
 from PIL import Image
 
 import mast
-from faults import ambient, disks, files, hostile, kills, lies, names, options, writers
+from faults import ambient, disks, files, hostile, kills, lies, names, options, stores, writers
 from faults.case import FAULTS, Case
 from faults.world import World
 from mast.core import run as core_run
 
 Attack = Callable[[World, random.Random], Case]
-# How many of 40 cases are of each kind.
+# How many of 44 cases are of each kind.
 TURNS: dict[str, tuple[int, Attack]] = {
     "kills": (4, kills.attack),
     "disks": (2, disks.attack),
@@ -46,6 +46,7 @@ TURNS: dict[str, tuple[int, Attack]] = {
     "ambient": (3, ambient.attack),
     "writers": (2, writers.attack),
     "hostile": (2, hostile.attack),
+    "stores": (4, stores.attack),
 }
 # What commands import when they need it, and slowly.
 HEAVY = (

@@ -14,7 +14,8 @@ class Case:
     """One attack on one command, and what came of it.
 
     Attributes:
-        kind: "options", "files", "disk", "kill", "lies", "names", "ambient", "writers", "hostile".
+        kind: "options", "files", "disk", "kill", "lies", "names", "ambient", "writers", "hostile",
+            "stores".
         words: The command.
         attack: What was done, in words.
         verdict: "result" (the right one, where it is known), "refused" (in one line), "equal" (a

@@ -418,10 +418,7 @@ class Manifest:
             "ends": self.identifiers.end_N,
         }
         described = {
-            "version": self.version,
-            "source": self.source,
-            "side": self.side,
-            "content": self.content,
+            **{name: getattr(self, name) for name in ("version", "source", "side", "content")},
             "skipped": dict(self.skipped),
             "stacks": list(self.stacks),
             "reading": asdict(self.reading),

@@ -374,11 +374,8 @@ def open_canvas(
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
-    asked = (
-        ""
-        if (config.range, config.channels, config.no_data) == (("auto",), 3, None)
-        else repr((config.range, config.channels, config.no_data))
-    )
+    said = config.range, config.channels, config.no_data
+    asked = "" if said == (("auto",), 3, None) else repr(said)
     request = cache.Request(
         source, side, folder, limit, config.max_broken, workers,
         find, asked if reading is None else repr(reading) + asked,
@@ -445,8 +442,7 @@ def open_files(
         reading: How the files of the set are read beside which they are looked at.
     """
     side = canvas_size(view_size)
-    canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
-    views = []
+    canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
         canvas_HWC, aspect = read_canvas(named(path), side, reading)
         views.append(read_test_view(named(path), view_size, reading))
@@ -454,9 +450,8 @@ def open_files(
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     reading = reading or Reading()
-    sizes_N2 = np.full((len(views), 2), view_size)
     values_T = np.concatenate([view.ravel() for view in views])
-    of_size = InMemory(values_T, sizes_N2, reading.layout)
+    of_size = InMemory(values_T, np.full((len(views), 2), view_size), reading.layout)
     return CanvasSet(
         name="files",
         pixels=InMemory.of(canvases, reading.layout),

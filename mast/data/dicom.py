@@ -14,13 +14,9 @@ from pydicom.pixels.utils import pixel_array
 from mast.data.formats import Bands, as_bands, checked, refuse_size
 
 # A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
-DECODER_DEPENDENCIES = {
-    uid.JPEGExtended12Bit: ("imagecodecs",),
-    uid.JPEGLossless: ("imagecodecs",),
-    uid.JPEGLosslessSV1: ("imagecodecs",),
-    uid.JPEGLSLossless: ("imagecodecs",),
-    uid.JPEGLSNearLossless: ("imagecodecs",),
-}
+_LOSSLESS = uid.JPEGLossless, uid.JPEGLosslessSV1
+_LS = uid.JPEGLSLossless, uid.JPEGLSNearLossless
+DECODER_DEPENDENCIES = dict.fromkeys((uid.JPEGExtended12Bit, *_LOSSLESS, *_LS), ("imagecodecs",))
 
 
 def is_available(_syntax: str) -> bool:
@@ -35,8 +31,7 @@ def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
     colors = runner.samples_per_pixel
     shape = (runner.rows, runner.columns, *[colors] * (colors > 1))
     values = np.empty(shape, f"u{runner.bits_allocated // 8}")
-    is_ls = runner.transfer_syntax in (uid.JPEGLSLossless, uid.JPEGLSNearLossless)
-    (jpegls_decode if is_ls else jpeg8_decode)(content, out=values)
+    (jpegls_decode if runner.transfer_syntax in _LS else jpeg8_decode)(content, out=values)
     if colors > 1:
         runner.set_option("planar_configuration", 0)
     return values.tobytes()

@@ -57,23 +57,30 @@ def walk(root: Path) -> FoundFiles:
             work.update(len(found.images))
             prefix = folders.pop() if folders else links.popleft()
             path = os.path.join(root, prefix)
+            below = list[tuple[str, bool]]()
             try:
                 status = os.stat(path)
-                entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+                if (status.st_dev, status.st_ino) in seen:
+                    found.again.append(prefix)
+                    continue
+                # One after the other: an entry knows all of its file, which adds up.
+                with os.scandir(path) as entries:
+                    for entry in filter(wanted, entries):
+                        if is_folder(entry):
+                            below.append((f"{prefix}{entry.name}/", entry.is_symlink()))
+                        else:
+                            _sort_in(entry, prefix + entry.name, found)
             except OSError as error:
                 raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
-            if (status.st_dev, status.st_ino) in seen:
-                found.again.append(prefix)
-                continue
             seen.add((status.st_dev, status.st_ino))
-            for entry in filter(wanted, entries):
-                if is_folder(entry):
-                    (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
-                else:
-                    _sort_in(entry, prefix + entry.name, found)
+            for name, is_link in sorted(below):
+                (links if is_link else folders).append(name)
+    found.images.sort()
+    for names in (found.unread, found.nowhere):
+        names.sort(key=os.path.split)
     arrays = [path for path, _, _ in found.images if path.lower().endswith(ARRAY)]
     if 2 * len(arrays) <= len(found.images):
-        found.unread += arrays
+        found.unread += sorted(arrays)
         found.images = [of for of in found.images if not of[0].lower().endswith(ARRAY)]
     return found
 

@@ -14,7 +14,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BytesIO
@@ -274,7 +274,7 @@ UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
 
 @final
 @dataclass(frozen=True)
-class Bands:
+class Bands(AbstractContextManager["Bands"]):
     """The values of an image, opened as Pillow opens others.
 
     Attributes:
@@ -345,9 +345,6 @@ class Bands:
 
     def close(self) -> None:
         """Nothing is open: the file was read whole."""
-
-    def __enter__(self) -> "Bands":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

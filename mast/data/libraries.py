@@ -360,12 +360,7 @@ class HuggingFaceSet(Source):
     """
 
     def __init__(
-        self,
-        name: str,
-        split: str,
-        root: Path,
-        download: bool = False,
-        column: str | None = None,
+        self, name: str, split: str, root: Path, download: bool = False, column: str | None = None
     ) -> None:
         self.name = f"hf:{name}@{split}" + (f"#{column}" if column else "")
         try:

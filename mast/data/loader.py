@@ -353,9 +353,7 @@ class ShardLoader(Feed):
             self.reading.layout,
         )
         return Batch(
-            canvases.pinned(self.device),
-            torch.tensor([samples[at][0] for at in taken]),
-            label_B,
+            canvases.pinned(self.device), torch.tensor([samples[at][0] for at in taken]), label_B
         )
 
     def _label(self, sample: Sample) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from mast.core.display import track
+from mast.core.display import doing, track
 from mast.core.files import default_cache
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
@@ -28,6 +28,7 @@ from mast.data.store import Facts, ImageStore, key_of
 
 SIDE = 616  # of a square with as many pixels as a canvas has
 _SAVED = 64  # images, after which what was found is written
+_ENTERED = 1000  # files, after which their digests are
 See = Callable[[Sequence[bytes], np.ndarray, Layout], None]  # keys, planes (B, P, V, V) uint8
 _log = logging.getLogger("mast")
 
@@ -123,7 +124,7 @@ def _look(
     source: Source, store: ImageStore, reading: Reading, size: int, see: See | None
 ) -> list[tuple[bytes, Facts] | str]:
     """The key and facts of every image, or why it cannot be decoded."""
-    keys = _keys(source, store, reading)
+    keys = _keys(source, store, reading, range(len(source)))
     known, broken = store.facts(keys), dict[bytes, str]()
     first = {key: at for at, key in reversed([*enumerate(keys)]) if key not in known}
     new = sorted(first.values())
@@ -140,21 +141,26 @@ def _look(
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
         return Facts(height, width, aspect, digest, hashes, several, deep), view
 
-    fresh, views = dict[bytes, Facts](), list[np.ndarray]()
+    fresh = dict[int, tuple[Facts, np.ndarray]]()
     outcomes = decode_in_order(look, new, cores())
     shown = track(outcomes, f"reading {source.name}", len(new), "images")
     for at, outcome in zip(new, shown, strict=True):
         if isinstance(outcome, BrokenImageError):
             broken[keys[at]] = outcome.reason
         else:
-            fresh[keys[at]], view = outcome
-            views.append(view)
+            fresh[at] = outcome
         if len(fresh) == _SAVED or at == new[-1]:
+            files = [seen for seen in fresh if source.path(seen) is not None]
+            for seen, key in zip(files, _keys(source, store, reading, files), strict=True):
+                if key != keys[seen]:  # what was decoded may be what was there before, or not
+                    broken[keys[seen]] = "it changed while it was read"
+                    del fresh[seen]
+            found = {keys[seen]: facts for seen, (facts, _) in fresh.items()}
             if see is not None and fresh:
-                see([*fresh], np.stack(views), reading.layout)
-            store.add_facts(fresh)
-            known |= fresh
-            fresh, views = {}, []
+                see([*found], np.stack([view for _, view in fresh.values()]), reading.layout)
+            store.add_facts(found)
+            known |= found
+            fresh = {}
     for at, key in enumerate(keys):
         if key in known:
             source.stacks.update([at] * known[key].stack)
@@ -162,16 +168,21 @@ def _look(
     return [broken.get(key) or (key, known[key]) for key in keys]
 
 
-def _keys(source: Source, store: ImageStore, reading: Reading) -> list[bytes]:
-    """The keys of all images: of their content where they are files, else of the set's state."""
-    paths = [source.path(at) for at in range(len(source))]
-    of_files = iter(store.digests([path for path in paths if path is not None]))
-    state = source.fingerprint() if None in paths else ""
+def _keys(source: Source, store: ImageStore, reading: Reading, some: Sequence[int]) -> list[bytes]:
+    """The keys of images: of their content where they are files, else of the set's state."""
     how = (source.max_pixels, source.cut.tile if isinstance(source, Pieces) else None, reading)
-    keys = []
-    for at, path in enumerate(paths):
-        name = source.identifier(at)
-        piece = name[len(file_of(name)) :]
-        what = next(of_files) if path is not None else (source.whereabouts, state, at)
-        keys.append(key_of(what, piece, *how))
+    state = functools.cache(source.fingerprint)
+    keys = list[bytes]()
+    several = len(some) > _ENTERED
+    with doing(f"known of {source.name}", len(some), "images", enabled=several) as work:
+        for start in range(0, len(some), _ENTERED):
+            part = some[start : start + _ENTERED]
+            paths = [source.path(at) for at in part]
+            of_files = iter(store.digests([path for path in paths if path is not None]))
+            for at, path in zip(part, paths, strict=True):
+                name = source.identifier(at)
+                piece = name[len(file_of(name)) :]
+                what = next(of_files) if path is not None else (source.whereabouts, state(), at)
+                keys.append(key_of(what, piece, *how))
+            work.update(len(keys))
     return keys

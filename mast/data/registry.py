@@ -38,14 +38,9 @@ SOURCES: dict[str, Scheme] = {
     "folder": Scheme(("a folder",), open_folder, describe_folder),
     "list": Scheme(("list:photos.csv",), open_listed, describe_listed),
     "factors": Scheme(
-        ("factors", "factors@test", "factors@train:4096"),
-        Factors.named,
-        Factors.described,
-        alone=True,
+        ("factors", "factors@test", "factors@train:4096"), Factors.named, Factors.described, True
     ),
-    "toys": Scheme(
-        ("toys", "toys@test", "toys@train:4096"), Toys.named, Toys.described, alone=True
-    ),
+    "toys": Scheme(("toys", "toys@test", "toys@train:4096"), Toys.named, Toys.described, True),
     "torchvision": Scheme(("torchvision:CIFAR10@train",), open_torchvision, describe_torchvision),
     "hf": Scheme(("hf:owner/name@split",), open_hugging_face, describe_hugging_face),
     "coco": Scheme(("coco:FOLDER@train2017", "coco:FILE.json@FOLDER"), open_coco, describe_coco),

@@ -17,9 +17,9 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, final
+from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast, final
 from zlib import crc32
 
 import numpy as np
@@ -42,9 +42,14 @@ create table if not exists encoders
 create table if not exists features
     (encoder text, key blob, row int, checksum int, primary key (encoder, key)) without rowid;
 """
-_unusable, _anew = set[Path](), set[Path]()  # files that this process could not use, or made anew
+# What this process could not do with a file, by the method, and files that it made anew.
+_failed, _anew = set[tuple[Path, str]](), set[Path]()
+# Codes of SQLite that say something of what is in a file.
+_WITHIN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT,
+           sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB}  # fmt: skip
 P = ParamSpec("P")
 T = TypeVar("T")
+Rows: TypeAlias = tuple[np.ndarray, np.ndarray]  # of features, and whether each is known
 
 
 class Facts(NamedTuple):
@@ -70,30 +75,41 @@ class Kept(NamedTuple):
 
 def key_of(*parts: object) -> bytes:
     """The key of what some parts describe."""
-    return hashlib.blake2b(
-        repr(parts).encode("utf-8", "surrogateescape"), digest_size=SIZE
-    ).digest()
+    return hashlib.blake2b(repr(parts).encode(), digest_size=SIZE).digest()
 
 
-def _or_nothing(
-    method: Callable[Concatenate["ImageStore", P], T],
-) -> Callable[Concatenate["ImageStore", P], T | None]:
-    """A method that returns None, and warns once, where its files cannot be read or written."""
+def _is_damage(error: Exception) -> bool:
+    """Whether it is what a file holds that raised an error; damaged values may be of any type."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    return not isinstance(error, OSError) and code in _WITHIN
 
-    def tried(self: "ImageStore", *args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return None if self.file in _unusable else method(self, *args, **kwargs)
-        except (sqlite3.Error, OSError) as error:
-            if type(error) is sqlite3.DatabaseError and self.file not in _anew:
-                _anew.add(self.file)
-                _log.warning("%s is damaged (%s): it is made anew", self.file, error)
-                self.forget()
-                return tried(self, *args, **kwargs)
-            _unusable.add(self.file)
-            _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
-            return None
 
-    return tried
+Method: TypeAlias = Callable[Concatenate["ImageStore", P], T]
+
+
+def _or(nothing: Callable[[], T]) -> Callable[[Method[P, T]], Method[P, T]]:
+    """A method that returns nothing, and warns once, where its files cannot be read or written."""
+
+    def trying(method: Method[P, T]) -> Method[P, T]:
+        def tried(self: "ImageStore", *args: P.args, **kwargs: P.kwargs) -> T:
+            place = self.file, method.__name__
+            try:
+                return nothing() if place in _failed else method(self, *args, **kwargs)
+            except (sqlite3.Error, OSError, TypeError, ValueError, OverflowError) as error:
+                if _is_damage(error) and self.file not in _anew:
+                    _anew.add(self.file)
+                    with suppress(OSError):  # then it is as damaged as before
+                        self._remove()
+                        _log.warning("%s is damaged (%s): it is made anew", self.file, error)
+                    return tried(self, *args, **kwargs)
+                if self.keeps:
+                    _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
+                _failed.add(place)
+                return nothing()
+
+        return tried
+
+    return trying
 
 
 @final
@@ -103,6 +119,11 @@ class ImageStore:
     def __init__(self, folder: Path) -> None:
         self.file = folder / f"images-{VERSION}.sqlite"
         self.rows = folder / f"images-{VERSION}"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether nothing failed yet."""
+        return all(file != self.file for file, _ in _failed)
 
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -114,11 +135,12 @@ class ImageStore:
         try:
             if not database.execute("pragma schema_version").fetchone()[0]:
                 database.executescript(f"begin immediate; {_TABLES} commit;")
-            if write:
-                database.execute("begin immediate")
+            database.execute("begin immediate" if write else "begin")
+            size = "select page_count * page_size from pragma_page_count, pragma_page_size"
+            if database.execute(size).fetchone()[0] > _bytes(self.file):  # SQLite would read zeros
+                raise sqlite3.DatabaseError("it is cut short")
             yield database
-            if write:
-                database.execute("commit")
+            database.execute("commit")
         finally:
             database.close()  # what was not committed is undone
 
@@ -130,59 +152,54 @@ class ImageStore:
         Files whose size, times and inode are what they were are not read.
         """
         paths = [os.fsencode(os.path.abspath(file)) for file in files]
-        states = [_state(file) for file in files]
-        known = self._files(paths) or {}
+        known = self._files(paths)
         found, new = [], {}
-        for path, state in zip(paths, states, strict=True):
-            before, digest = known.get(path, ("", b""))
+        for path in paths:
+            state, (before, digest) = _state(path), known.get(path, ("", b""))
             if state is None or before != state:
                 digest = _digest(path) if state is not None else b""
-                if (
-                    state and digest and _state(path) == state
-                ):  # it did not change while it was read
+                if state and digest and _state(path) == state:  # it did not change meanwhile
                     new[path] = (state, digest)
             found.append(digest or os.urandom(SIZE))  # what cannot be read is not known again
         if new:
             self._add_files(new)
         return found
 
-    @_or_nothing
+    @_or(dict[bytes, tuple[str, bytes]])
     def _files(self, paths: Sequence[bytes]) -> dict[bytes, tuple[str, bytes]]:
         with self._open() as database:
-            rows = _select(database, "select * from files", "path", paths)
+            rows = _select(database, "select * from files where path", paths)
             return {path: (state, digest) for path, state, digest in rows}
 
-    @_or_nothing
+    @_or(lambda: None)
     def _add_files(self, files: Mapping[bytes, tuple[str, bytes]]) -> None:
         with self._open(write=True) as database:
             rows = [(path, *each) for path, each in files.items()]
             database.executemany("insert or replace into files values (?, ?, ?)", rows)
 
-    @_or_nothing
+    @_or(int)
     def recheck(self) -> int:
-        """Read all known files again, and forget those that changed; how many did."""
+        """Read all known files again, and forget those that changed; how many look as they did."""
+        with self._open() as database:
+            rows = database.execute("select * from files").fetchall()
+        shown = track(rows, "reading files", len(rows), "files")
+        changed = [(path, state) for path, state, digest in shown if _digest(path) != digest]
         with self._open(write=True) as database:
-            rows = database.execute("select path, digest from files").fetchall()
-            shown = track(rows, "reading files", len(rows), "files")
-            changed = [[path] for path, digest in shown if _digest(path) != digest]
-            database.executemany("delete from files where path = ?", changed)
-            return len(changed)
+            database.executemany("delete from files where path = ? and state = ?", changed)
+        return sum(_state(path) == state for path, state in changed)
 
     # --------------------------------------------------------------------------------- facts
 
+    @_or(dict[bytes, Facts])
     def facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
         """What is known of images, by key."""
-        return self._facts(keys) or {}
-
-    @_or_nothing
-    def _facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
         with self._open() as database:
-            rows = _select(database, "select * from images", "key", keys)
+            rows = _select(database, "select * from images where key", keys)
             found = {key: (Facts(*facts), checksum) for key, *facts, checksum in rows}
         return {key: facts for key, (facts, checksum) in found.items()
                 if _checksum(facts) == checksum}  # fmt: skip
 
-    @_or_nothing
+    @_or(lambda: None)
     def add_facts(self, facts: Mapping[bytes, Facts]) -> None:
         """Keep what was found of images."""
         with self._open(write=True) as database:
@@ -192,7 +209,7 @@ class ImageStore:
 
     # ------------------------------------------------------------------------------ features
 
-    def features(self, encoder: str, keys: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    def features(self, encoder: str, keys: Sequence[bytes]) -> Rows:
         """What an encoder gave of images.
 
         Args:
@@ -202,42 +219,39 @@ class ImageStore:
         Returns:
             features_ND in float32, and whether each is known, (N,); D is 0 where none is.
         """
-        read = self._features(encoder, keys)
-        return (
-            (np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool))
-            if read is None
-            else read
-        )
+        nothing = np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool)
+        return self._features(encoder, keys) or nothing
 
-    @_or_nothing
-    def _features(
-        self, encoder: str, keys: Sequence[bytes]
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    @_or(lambda: cast(Rows | None, None))
+    def _features(self, encoder: str, keys: Sequence[bytes]) -> Rows | None:
         with self._open() as database:
             found = database.execute("select dimensions from encoders where name = ?", [encoder])
             dimensions = next((each for (each,) in found), 0)
-            rows = _select(
-                database, "select key, row, checksum from features", "key", keys,
-                f"encoder = '{encoder}' and",
-            )  # fmt: skip
+            of_encoder = f"select key, row, checksum from features where encoder = '{encoder}'"
+            rows = _select(database, f"{of_encoder} and key", keys)
             known = {key: (row, checksum) for key, row, checksum in rows}
-        if not known or not (file := self.rows / f"{encoder}.f32").is_file():
-            return None
+            file = self.rows / f"{encoder}.f32"
+            there = _bytes(file) // 4 if file.is_file() else 0
+            if not known or dimensions not in range(1, there + 1):
+                return None
+            opened = file.open("rb")  # that of these entries, whatever others do from here on
         features_ND = np.zeros((len(keys), dimensions), np.float32)
         known_N = np.zeros(len(keys), bool)
-        order = sorted((known[key], at) for at, key in enumerate(keys) if key in known)
-        with file.open("rb") as opened:
-            for (row, checksum), at in order:
-                opened.seek(4 * dimensions * row)  # in order, so that what is read ahead is used
+        entered = [(*known[key], at) for at, key in enumerate(keys) if key in known]
+        whole = range(there // dimensions)
+        with opened:
+            # in order, so that what is read ahead is used
+            for row, checksum, at in sorted(each for each in entered if each[0] in whole):
+                opened.seek(4 * dimensions * row)
                 values = opened.read(4 * dimensions)
                 if crc32(values) == checksum:
                     features_ND[at] = np.frombuffer(values, "<f4")
                     known_N[at] = True
-        if damaged := len(order) - int(known_N.sum()):
+        if damaged := len(entered) - int(known_N.sum()):
             _log.warning("%s: %d rows are damaged, and encoded again", file, damaged)
         return features_ND, known_N
 
-    @_or_nothing
+    @_or(lambda: None)
     def add_features(
         self, encoder: str, keys: Sequence[bytes], features_ND: np.ndarray, about: str = ""
     ) -> None:
@@ -249,24 +263,25 @@ class ImageStore:
             if place.exists() and not place.is_file():
                 raise OSError(f"{place} is no file")
             with place.open("ab") as file:
+                if not file.tell():  # whatever was entered is gone
+                    database.execute("delete from features where encoder = ?", [encoder])
                 first = -(-file.tell() // width)  # behind what a killed process left of a row
                 file.write(bytes(first * width - file.tell()) + values.tobytes())
                 file.flush()
                 os.fsync(file.fileno())
             database.execute(
-                "insert or ignore into encoders values (?, ?, ?)", [encoder, values.shape[1], about]
+                "insert into encoders values (?, ?, ?) on conflict (name) "
+                "do update set dimensions = excluded.dimensions",
+                [encoder, values.shape[1], about],
             )
             rows = [(encoder, key, first + at, crc32(values[at])) for at, key in enumerate(keys)]
             database.executemany("insert or replace into features values (?, ?, ?, ?)", rows)
 
     # -------------------------------------------------------------------------------- upkeep
 
+    @_or(list[Kept])
     def kept(self) -> list[Kept]:
         """What there is of each encoder."""
-        return self._kept() or []
-
-    @_or_nothing
-    def _kept(self) -> list[Kept]:
         if not self.file.exists():
             return []
         counted = (
@@ -274,40 +289,45 @@ class ImageStore:
             "group by name order by about, name"
         )
         with self._open() as database:
-            return [Kept(name, about, images, _bytes(self.rows / f"{name}.f32"))
+            return [Kept(name, str(about), images, _bytes(self.rows / f"{name}.f32"))
                     for name, about, images in database.execute(counted)]  # fmt: skip
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Remove the features of some encoders; None: all that is kept."""
         try:
-            if names is None:
-                self.file.unlink(missing_ok=True)
-                shutil.rmtree(self.rows, ignore_errors=True)
-                return
-            with self._open(write=True) as database:
-                for name in names:
+            with self._open(write=True) as database:  # others may be at work
+                if names is None:
+                    for table in ("files", "images", "encoders", "features"):
+                        database.execute(f"delete from {table}")
+                for name in [each.stem for each in self.rows.iterdir()] if names is None else names:
                     database.execute("delete from features where encoder = ?", [name])
                     database.execute("delete from encoders where name = ?", [name])
                     (self.rows / f"{name}.f32").unlink(missing_ok=True)
+            with (
+                suppress(sqlite3.OperationalError),
+                closing(sqlite3.connect(self.file)) as database,
+            ):
+                database.execute("vacuum")  # unless others read it
         except (sqlite3.Error, OSError) as error:
-            raise UserError(f"forget: {self.file} cannot be changed: {error}") from error
+            if names is not None or not _is_damage(error):
+                raise UserError(f"forget: {self.file} cannot be changed: {error}") from error
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove all files."""
+        self.file.unlink(missing_ok=True)
+        shutil.rmtree(self.rows, ignore_errors=True)
 
 
 _AT_ONCE = 30_000  # values in a statement, of which SQLite takes 32,766
 
 
-def _select(
-    database: sqlite3.Connection,
-    what: str,
-    column: str,
-    among: Sequence[bytes],
-    condition: str = "",
-) -> Iterator[tuple]:
-    """The rows in whose column one of some values is."""
+def _select(database: sqlite3.Connection, what: str, among: Sequence[bytes]) -> Iterator[tuple]:
+    """The rows in whose last named column one of some values is."""
     for start in range(0, len(among), _AT_ONCE):
         part = among[start : start + _AT_ONCE]
         marks = ",".join("?" * len(part))
-        yield from database.execute(f"{what} where {condition} {column} in ({marks})", part)
+        yield from database.execute(f"{what} in ({marks})", part).fetchall()  # none half read
 
 
 def _bytes(file: Path) -> int:

@@ -111,9 +111,8 @@ class FrozenEncoder:
 
     def kept_as(self, size: int) -> str:
         """What the store calls the features: of all that they depend on but the images."""
-        identity = self._kept_as or self.identity
-        parts = (VERSION, identity, size, crop_fraction(size), self.compute.dtype)
-        return key_of(*parts, self.device.type).hex()
+        parts = (self._kept_as or self.identity, size, crop_fraction(size), self.compute.dtype)
+        return key_of(VERSION, *parts, self.device.type).hex()
 
     def pool_features(
         self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
@@ -138,8 +137,8 @@ class FrozenEncoder:
         return extract(self._fast or self.module, canvas_set, size, self.compute, change, keep)
 
     def see(self, keys: Sequence[bytes], planes_BPVV: np.ndarray, layout: Layout) -> None:
-        """Encode images that are decoded now, and keep their features in the store."""
-        if self.store is None:
+        """Encode images that are decoded now, and keep their features where a store can."""
+        if self.store is None or not self.store.keeps:
             return
         size = planes_BPVV.shape[-1]
         if self._fast is None:

@@ -40,13 +40,7 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import (
-    channels_of,
-    check_initialized,
-    check_size,
-    evaluating,
-    resolve,
-)
+from mast.models.encoders import channels_of, check_initialized, check_size, evaluating, resolve
 from mast.models.layouts import BY_ORDER, checkpoint_of
 
 ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder

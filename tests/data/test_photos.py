@@ -1,5 +1,6 @@
 """Sets to be searched: as those of canvases, and nothing is decoded that was seen before."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,23 @@ def test_only_what_is_new_is_decoded(
     decoded.clear()
     open_photos(DataConfig(str(folder), max_broken=0.5, tile=20), 32)
     assert len(decoded) > 5  # tiles are images of their own
+
+
+def test_a_photo_that_changes_while_it_is_read_is_left_out(
+    folder: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was decoded is not kept under the name of what was there before."""
+    file, look = folder / "x/a.png", Source.look
+    before, state = file.read_bytes(), file.stat()
+
+    def changing(self: Source, index: int, *others: object) -> object:
+        file.write_bytes(before[:-1] + b"\0")  # of the same size and time
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+        return look(self, index, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Source, "look", changing)
+    opened = open_photos(DataConfig(str(folder), max_broken=0.5), 32)
+    assert opened.skipped.keys() == {"x/a.png", "y/e.png"}
 
 
 def test_too_many_broken_images_are_refused(folder: Path) -> None:

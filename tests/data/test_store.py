@@ -3,12 +3,14 @@
 import os
 import threading
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from faults.files import DAMAGES
 
 from mast.core.errors import UserError
-from mast.data.store import VERSION, Facts, ImageStore, key_of
+from mast.data.store import Facts, ImageStore, key_of
 
 KEYS = [key_of(at) for at in range(40)]
 VALUES_ND = np.random.default_rng(0).random((40, 3), np.float32)
@@ -31,11 +33,29 @@ def test_a_file_is_read_once_and_known_by_its_content(
     os.utime(files[1], ns=(state.st_atime_ns, state.st_mtime_ns))  # as if it had not changed
     changed = store.digests(files[1:])
     assert changed[0] != first[1]
-    assert store.recheck() == 1  # the one that was moved
     monkeypatch.setattr("hashlib.file_digest", None)
     assert store.digests(files[1:]) == changed
     nothing = [tmp_path / "folder", tmp_path / "none", Path("c\0d")]
     assert len({*store.digests(nothing), *store.digests(nothing)}) == 6  # never known again
+
+
+def test_what_changed_and_looks_as_it_did_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name for name in ("same", "other", "gone")]
+    monkeypatch.setattr(
+        "mast.data.store._state", lambda file: "as it was" if os.path.exists(file) else None
+    )
+    for file in files:
+        file.write_text("1")
+    store = ImageStore(tmp_path / "cache")
+    first = store.digests(files)
+    files[1].write_text("2")
+    files[2].unlink()
+    assert store.digests(files[:2]) == first[:2]
+    assert store.recheck() == 1
+    assert store.digests(files[:2]) != first[:2]
+    assert store.recheck() == 0
 
 
 def test_names_that_are_exchanged_are_noticed(tmp_path: Path) -> None:
@@ -84,23 +104,44 @@ def test_several_write_at_once(tmp_path: Path) -> None:
     assert np.array_equal(features_ND, VALUES_ND)
 
 
-def test_damaged_facts_are_not_believed(tmp_path: Path) -> None:
-    store, facts = ImageStore(tmp_path), Facts(3, 4, 4 / 3, b"pixels", b"like it", 0, 1)
-    store.add_facts(dict.fromkeys(KEYS, facts))
-    assert store.facts(KEYS) == dict.fromkeys(KEYS, facts)
-    content = store.file.read_bytes()
-    store.file.write_bytes(content.replace(b"like it", b"lake it", 1))
-    found = store.facts(KEYS)
-    assert len(found) == 39
-    assert {*found.values()} == {facts}
+FACTS = dict(zip(KEYS, (Facts(3, 4, 4 / 3, key, b"hashes", 0, 1) for key in KEYS), strict=True))
 
 
-def test_a_damaged_store_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("of", ["sqlite", "f32"])
+@pytest.mark.parametrize("how", ["a bit", "zeros", "noise", "cut short"])
+def test_damage_anywhere_is_noticed_and_mended(
+    of: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for at in range(25):
+        store = ImageStore(tmp_path / f"{at}")
+        store.digests([Path(__file__)])
+        store.add_facts(FACTS)
+        store.add_features("encoder", KEYS, VALUES_ND)
+        DAMAGES[how](store.file if of == "sqlite" else store.rows / "encoder.f32", Random(at))
+        store.recheck()
+        store.kept()
+        assert store.facts(KEYS).items() <= FACTS.items()
+        features_ND, known_N = store.features("encoder", KEYS)
+        assert np.array_equal(features_ND[known_N], VALUES_ND[known_N, : features_ND.shape[1]])
+        store.add_facts(FACTS)
+        store.add_features("encoder", KEYS, VALUES_ND)
+        assert store.features("encoder", KEYS)[1].mean() > 0.8  # a key may not be found any more
+        assert store.keeps
+        assert caplog.text.count(f"{store.file} is damaged") <= (of == "sqlite")
+    assert "is made anew" in caplog.text or of == "f32"
+
+
+def test_rows_that_are_gone_are_forgotten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = ImageStore(tmp_path)
-    store.file.write_bytes(b"no database" * 99)
     store.add_features("encoder", KEYS, VALUES_ND)
-    assert store.features("encoder", KEYS)[1].all()
-    assert caplog.text.count("made anew") == 1
+    (store.rows / "encoder.f32").unlink()
+    store.add_features("encoder", KEYS[:5], VALUES_ND[:5])
+    assert store.features("encoder", KEYS)[1].tolist() == [True] * 5 + [False] * 35
+    inode = store.file.stat().st_ino
+    store.forget()  # while others may have it open
+    assert store.file.stat().st_ino == inode
+    assert not store.kept()
+    assert not caplog.records
 
 
 def test_a_store_that_cannot_be_written_is_no_store(
@@ -118,13 +159,14 @@ def test_a_store_that_cannot_be_written_is_no_store(
         store.forget(["encoder"])
 
 
-@pytest.mark.parametrize("place", [f"images-{VERSION}.sqlite", f"images-{VERSION}/encoder.f32"])
+@pytest.mark.parametrize("place", ["", "encoder.f32"])
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(
     place: str, tmp_path: Path, in_time: None
 ) -> None:
     store = ImageStore(tmp_path)
     store.add_features("encoder", KEYS, VALUES_ND)
-    (tmp_path / place).unlink()
-    os.mkfifo(tmp_path / place)
+    file = store.rows / place if place else store.file
+    file.unlink()
+    os.mkfifo(file)
     assert not store.features("encoder", KEYS)[1].any()
     store.add_features("encoder", KEYS, VALUES_ND)

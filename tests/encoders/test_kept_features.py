@@ -106,8 +106,13 @@ def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     def full(_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
     frozen = FrozenEncoder(encoder, store=ImageStore(tmp_path))
-    assert frozen.features(data.test, 16).shape == (24, 12)
+    known = frozen.features(data.test.part(range(10)), 16)
+    monkeypatch.setattr("os.fsync", full)
+    seen: list[int] = []
+    encoder.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
+    for rest in (range(24), range(5, 24)):
+        features_ND = frozen.features(data.test.part(rest), 16)
+        assert torch.equal(features_ND[: 10 - rest[0]], known[rest[0] :])
+    assert seen == [14, 14]  # what was kept before is read
     assert caplog.text.count("No space left on device") == 1
-    assert ImageStore(tmp_path).kept() == []

@@ -3,11 +3,9 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -16,47 +14,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import DataConfig, open_canvas
-from mast.data.store import ImageStore
 from mast.evaluation.accuracy import correct_within
-
-FEATURES = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
-
-
-def overwritten(content: bytearray) -> None:
-    """A quarter of it, by 0xff: float32 numbers that are not numbers."""
-    half = len(content) // 2
-    content[half : half + len(content) // 4] = b"\xff" * (len(content) // 4)
-
-
-def flipped(content: bytearray) -> None:
-    content[-100] ^= 1
-
-
-def cut_short(content: bytearray) -> None:
-    del content[-1:]
-
-
-@pytest.mark.parametrize("damage", [overwritten, flipped, cut_short])
-def test_damaged_features_are_not_read(
-    tmp_path: Path, damage: Callable[[bytearray], None], caplog: Any
-) -> None:
-    store, keys = ImageStore(tmp_path), [bytes([at]) * 16 for at in range(len(FEATURES))]
-    assert not store.features("encoder", keys)[1].any()
-    store.add_features("encoder", keys, FEATURES.numpy())
-    features_ND, known_N = store.features("encoder", keys)
-    assert np.array_equal(features_ND, FEATURES)
-    assert known_N.all()
-    assert not caplog.records
-    (file,) = store.rows.iterdir()
-    content = bytearray(file.read_bytes())
-    damage(content)
-    file.write_bytes(content)
-    features_ND, known_N = store.features("encoder", keys)
-    assert not known_N.all()
-    assert np.array_equal(features_ND[known_N], FEATURES[known_N])
-    assert "damaged" in caplog.text
-    store.add_features("encoder", keys, FEATURES.numpy())
-    assert np.array_equal(store.features("encoder", keys)[0], FEATURES)
 
 
 @pytest.fixture
