@@ -354,3 +354,12 @@ def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
 def test_avif_is_read(tmp_path):
     Image.new("RGB", (16, 8), (200, 40, 40)).save(tmp_path / "a.avif")
     assert Folder(tmp_path).load(0).shape == (8, 16, 3)
+
+
+def test_links_are_followed_once(tmp_path):
+    fill(tmp_path / "real", "1.png")
+    fill(tmp_path / "set", "here/2.png")
+    (tmp_path / "set/there").symlink_to(tmp_path / "real")
+    (tmp_path / "set/here/loop").symlink_to(tmp_path / "set")
+    # The other folder is read through the link that leads to it, the loop is not entered.
+    assert names(Folder(tmp_path / "set")) == ["here/2.png", "there/1.png"]
