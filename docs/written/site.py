@@ -19,9 +19,9 @@ SEEDS = 8
 TOOLS = {
     "mast --ignore all": "`mast duplicates --ignore all`",
     "mast": "`mast duplicates`",
-    "fastdup": "fastdup",
-    "pHash": "pHash (imagehash, up to 10 bits)",
-    "czkawka": "czkawka (its Python package)",
+    "fastdup": "fastdup {fastdup}",
+    "pHash": "pHash (imagehash, 10 bits)",
+    "czkawka": "czkawka {czkawka} (Python)",
 }
 PUBLISHED = "published"
 # Recall, precision and seconds per 1,000 images of the transformed set, by its user guide.
@@ -54,7 +54,7 @@ def copies() -> str:
     for row in measured:
         row["seconds"] *= 1000 / row["images"]
     rows = [
-        (title, *(f"{statistics.fmean(row[key] for row in measured if row['tool'] == tool):.0f}"
+        (title.format_map(result["versions"]), *(f"{statistics.fmean(row[key] for row in measured if row['tool'] == tool):.0f}"
                   for key in ("recall", "precision", "seconds")))
         for tool, title in TOOLS.items()
     ]  # fmt: skip
@@ -65,8 +65,8 @@ def copies() -> str:
                              tuple(rows)))  # fmt: skip
     return (
         f"{table}\n\nFive edits per photo, {images} images at a time, {sets} sets, "
-        f"{len(measured) // sets // len(TOOLS)} draws, two cores (`benchmarks/copies.py`). "
-        "*Published*: 10,800 UKBench images, four cores, by "
+        f"{len(measured) // sets // len(TOOLS)} draws, tools' defaults, two cores "
+        "(`benchmarks/copies.py`). *Published*: 10,800 UKBench images, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )
 
