@@ -53,11 +53,12 @@ def copies() -> str:
     measured = result["rows"]
     for row in measured:
         row["seconds"] *= 1000 / row["images"]
-    rows = [
-        (title.format_map(result["versions"]), *(f"{statistics.fmean(row[key] for row in measured if row['tool'] == tool):.0f}"
-                  for key in ("recall", "precision", "seconds")))
-        for tool, title in TOOLS.items()
-    ]  # fmt: skip
+    rows = []
+    for tool, title in TOOLS.items():
+        of_tool = [row for row in measured if row["tool"] == tool]
+        means = (statistics.fmean(row[key] for row in of_tool)
+                 for key in ("recall", "precision", "seconds"))  # fmt: skip
+        rows.append((title.format_map(result["versions"]), *(f"{mean:.0f}" for mean in means)))
     rows += [(f"{name} ({PUBLISHED})", *numbers) for name, numbers in THEIRS.items()]
     sets = len({row["set"] for row in measured})
     images = measured[0]["images"]
