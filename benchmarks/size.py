@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent
 WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 43_030,
-    "lines in tests/": 29_200,
+    "lines in mast/": 43_025,
+    "lines in tests/": 29_165,
     "words in docs/ and README, written by hand": 13_600,
     "words of all Markdown": 20_000,
     "options of the command that has the most": 20,

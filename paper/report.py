@@ -1,4 +1,4 @@
-"""`mast report` with figures of the paper, and what studies found."""
+"""`python -m paper report`: `mast report` with figures of the paper, and what studies found."""
 
 import functools
 from typing import Any

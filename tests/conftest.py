@@ -34,7 +34,6 @@ from mast.core.run import RunFolder
 from mast.methods import METHODS
 from mast.recipes import RECIPES
 from paper import register
-from paper.methods import BASELINES
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -110,9 +109,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_analyses() -> Iterator[None]:
-    """Those of the paper are forgotten after the test whose command added them."""
-    with patch.dict(ANALYSES):
+def _own_registries() -> Iterator[None]:
+    """What the paper has is forgotten after the test whose command added it."""
+    with patch.dict(ANALYSES), patch.dict(METHODS), patch.dict(RECIPES), patch.dict(PRESETS):
         yield
 
 
@@ -131,12 +130,9 @@ def in_time() -> Iterator[None]:
 
 
 @pytest.fixture
-def baselines() -> Iterator[None]:
+def baselines() -> None:
     """The methods, recipes and views of the paper beside those of `mast`, for one test."""
-    assert not METHODS.keys() & BASELINES.keys()
-    with patch.dict(METHODS), patch.dict(RECIPES), patch.dict(PRESETS):
-        register()
-        yield
+    register()
 
 
 @pytest.fixture

@@ -167,6 +167,7 @@ def folder(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command += [__file__, str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / "cache")}
+    environment["PYTHONPATH"] = str(Path(__file__).parent.parent)  # of `paper`
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
     return folder

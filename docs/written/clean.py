@@ -30,10 +30,11 @@ def search() -> str:
     found = _read("search-copies")
     query = 1000 * cases[f"{counts[-1]} queries"][largest]["median"] / int(most)
     return (
-        f"Among {largest}, a batched query takes {query:.2g} ms after {rows[-1][1]} s that read "
+        f"Among {largest}, a batched query takes {query:.2g} ms after {rows[-1][1]} s to read "
         f"the features. Comparing all pairs of images takes {compared} (one thread, "
-        f"{result['setting']['dimensions']} dimensions; {table}). By an index, copies among "
-        f"{found['images']:,} take {found['seconds'] / 60:.0f} minutes and "
+        f"{result['setting']['dimensions']} dimensions; {table}). With the index, "
+        "finding copies among "
+        f"{found['images']:,} images takes {found['seconds'] / 60:.0f} minutes and "
         f"{found['gigabytes']:.1f} GB ({found['threads']} threads): it found "
         f"{100 * found['found']:.0f} % of planted ones."
     )

@@ -135,8 +135,8 @@ def duplicates(
         columns["probability"] = [probability for _, probability in known]
     counts = Counter(copy.kind for copy in found)
     summary = (
-        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} with "
-        f"copies, {counts['exact']:,} exact and {counts['near']:,} near."
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} "
+        f"groups, {counts['exact']:,} exact and {counts['near']:,} near copies."
     )
     write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases, changed))
     if listed is not None:

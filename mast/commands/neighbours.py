@@ -130,7 +130,8 @@ def neighbours(
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
     columns = columns_of(COLUMNS, rows)
-    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
+    said = invariances.words or by.chosen  # as the user said it
+    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in said.items())
     lead = (
         f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
         f"cosine{chosen and f'; {chosen}'}."

@@ -56,7 +56,8 @@ FULL: dict[str, Recipe] = {
 def recipe(name: str) -> PretrainConfig:
     """The configuration of a recipe, a key of `RECIPES`."""
     if not isinstance(name, str) or name not in RECIPES:
-        raise unknown("recipe", name, RECIPES)
+        error = unknown("recipe", name, RECIPES)
+        raise UserError(f"{error} From a clone, `python -m paper` has more.")
     return RECIPES[name]()
 
 
