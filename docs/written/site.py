@@ -67,7 +67,7 @@ def copies() -> str:
     return (
         f"{table}\n\nCrop, flips, rotation, aspect ratio; {images} images at a time, {sets} "
         f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. All have copies: "
-        "of 1,000 photos without, [165 are joined](docs/clean.md#duplicates). "
+        "of 1,000 photos without, 165 are joined. "
         "*Published*: on UKBench, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )

@@ -43,7 +43,7 @@ def test_planted_copies_are_found(
     command = ["duplicates", str(planted), "--encoder", str(ours.path), "--out", str(out)]
     assert main([*command, "--above", "0.9"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "3 with copies, 2 exact and 2 near." in shown
+    assert "3 groups, 2 exact and 2 near copies." in shown
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["group"], row["path"], row["kind"]) for row in rows] == [
@@ -99,7 +99,7 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     found = mast.duplicates(planted, Pooled(), not_copies=table, size=32).columns
     assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
     (said,) = mast.duplicates(f"{planted}#exclude={drop}", Pooled(), size=32).sections
-    assert "0 with copies" in said
+    assert "0 groups" in said
     with pytest.raises(UserError, match=r"drop\.txt says what the set leaves out"):
         mast.duplicates(f"{planted}#exclude={drop}", Pooled(), list=drop, size=32)
     if sys.platform == "linux":
@@ -107,7 +107,7 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
             os.rename(planted / name, os.fsencode(planted) + b"/\xff" + name.encode())
         mast.duplicates(planted, Pooled(), list=drop, size=32)
         (said,) = mast.duplicates(f"{planted}#exclude={drop}", Pooled(), size=32).sections
-        assert "0 with copies" in said
+        assert "0 groups" in said
         for name in ("90.png", "92.jpg"):
             os.rename(os.fsencode(planted) + b"/\xff" + name.encode(), planted / name)
     drop.write_text("000001\n")  # as images of a generated set are called
