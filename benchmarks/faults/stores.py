@@ -1,4 +1,4 @@
-"""The store of images after a kill, beside another process, forgotten, or damaged: it is right."""
+"""The image store is right after kills, damage and removal, and beside another process."""
 
 import os
 import random

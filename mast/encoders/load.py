@@ -66,11 +66,7 @@ class Adaptable(nn.Module):
     """A module around an encoder, which is loaded as that encoder."""
 
     size: int
-
-    @property
-    def encoder(self) -> nn.Module:
-        """The encoder itself."""
-        raise NotImplementedError
+    encoder: Any  # of subclasses; a module
 
 
 class Loaded(NamedTuple):

@@ -148,12 +148,12 @@ def grouped(
     """
     first_N = np.arange(len(x_ND))
     scaled = None if len(x_ND) < FEWEST else margin
-    by_index = len(x_ND) > MANY and find_spec("faiss") is not None
-    if len(x_ND) > MANY and not by_index:
+    by_index, many = find_spec("faiss") is not None, len(x_ND) > MANY
+    if many and not by_index:
         _log.warning("%d images: all pairs are compared; with faiss-cpu installed an index "
                      "proposes those that may be copies", len(x_ND))  # fmt: skip
-    pairs = (_proposed if by_index else _compared)(x_ND, above, scaled, hash_TNB)
-    for image, near_P in pairs:
+    ways = _proposed if many and by_index else _compared
+    for image, near_P in ways(x_ND, above, scaled, hash_TNB):
         if first_N[image] == image:
             free_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
             first_N[[at for at in free_P.tolist() if (image, at) not in apart]] = image

@@ -64,16 +64,18 @@ def alike_hashes(hash_TNB: Tensor, most: int) -> np.ndarray:
     """
     import faiss
 
-    known_N = np.flatnonzero(hash_TNB[0].abs().amax(dim=1).cpu().numpy() > 0)
+    said_TN = hash_TNB.abs().amax(dim=2).cpu().numpy() > 0  # others say nothing
+    known_N = np.flatnonzero(said_TN[0])
     packed_TNb = np.packbits((hash_TNB > 0).cpu().numpy(), axis=2)
-    index: Any = faiss.IndexBinaryMultiHash(hash_TNB.shape[2], 4, hash_TNB.shape[2] // 4)
+    bits, found = hash_TNB.shape[2], list[np.ndarray]()
+    index: Any = faiss.IndexBinaryMultiHash(bits, 4, bits // 4)
     index.nflip = most // 4
     index.add(packed_TNb[0, known_N])
-    found = []
-    for of_Nb in packed_TNb:
-        limits, _, near = index.range_search(of_Nb[known_N], most + 1)
-        of = np.repeat(known_N, np.diff(limits.astype(np.int64)))
-        found.append(np.stack([of, known_N[near]], axis=1))
+    for of_Nb, said_N in zip(packed_TNb, said_TN, strict=True):
+        asked_M = np.flatnonzero(said_N)
+        limits, _, near = index.range_search(of_Nb[asked_M], most + 1)
+        counts_M = np.diff(limits.astype(np.int64))
+        found.append(np.stack([np.repeat(asked_M, counts_M), known_N[near]], axis=1))
     return np.concatenate(found)
 
 

@@ -156,6 +156,7 @@ def test_an_index_finds_the_groups_that_all_pairs_give(
     hash_TNB[3, 1500:1600] = hash_TNB[0, 500:600]
     hash_TNB[3, 1500:1600, [0, 20, 40, 60]] *= -1
     hash_TNB[0, 700:800] = 0
+    hash_TNB[0, 900], hash_TNB[5, 950] = -1, 0  # the second says nothing
     exact_N = grouped(x_ND, 0.99, margin, [(3, 1003)], hash_TNB)
     assert (exact_N[1500:1600] == np.arange(500, 600)).all()
     assert (exact_N[1000:1200] == np.arange(200)).sum() == 199
