@@ -2,6 +2,7 @@
 
     python benchmarks/library.py [--photos 10000] [--new 10] [--known 100000]
     python benchmarks/library.py --sets /data/flowers17     # the speed of encoding alone
+    python benchmarks/library.py --others PYTHON            # beside fastdup, czkawka, imagededup
 
 Photos are generated, 320 × 240 pixels. `mast embed` runs in a process of its own, with a cache of
 its own: on the folder, on it again, with new photos, and with all renamed. Then a store is opened
@@ -11,6 +12,10 @@ With --sets, 300 photos of a folder go through the default encoder in three ways
 by `mast`, which does not know them; as tensors that are there already; and by torchvision's
 `ImageFolder` and a `DataLoader`, as one writes it. What `mast` spends on what is in milliseconds of
 its threads.
+
+With --others, the copies among the generated photos are found twice by `mast duplicates` and by
+each program of `other_finders.py`, with their defaults, as installed for that interpreter: seconds
+and the most memory of each command. A program may keep a cache of its own below its home.
 """
 
 import argparse
@@ -33,6 +38,7 @@ import numpy as np
 import timm
 import torch
 from measure import RESULTS, alternate
+from other_finders import FINDERS
 from PIL import Image
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
@@ -77,6 +83,34 @@ def embed(photos: Path, place: Path) -> float:
         [sys.executable, "-m", "mast.cli", *words], env=environment, check=True, capture_output=True
     )
     return time.perf_counter() - begun
+
+
+def beside(photos: Path, place: Path, interpreter: Path) -> dict[str, Any]:
+    """Seconds and gigabytes of each finder of copies, first and again."""
+    other = [str(interpreter), str(Path(__file__).parent / "other_finders.py")]
+    mast = [sys.executable, "-m", "mast.cli", "duplicates", str(photos)]
+    commands = {"mast duplicates": mast, "mast duplicates --ignore all": [*mast, "--ignore", "all"]}
+    commands |= {name: [*other, name, str(photos), str(place / "found.json")] for name in FINDERS}
+    found = {}
+    for at, (name, words) in enumerate(commands.items()):
+        home = place / f"home{at}"
+        home.mkdir()
+        environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+        found[name] = [_measured(words, environment) for _ in ("first", "again")]
+    return found
+
+
+def _measured(words: list[str], environment: dict[str, str]) -> dict[str, float]:
+    """Seconds of a command and the most gigabytes that it or a child of it held."""
+    # A new process counts the memory of the one that forked it: a small one does.
+    counted = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+    counted += "stdout=2); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    begun = time.perf_counter()
+    words = [sys.executable, "-c", counted, *words]
+    done = subprocess.run(words, check=False, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{words}: {done.stderr[-2000:]}")
+    return {"seconds": time.perf_counter() - begun, "gigabytes": int(done.stdout) / 2**20}
 
 
 def opened(count: int, place: Path) -> dict[str, Any]:
@@ -170,7 +204,15 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=10)
     parser.add_argument("--known", type=int, default=100_000)
     parser.add_argument("--sets", type=Path, help="a folder of photos: the speed of encoding alone")
+    parser.add_argument("--others", type=Path, help="an interpreter that has other finders")
     options = parser.parse_args()
+    if options.others is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            write_photos(Path(folder, "photos"), range(options.photos))
+            rows = beside(Path(folder, "photos"), Path(folder), options.others)
+        result = {"photos": options.photos, "finders": rows, "provenance": provenance()}
+        write_json(RESULTS / "finders.json", result)
+        return
     if options.sets is not None:
         result = {**encoded(options.sets, min(options.photos, 300)), "provenance": provenance()}
         print(json.dumps(result, indent=1))

@@ -1,9 +1,9 @@
 """Pairs of like images that another program finds, for `copies.py`.
 
-    python benchmarks/other_finders.py fastdup|czkawka FOLDER OUT
+    python benchmarks/other_finders.py fastdup|czkawka|imagededup FOLDER OUT
 
-Both run with their defaults, in an interpreter where they are installed and `mast` need not be:
-`pip install fastdup czkawka`.
+They run with their defaults, in an interpreter where they are installed and `mast` need not be:
+`pip install fastdup czkawka imagededup`.
 """
 
 import itertools
@@ -40,10 +40,21 @@ def by_czkawka(folder: str) -> Iterable[list[str]]:
     return [[*map(str, group)] for group in finder.find_similar()]
 
 
+def by_imagededup(folder: str) -> Iterable[list[str]]:
+    """Its pairs by perceptual hash: its network downloads weights."""
+    from imagededup.methods import PHash
+
+    finder = PHash(verbose=False)
+    found = finder.find_duplicates(encoding_map=finder.encode_images(image_dir=folder))
+    return [[file, other] for file, others in found.items() for other in others]
+
+
+FINDERS = {"fastdup": by_fastdup, "czkawka": by_czkawka, "imagededup": by_imagededup}
+
 if __name__ == "__main__":
     program, folder, out = sys.argv[1:]
     begun = time.monotonic()
-    groups = {"fastdup": by_fastdup, "czkawka": by_czkawka}[program](folder)
+    groups = FINDERS[program](folder)
     seconds = time.monotonic() - begun
     names = (sorted(Path(file).name for file in group) for group in groups)
     pairs = [pair for group in names for pair in itertools.combinations(group, 2)]
