@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
+from mast.core.arguments import as_list
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode, named, out_file, read_rows, read_text, spelling
@@ -20,13 +20,13 @@ from mast.core.table import Listing, images_of, safe_cell
 
 if TYPE_CHECKING:
     from mast.data import CanvasSet
-    from mast.invariance.choice import Compared
-    from mast.page import GalleryRow, Item
+    from mast.page import GalleryRow
     from mast.search.duplicates import Copy
 
 
+Level: TypeAlias = Literal["exact", "near", "edited", "similar"]
 PAIR = ("path", "other")
-TURNING = {"horizontal_flip", "rotate"}  # where all are ignored, turned images are hashed, too
+LEVELS = ("exact", "near", "edited", "similar")  # from certain to loose
 _log = logging.getLogger("mast")
 
 
@@ -34,13 +34,12 @@ _log = logging.getLogger("mast")
 def duplicates(
     data: str | Path,
     encoder: EncoderLike | None = None,
-    above: float | None = None,
+    level: Level = "edited",
     out: str | Path | None = None,
     size: int | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
-    margin: float | None = None,
     not_copies: str | Path | None = None,
     list: str | Path | None = None,
     device: Device = "auto",
@@ -49,69 +48,62 @@ def duplicates(
     untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Listing:
-    """Find groups of exact copies and of near-copies in a set.
+    """Find groups of copies in a set.
 
-    Exact copies have the same pixels after resizing for the encoder. Near-copies were recompressed,
-    resized, brightened, recolored or blurred: the cosine of their features exceeds 0.99, or their
-    perceptual hashes differ in at most 4 of 64 bits. Ignore and match choose what else may differ.
-    All pairs are compared.
+    There are four levels, from certain to loose:
+
+    - exact: the same pixels, whatever the file is.
+    - near: compressed, resized, blurred, brightened.
+    - edited: one photo, cropped, turned, mirrored, recolored, captioned or framed.
+    - similar: another photo of the same thing, by features alone.
+
+    The encoder proposes pairs. Near and edited copies are verified: one image is mapped onto the
+    other, and most of what overlaps must agree. Images without detail are near copies if the cosine
+    of their features exceeds 0.99 or their perceptual hashes differ in at most 4 of 64 bits.
 
     Args:
         data: The images; labels are not needed.
-        above: Smallest cosine of near-copies; turns hashes off. By default 0.99 on features
-            standardized over the set, or 0.95 with ignore, plus hashes; with match or space only
-            the margin decides. Pairs that exceed the margin are always joined.
-        ignore: What copies may also differ in: operators, properties such as orientation, or "all"
-            measured ones. With orientation, mirrored and rotated images are hashed too.
-        match: Compare only by these operators or properties: with color, a gray version is not a
-            copy.
-        margin: With ignore, match or space, a pair also counts as near-copies if its cosine
-            exceeds, by this much, the two images' mean cosine to their three nearest others. 0.2
-            by default, 0.3 for fewer than 50 images; needs ten.
+        level: How far to go; each level includes those before it.
+        ignore: The properties in which copies may differ, such as orientation; by default all. Of
+            similar images: what to make features invariant to.
+        match: The properties in which copies may not differ: with color, a gray version is no copy.
+            Of similar images: compare only by these.
+        space: With level similar, a .json file of weights that `mast neighbours` fitted to pairs of
+            images, or `depths` for all depths of the encoder.
         not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
             saves one from its ticked boxes.
         list: A .txt file to write: the path or name of every image in a group except the first.
             `FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
-        A row for each image in a group: `group`, a number from 1; `path` in the set; `kind`:
-        "first" for the group's first image in the order of the set, "exact" for one with the same
-        pixels as an image above it in the group, else "near"; and `cosine` to the first. All images
-        in a group are copies of its first. An adapted encoder adds `changed_by`, the property in
-        which a near-copy probably differs from the first, such as "orientation", or "none" of the
-        measured ones, and its `probability`.
+        A row for each image in a group: `group`, a number from 1; `path` in the set; `level`:
+        "first" for the group's first image in the order of the set, else the level at which it is a
+        copy of the first, "exact" also for the pixels of an image above it in the group; `changes`
+        from the first, such as "cropped to 61 %, mirrored"; `agreement` with it under the map, at
+        most 1, NaN for similar images; and `cosine` of their features.
     """
     encoder = or_default(encoder, data)
-    if above is not None and not -1 <= above <= 1:
-        raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
-    if margin is not None and not 0 < margin <= 2:
-        raise UserError(f"margin is a difference of cosines, above 0 and up to 2, got {margin:g}")
-    file = listing_file(out, "group", "path", "kind", "cosine")
+    if space is not None and level != "similar":
+        raise UserError("space chooses features of similar images: give --level similar with it")
+    file = listing_file(out, "group", "path", "level", "changes")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import Invariances
-    from mast.search.duplicates import FEW, MARGIN, SAME, WIDE, copies_within
-    from mast.search.nearest import NEAR
+    from mast.search.duplicates import SAME, copies_within
 
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
-    invariances = Invariances(ignore, match, space)
-    if margin is not None and not invariances.of_depths:
-        raise UserError("margin acts with ignore, match or space: give one of them, or above")
+    similar = level == "similar"
+    invariances = Invariances(ignore, match, space) if similar else Invariances()
+    fixed = set[str]() if similar else _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, canvases = open_search(options, data, invariances, device, max_broken)
     features_ND = by.features(canvases).to(by.encoder.device)
-    chosen = bool(by.chosen)
-    ignored = by.chosen.get("ignored", ())
-    alike = by.chosen.keys() <= {"ignored"}  # copies are what looks alike but for what is ignored
-    usual = NEAR if not chosen else SAME if alike else 1.0
-    least = usual if above is None else above
-    hashes = alike and above is None
-    turns = TURNING & {*(by.adapted.operators if by.adapted else ())}
-    turned = bool(turns) and turns <= {*ignored}
+    # With match or a space, what looks alike may differ in it.
+    above = (SAME if by.chosen.keys() <= {"ignored"} else 1.0) if by.chosen else None
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):
@@ -119,28 +111,24 @@ def duplicates(
             "%d of the %d pairs in %s are no images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
-    usual_margin = MARGIN if len(canvases) >= FEW else WIDE
-    margin = (usual_margin if margin is None else margin) if chosen else None
-    found = copies_within(canvases, features_ND, least, margin, apart, hashes, turned)
+    found = copies_within(canvases, features_ND, level, above, apart, fixed)
     columns: dict[str, Any] = {
         "group": [copy.group for copy in found],
         "path": [canvases.identifiers[copy.position] for copy in found],
-        "kind": [copy.kind for copy in found],
+        "level": [copy.level for copy in found],
+        "changes": [copy.changes for copy in found],
+        "agreement": [copy.agreement for copy in found],
         "cosine": [copy.cosine for copy in found],
     }
-    changed = _changed_by(by, canvases, found)
-    if by.adapted is not None:
-        known = [changed.get(copy.position, ("", math.nan)) for copy in found]
-        columns["changed_by"] = [name for name, _ in known]
-        columns["probability"] = [probability for _, probability in known]
-    counts = Counter(copy.kind for copy in found)
+    counts = Counter(copy.level for copy in found)
+    of_levels = [f"{counts[each]:,} {each}" for each in LEVELS[: LEVELS.index(level) + 1]]
     summary = (
         f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} "
-        f"groups, {counts['exact']:,} exact and {counts['near']:,} near copies."
+        f"groups of copies: {', '.join(of_levels)}."
     )
-    write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases, changed))
+    write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases))
     if listed is not None:
-        others = [canvases.identifiers[copy.position] for copy in found if copy.kind != "first"]
+        others = [canvases.identifiers[copy.position] for copy in found if copy.level != "first"]
         names = [as_unicode(_path(name, canvases.name)) for name in others]
         if broken := [name for name in names if "\n" in name]:
             raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
@@ -178,23 +166,22 @@ def _path(name: str, data: str) -> str:
     return path if os.path.exists(file_of(path)) else name
 
 
-def _changed_by(
-    by: Compared, canvases: CanvasSet, found: Sequence[Copy]
-) -> dict[int, tuple[str, float]]:
-    """What changed of its group's first, and how probable that is, by position of near-copies."""
-    near = [copy for copy in found if copy.kind == "near"]
-    if by.adapted is None or not near:
-        return {}
-    first = {copy.group: copy.position for copy in found if copy.kind == "first"}
-    features_NF = by.depths(canvases)
-    ends = [[first[copy.group] for copy in near], [copy.position for copy in near]]
-    named = by.adapted.changed_by(*(features_NF[places] for places in ends))
-    return dict(zip(ends[1], named, strict=True))
+def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
+    """The properties in which copies may not differ."""
+    from mast.search.edits import CHANGES
+
+    properties = {*CHANGES.values()}
+    for name in [*ignore, *match]:
+        if name not in {*properties, "all"}:
+            raise UserError(
+                f"ignore, match: expected properties among {', '.join(sorted(properties))} at this "
+                f"level, got {name!r}. Operators choose similar images: --level similar"
+            )
+    allowed = properties if not ignore or "all" in ignore else {*ignore}
+    return (properties - allowed) | (properties if "all" in match else {*match})
 
 
-def _rows(
-    found: Sequence[Copy], canvases: CanvasSet, changed: Mapping[int, tuple[str, float]]
-) -> list[GalleryRow]:
+def _rows(found: Sequence[Copy], canvases: CanvasSet) -> list[GalleryRow]:
     """A row for each group, for the page."""
     from mast.page import GalleryRow, Item
 
@@ -202,13 +189,10 @@ def _rows(
     for group, copies in groupby(found, key=lambda copy: copy.group):
         items: list[Item] = []
         for copy in copies:
-            ends = [items[0].position, copy.position] if copy.kind == "near" else []
+            loose = copy.level not in ("first", "exact")
+            ends = [items[0].position, copy.position] if loose else []
             pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
-            caption = copy.kind
-            if caption != "first":
-                name, probability = changed.get(copy.position, ("", 0.0))
-                caption += f", {copy.cosine:.4f}"
-                caption += f", {name} {100 * probability:.0f} %" if name else ""
-            items.append(Item(canvases, copy.position, caption, copy.kind == "first", pair))
+            caption = ": ".join(filter(None, [copy.level, copy.changes]))
+            items.append(Item(canvases, copy.position, caption, copy.level == "first", pair))
         rows.append(GalleryRow(f"Group {group}", items))
     return rows

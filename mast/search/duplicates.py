@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -16,22 +17,35 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
+from mast.search.edits import AGREED, CHANGES, Edit, EditFinder
 from mast.search.index import alike_hashes, nearest_of_all
-from mast.search.nearest import FEWEST, NEAR, block_shape, cosines, nearest, standardised
+from mast.search.nearest import (
+    FEWEST,
+    NEAR,
+    block_shape,
+    cosines,
+    directions,
+    nearest,
+    standardised,
+)
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
 WIDE = 0.3
-SAME = 0.95  # cosine of copies there, however many there are
+SAME = 0.95  # cosine of similar images there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
-MANY, PROPOSED = 200_000, 32  # images above which an index proposes so many for each
-HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
+MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
+PROPOSED = 5  # of an image's nearest, that may be edits of it
+HASH, HASHED = 4, 10  # of 64 bits, up to which hashes of copies, and of what may be edits, differ
+DOUBTED = 0.3  # agreement below which features or hashes that are close mean nothing
 _log = logging.getLogger("mast")
 
 
@@ -40,63 +54,152 @@ class Copy(NamedTuple):
 
     group: int  # its number, from 1, in the order of the set
     position: int
-    kind: str  # "first" of its group; "exact" where one before has its pixels; else "near"
-    cosine: float  # of its standardised features and those of the first
+    level: str  # "first" of its group; else exact, near, edited or similar
+    cosine: float  # of its features and those of the first
+    agreement: float = 1.0  # with the first under a map; NaN where they were not compared
+    changes: str = ""  # what differs from the first, in words
 
 
 def copies_within(
     canvases: CanvasSet,
     features_ND: Tensor,
-    above: float = NEAR,
-    margin: float | None = None,
+    level: str = "edited",
+    above: float | None = None,
     not_copies: Collection[tuple[int, int]] = (),
-    hashes: bool = False,
-    turned: bool = False,
+    fixed: Collection[str] = (),
 ) -> list[Copy]:
     """The images that are there more than once: those of each group, all copies of its first.
 
     Args:
         canvases: The set; exact copies are found by canvases, whatever the format of their files.
-        features_ND: Their features, standardised by the distinct images.
-        above: Cosine above which two images are near-copies.
-        margin: If given, features are compared as they are; see `grouped`.
-        not_copies: Pairs of positions that are no near-copies, in either order.
-        hashes: Whether images with like perceptual hashes are near-copies, too.
-        turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
+        features_ND: Their features, which propose edits.
+        level: exact, near, edited or similar: how far to go.
+        above: Cosine of similar images, where features are compared as they are; by default they
+            are standardised by the distinct images, and it is 0.99.
+        not_copies: Pairs of positions that are no copies, in either order.
+        fixed: Properties in which copies do not differ.
     """
-    first = dict[bytes, int]()  # the position of the first image with the same pixels
-    first_N = np.array(
-        [first.setdefault(each, at) for at, each in enumerate(canvases.pixel_digests)]
-    )
-    distinct_U, of_N = np.unique(first_N, return_inverse=True)
+    first_N, distinct_U, of_N = _distinct(canvases)
     x_UD = features_ND[torch.from_numpy(distinct_U)]
-    if margin is None:
-        (x_UD,) = standardised(x_UD)
+    if above is None:
+        (x_UD,), above = standardised(x_UD), NEAR
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
-    hash_TUB = None
-    if hashes:
-        hash_UTB = torch.from_numpy(canvases.hashes_N8B[distinct_U].astype(np.float32))
-        hash_TUB = hash_UTB[:, : 8 if turned else 1].transpose(0, 1).to(x_UD.device)
+    hash_UTB = torch.from_numpy(canvases.hashes_N8B[distinct_U].astype(np.float32))
+    hash_TUB = hash_UTB.transpose(0, 1).to(x_UD.device)
     # The first of several frames says nothing of the others: it is like no other image.
-    alone_U = [bool(canvases.stacks) and canvases.identifiers[at] in canvases.stacks
-               for at in distinct_U]  # fmt: skip
-    x_UD[torch.tensor(alone_U)] = 0
-    if hash_TUB is not None:
-        hash_TUB[:, torch.tensor(alone_U)] = 0
-    joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
+    alone_U = torch.tensor([bool(canvases.stacks) and canvases.identifiers[at] in canvases.stacks
+                            for at in distinct_U])  # fmt: skip
+    x_UD[alone_U], hash_TUB[:, alone_U] = 0, 0
+    joined_U, edits = np.arange(len(distinct_U)), dict[tuple[int, int], Edit]()
+    if level != "exact":
+        near_only = level == "near"
+        edits = _edits(canvases, distinct_U, x_UD, hash_TUB, apart, {*fixed}, near_only)
+        for one, other in sorted(edits):
+            joined_U[other] = one
+    if level == "similar":
+        usual = MARGIN if len(canvases) >= FEW else WIDE
+        joined_U = grouped(x_UD, above, usual, apart, joined_U)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
     at_P = np.flatnonzero(several_N)
     at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
-    first_P = group_N[at_P]
-    number_P = 1 + np.unique(first_P, return_inverse=True)[1]
-    one_PD, first_PD = (x_UD[torch.from_numpy(of_N[end_P])] for end_P in (at_P, first_P))
-    cosine_P = F.cosine_similarity(one_PD, first_PD)
-    kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
-    # Features of exact copies may all have been constant.
-    cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
-    columns = (number_P, at_P, kind_P, cosine_P)
-    return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
+    found, number = list[Copy](), 0
+    for at in at_P.tolist():
+        first_at, own = int(group_N[at]), int(of_N[at])
+        number += at == first_at
+        if at == first_at or first_N[at] == first_at:
+            found.append(Copy(number, at, "first" if at == first_at else "exact", 1.0))
+            continue
+        ends = int(of_N[first_at]), own
+        cosine = float(F.cosine_similarity(x_UD[ends[0]], x_UD[ends[1]], dim=0))
+        edit = edits.get(ends)
+        kind = "exact" if first_N[at] < at and first_N[at] != first_at else "similar"
+        if edit is not None:
+            kind = "near" if edit.is_near else "edited"
+        changes = ", ".join(edit.changes().values()) if edit else ""
+        found.append(Copy(number, at, kind, cosine, edit.agreement if edit else math.nan, changes))
+    return found
+
+
+def _edits(
+    canvases: CanvasSet,
+    distinct_U: np.ndarray,
+    x_UD: Tensor,
+    hash_TUB: Tensor,
+    apart: Collection[tuple[int, int]],
+    fixed: Collection[str],
+    near_only: bool,
+) -> dict[tuple[int, int], Edit]:
+    """Pairs of the first of a group and another image that is an edit of it.
+
+    Pairs that features or hashes propose are compared, and then all that are connected by edits
+    with the first of them. Where pairs are flat, it is features and hashes that say.
+    """
+    finder = EditFinder(canvases)
+    unit_UD = directions(x_UD)
+
+    def is_edit(pair: tuple[int, int], edit: Edit) -> bool:
+        one, other = pair
+        close = bool(unit_UD[one] @ unit_UD[other] > NEAR) or bool(
+            (hash_TUB[:, other] @ hash_TUB[0, one]).max() >= hash_TUB.shape[2] - 2 * HASH
+        )
+        if not edit.agreement >= AGREED:  # it may be NaN
+            return close and not edit.agreement < DOUBTED
+        if not edit.points and not close:  # smooth images agree by chance
+            return False
+        changed = {CHANGES[name] for name in edit.changes()}
+        return not changed & {*fixed} and (edit.is_near or not near_only)
+
+    def edits_of(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Edit]:
+        asked = [pair for pair in pairs if pair not in apart]
+        found = finder([(int(distinct_U[one]), int(distinct_U[other])) for one, other in asked])
+        return {pair: edit for pair, edit in zip(asked, found, strict=True) if is_edit(pair, edit)}
+
+    known = edits_of(candidates(x_UD, hash_TUB))
+    ends_P2 = np.array([*known], int).reshape(-1, 2)
+    links = coo_array((np.ones(len(ends_P2)), (ends_P2[:, 0], ends_P2[:, 1])), [len(x_UD)] * 2)
+    component_U = connected_components(links, directed=False)[1]
+    groups = defaultdict[int, list[int]](list)
+    for at in sorted({*ends_P2.ravel().tolist()}):
+        groups[component_U[at]].append(at)
+    open_groups, found = [*groups.values()], dict[tuple[int, int], Edit]()
+    while open_groups:  # of each the first, and what remains once more
+        asked = [(first, other) for first, *others in open_groups for other in others]
+        known |= edits_of([pair for pair in asked if pair not in known])
+        found |= {pair: known[pair] for pair in asked if pair in known}
+        rest = [[at for at in others if (first, at) not in known]
+                for first, *others in open_groups]  # fmt: skip
+        open_groups = [group for group in rest if len(group) > 1]
+    return found
+
+
+def candidates(x_UD: Tensor, hash_TUB: Tensor) -> list[tuple[int, int]]:
+    """Pairs of images that may be edits: nearest by features, and those of like hashes."""
+    count = len(x_UD)
+    if count < 2:
+        return []
+    if count > MANY and find_spec("faiss") is not None:
+        near_UK = nearest_of_all(x_UD, 1 + PROPOSED)[1]
+        hashed_P2 = alike_hashes(hash_TUB, HASH)
+    else:
+        near_UK = nearest(x_UD, x_UD, min(count, 1 + PROPOSED))[1].cpu().numpy()
+        said_U = hash_TUB[0].abs().amax(dim=1).cpu().numpy() > 0
+        hashed_P2 = np.concatenate([_alike(hash_TUB[0], each_UB) for each_UB in hash_TUB])
+        hashed_P2 = hashed_P2[said_U[hashed_P2].all(axis=1)]
+    near_P2 = np.stack([np.arange(count).repeat(near_UK.shape[1]), near_UK.ravel()], axis=1)
+    known_U = x_UD.abs().amax(dim=1).cpu().numpy() > 0
+    near_P2 = near_P2[(near_P2[:, 1] >= 0) & known_U[near_P2].all(axis=1)]
+    pairs_P2 = np.sort(np.concatenate([near_P2, hashed_P2]), axis=1)
+    pairs_P2 = np.unique(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=0)
+    return [(one, other) for one, other in pairs_P2.tolist()]
+
+
+def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
+    """Of each image's hash the nearest others that differ in `HASHED` bits at most: (P, 2)."""
+    similarity_UK, at_UK = nearest(hash_UB, other_UB, min(len(hash_UB), 1 + PROPOSED))
+    near_UK = similarity_UK >= 1 - 2 * HASHED / hash_UB.shape[1]
+    of_P, k_P = near_UK.nonzero(as_tuple=True)
+    return torch.stack([of_P, at_UK[of_P, k_P]], dim=1).cpu().numpy()
 
 
 def first_copies(canvases: CanvasSet) -> np.ndarray:
@@ -104,11 +207,18 @@ def first_copies(canvases: CanvasSet) -> np.ndarray:
 
     Features do not count: those of a bad encoder make copies of what is only alike.
     """
-    first_N, number = np.arange(len(canvases)), 0
-    for copy in copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True):
-        number = copy.position if copy.kind == "first" else number
-        first_N[copy.position] = number
-    return first_N
+    _, distinct_U, of_N = _distinct(canvases)
+    hash_UB = torch.from_numpy(canvases.hashes_N8B[distinct_U, 0].astype(np.float32))
+    return distinct_U[grouped(hash_UB, 1 - (2 * HASH + 1) / hash_UB.shape[1])][of_N]
+
+
+def _distinct(canvases: CanvasSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first image with the pixels of each (N,); all of these (U,); of each its place there."""
+    first = dict[bytes, int]()
+    first_N = np.array(
+        [first.setdefault(each, at) for at, each in enumerate(canvases.pixel_digests)]
+    )
+    return first_N, *np.unique(first_N, return_inverse=True)
 
 
 def around(nearest_NK: Tensor, margin: float) -> Tensor:
@@ -131,40 +241,41 @@ def grouped(
     above: float,
     margin: float | None = None,
     apart: Collection[tuple[int, int]] = (),
-    hash_TNB: Tensor | None = None,
+    joined_N: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The first image of each image's group, of which all others are near-copies.
+    """The first image of each image's group, to which all others are similar.
 
     In the order of the set, an image that is in no group yet begins one, with all images after it
-    that are its near-copies and in no group. So no group has ends that differ.
+    that are similar to it and in no group. So no group has ends that differ.
 
-    Near-copies are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too,
-    whose cosine exceeds by this much the mean of what is usual `around` either (cross-domain
-    similarity local scaling), among `FEWEST` images or more; and by `hash_TNB` those of which at
-    most `HASH` bits differ of the first hash of one and any of the other.
+    Similar are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too, whose
+    cosine exceeds by this much the mean of what is usual `around` either (cross-domain similarity
+    local scaling), among `FEWEST` images or more. `joined_N` has groups that are there already, by
+    their first images; they join others with these.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
     """
-    first_N = np.arange(len(x_ND))
+    first_N = np.arange(len(x_ND)) if joined_N is None else joined_N.copy()
     scaled = None if len(x_ND) < FEWEST else margin
     by_index, many = find_spec("faiss") is not None, len(x_ND) > MANY
     if many and not by_index:
         _log.warning("%d images: all pairs are compared; with faiss-cpu installed an index "
                      "proposes those that may be copies", len(x_ND))  # fmt: skip
     ways = _proposed if many and by_index else _compared
-    for image, near_P in ways(x_ND, above, scaled, hash_TNB):
+    for image, near_P in ways(x_ND, above, scaled):
         if first_N[image] == image:
             free_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
-            first_N[[at for at in free_P.tolist() if (image, at) not in apart]] = image
+            joining = [at for at in free_P.tolist() if (image, at) not in apart]
+            first_N[np.isin(first_N, joining)] = image
     return first_N
 
 
-Pairs = Iterator[tuple[int, np.ndarray]]  # images in their order, and their near-copies (P,)
+Pairs = Iterator[tuple[int, np.ndarray]]  # images in their order, and those similar to each (P,)
 
 
-def _compared(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor | None) -> Pairs:
-    """Near-copies by comparing all pairs; an image may come several times."""
+def _compared(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
+    """Similar images by comparing all pairs; an image may come several times."""
     least_N = None
     if margin is not None:
         nearest_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0]
@@ -179,26 +290,19 @@ def _compared(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor
         if least_N is not None:
             least_R1 = least_N[top : top + len(cosine_RC), None]
             near_RC |= cosine_RC > least_R1 + least_N[left : left + cosine_RC.shape[1]]
-        if hash_TNB is not None:
-            of_RB = hash_TNB[0, top:][: len(cosine_RC)]
-            for of_NB in hash_TNB:
-                of_CB = of_NB[left:][: cosine_RC.shape[1]]
-                near_RC |= of_RB @ of_CB.T >= of_RB.shape[1] - 2 * HASH
         for row in near_RC.any(dim=1).nonzero().flatten().tolist():
             yield top + row, left + near_RC[row].nonzero().flatten().cpu().numpy()
 
 
-def _proposed(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor | None) -> Pairs:
-    """As `_compared`, among the `PROPOSED` nearest of each image, and those of like hashes."""
-    cosine_NK, position_NK = nearest_of_all(x_ND, PROPOSED)
+def _proposed(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
+    """As `_compared`, among the `NEAREST` of each image."""
+    cosine_NK, position_NK = nearest_of_all(x_ND, NEAREST)
     near_NK = cosine_NK > above
     if margin is not None:
         least_N = (around(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
         near_NK |= cosine_NK > least_N[:, None] + least_N[position_NK]
     of_P, k_P = np.nonzero(near_NK & (position_NK >= 0))
-    pairs_P2 = np.stack([of_P, position_NK[of_P, k_P]], axis=1)
-    if hash_TNB is not None:
-        pairs_P2 = np.concatenate([pairs_P2, alike_hashes(hash_TNB, HASH)])
-    pairs_P2 = np.unique(np.sort(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=1), axis=0)
+    pairs_P2 = np.sort(np.stack([of_P, position_NK[of_P, k_P]], axis=1), axis=1)
+    pairs_P2 = np.unique(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=0)
     first_M, start_M = np.unique(pairs_P2[:, 0], return_index=True)
     yield from zip(first_M.tolist(), np.split(pairs_P2[:, 1], start_M[1:]), strict=False)

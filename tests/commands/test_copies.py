@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
-from PIL import Image, ImageEnhance
+from PIL import Image, ImageEnhance, ImageOps
 from tiny import Pooled
 
 import mast
@@ -41,31 +42,60 @@ def test_planted_copies_are_found(
 ) -> None:
     out = tmp_path / "copies.csv"
     command = ["duplicates", str(planted), "--encoder", str(ours.path), "--out", str(out)]
-    assert main([*command, "--above", "0.9"]) == 0
+    assert main(command) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "3 groups, 2 exact and 2 near copies." in shown
+    assert re.search(r"groups of copies: 2 exact, \d near, 0 edited\.", shown)
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["group"], row["path"], row["kind"]) for row in rows] == [
+    assert [(row["group"], row["path"], row["level"]) for row in rows][:3] == [
         ("1", "03.png", "first"), ("1", "90.png", "exact"), ("1", "91.png", "exact"),
-        ("2", "10.png", "first"), ("2", "92.jpg", "near"),
-        ("3", "20.png", "first"), ("3", "93.png", "near"),
     ]  # fmt: skip
-    assert [float(row["cosine"]) > 0.9 for row in rows] == [True] * 7
+    found = mast.duplicates(planted, Pooled(), size=32).columns
+    assert [*zip(found["group"], found["path"], found["level"], strict=True)][3:] == [
+        (2, "10.png", "first"), (2, "92.jpg", "near"),
+        (3, "20.png", "first"), (3, "93.png", "near"),
+    ]  # fmt: skip
+    assert min(found["cosine"]) > 0.9
     page = tmp_path / "copies.html"
-    exact = mast.duplicates(planted, ours.path, 1, page)
+    exact = mast.duplicates(planted, ours.path, "exact", page)
     assert list(exact.columns["path"]) == ["03.png", "90.png", "91.png"]
     text = page.read_text()
     assert (text.count("<h2"), text.count("<img")) == (1, 3)
-    assert "90.png: exact, 1.0000" in text
-    for above in (1.01, float("nan")):
-        with pytest.raises(UserError, match="above is a cosine, from -1 to 1, got"):
-            mast.duplicates(planted, ours.path, above=above)
+    assert "90.png: exact" in text
+    with pytest.raises(UserError, match=r"level .close.\. Choose from: exact, near"):
+        mast.duplicates(planted, ours.path, level="close")
+    with pytest.raises(UserError, match="space chooses features of similar images"):
+        mast.duplicates(planted, ours.path, space="depths")
 
 
-@pytest.mark.parametrize("ignore", [(), "all"])
+def test_ignore_and_match_say_in_what_copies_may_differ(planted: Path) -> None:
+    """A mirrored copy and a gray one; operators choose similar images alone."""
+    image = Image.effect_mandelbrot((160, 120), (-2, -1.5, 1, 1.5), 60)
+    colors = Image.merge(
+        "RGB", (image, ImageOps.mirror(image).rotate(90).resize(image.size), image)
+    )
+    for name, shown in {
+        "a": colors,
+        "b": ImageOps.mirror(colors),
+        "c": colors.convert("L"),
+    }.items():
+        shown.save(planted / f"{name}.png")
+
+    def names(**options: str) -> set[str]:
+        found = mast.duplicates(planted, Pooled(), size=32, **options).columns
+        return {path for path in found["path"] if path[0] in "abc"}
+
+    assert names() == names(ignore="all") == {"a.png", "b.png", "c.png"}
+    assert names(ignore="orientation") == names(match="color") == {"a.png", "b.png"}
+    assert names(ignore="color") == {"a.png", "c.png"}
+    assert names(level="near") == set()
+    with pytest.raises(UserError, match="expected properties among color, focus"):
+        names(ignore="grayscale")
+
+
+@pytest.mark.parametrize("level", ["edited", "similar"])
 def test_animations_are_copies_by_all_frames_not_by_the_first(
-    tmp_path: Path, ignore: str | tuple[str, ...]
+    tmp_path: Path, level: Literal["edited", "similar"]
 ) -> None:
     """Ten begin black; one is there again, in another format; a still is the first frame alone."""
     folder, random = tmp_path / "set", np.random.default_rng(0)
@@ -79,8 +109,8 @@ def test_animations_are_copies_by_all_frames_not_by_the_first(
             black.save(file, save_all=True, append_images=others, lossless=True)
         others[0].save(folder / f"still{at}.png")
     black.save(folder / "black.png")
-    found = mast.duplicates(folder, Pooled(), size=32, ignore=ignore).columns
-    assert [*zip(found["path"], found["kind"], strict=True)] == [
+    found = mast.duplicates(folder, Pooled(), size=32, level=level).columns
+    assert [*zip(found["path"], found["level"], strict=True)] == [
         ("3.png", "first"), ("3.webp", "exact"),
     ]  # fmt: skip
 

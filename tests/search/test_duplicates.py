@@ -13,7 +13,7 @@ from tiny_evaluation import QUICK, Colors, tiny_set
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.data import CanvasSet, open_canvas
+from mast.data import CanvasSet, open_photos
 from mast.data.cache import InMemory
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.frozen import FrozenEncoder
@@ -22,8 +22,7 @@ from mast.evaluation.labelled_sets import EvaluationData, ObjectData
 from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result, tables
-from mast.search.duplicates import copies_within, grouped
-from mast.search.nearest import standardised
+from mast.search.duplicates import candidates, copies_within, grouped
 
 
 def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
@@ -124,25 +123,17 @@ def directions(degrees: list[float]) -> Tensor:
 
 
 def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    canvases = tiny_set(6).subset(range(10))
-    x = directions([0.0, 40.0, 8.0, 130.0, 4.0])
-    (standard,) = standardised(x)
-    unit = torch.nn.functional.normalize(standard, dim=1)
-    cosine = unit @ unit.T
-    above = float(min(cosine[0, 4], cosine[4, 2])) - 1e-4
-    assert cosine[0, 2] < above  # only by the one between them
-    expected = [
-        (1, 0, "first"), (1, 4, "near"), (2, 5, "first"), (2, 9, "near"),
-    ]  # fmt: skip
+    x_ND = torch.nn.functional.normalize(directions([0.0, 40.0, 8.0, 130.0, 4.0]), dim=1)
+    cosine_NN = x_ND @ x_ND.T
+    above = float(min(cosine_NN[0, 4], cosine_NN[4, 2])) - 1e-4
+    assert cosine_NN[0, 2] < above  # only by the one between them
     for rows in (1024, 2):
         monkeypatch.setattr("mast.search.nearest.ROWS", rows)
         monkeypatch.setattr("mast.search.nearest.CHUNK_ELEMENTS", 3 * rows)
-        found = copies_within(canvases, x, above)
-        assert [copy[:3] for copy in found] == expected
-        assert found[1].cosine == pytest.approx(float(cosine[0, 4]), abs=1e-5)
-        assert found[0].cosine == 1
-        rejected = copies_within(canvases, x, above, not_copies=[(4, 0)])
-        assert [copy[:3] for copy in rejected][:2] == [(1, 2, "first"), (1, 4, "near")]
+        assert grouped(x_ND, above).tolist() == [0, 1, 2, 3, 0, 5, 6, 7, 8, 5]
+        assert grouped(x_ND, above, None, [(0, 4)]).tolist()[:5] == [0, 1, 2, 3, 2]
+    joined_N = np.array([0, 1, 2, 1, 2, 5, 6, 7, 8, 9])  # groups that are there move whole
+    assert grouped(x_ND, above, None, (), joined_N).tolist() == [0, 1, 2, 1, 2, 5, 6, 7, 8, 5]
 
 
 @pytest.mark.parametrize("margin", [None, 0.2])
@@ -152,53 +143,51 @@ def test_an_index_finds_the_groups_that_all_pairs_give(
     generator = torch.Generator().manual_seed(0)
     x_ND = torch.randn(2000, 32, generator=generator)
     x_ND[1000:1200] = x_ND[:200] + 0.03 * torch.randn(200, 32, generator=generator)
+    exact_N = grouped(x_ND, 0.99, margin, [(3, 1003)])
+    assert (exact_N[1000:1200] == np.arange(200)).sum() == 199
+    monkeypatch.setattr("mast.search.duplicates.MANY", 100)
+    assert np.array_equal(grouped(x_ND, 0.99, margin, [(3, 1003)]), exact_N)
+    assert "% of the 32 nearest of 256" in capsys.readouterr().err
     hash_TNB = torch.where(torch.randn(8, 2000, 64, generator=generator) > 0, 1.0, -1.0)
     hash_TNB[3, 1500:1600] = hash_TNB[0, 500:600]
     hash_TNB[3, 1500:1600, [0, 20, 40, 60]] *= -1
-    hash_TNB[0, 700:800] = 0
-    hash_TNB[0, 900], hash_TNB[5, 950] = -1, 0  # the second says nothing
-    exact_N = grouped(x_ND, 0.99, margin, [(3, 1003)], hash_TNB)
-    assert (exact_N[1500:1600] == np.arange(500, 600)).all()
-    assert (exact_N[1000:1200] == np.arange(200)).sum() == 199
-    monkeypatch.setattr("mast.search.duplicates.MANY", 100)
-    assert np.array_equal(grouped(x_ND, 0.99, margin, [(3, 1003)], hash_TNB), exact_N)
-    assert "% of the 32 nearest of 256" in capsys.readouterr().err
+    hash_TNB[0, 700:800], hash_TNB[:, 900] = 0, 0  # these say nothing
+    expected = {
+        *((at, at + 1000) for at in range(200)),
+        *((at, at + 1000) for at in range(500, 600)),
+    }
+    for many in (100, 10_000):
+        monkeypatch.setattr("mast.search.duplicates.MANY", many)
+        assert {*candidates(x_ND, hash_TNB)} >= expected
 
 
 def test_exact_copies_need_no_features() -> None:
     canvases = tiny_set(6).subset([3, 4, 3, 5, 4, 3])
     found = copies_within(canvases, torch.zeros(6, 4))
-    assert found == [
+    assert [copy[:4] for copy in found] == [
         (1, 0, "first", 1), (1, 2, "exact", 1), (1, 5, "exact", 1),
         (2, 1, "first", 1), (2, 4, "exact", 1),
     ]  # fmt: skip
 
 
-def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
-    canvases = tiny_set(6).subset([0, 1, 1, 2, 3, 4, 5, 6])
-    x = directions([0.0, 1.0, 1.0, 90.0])
-    found = copies_within(canvases, x, above=0.99)
-    assert [copy[:3] for copy in found][:3] == [(1, 0, "first"), (1, 1, "near"), (1, 2, "exact")]
-
-
-def test_hashes_find_what_features_miss(tmp_path: Path) -> None:
-    """A gray, blurred copy, and a mirrored one on request; not two images of one color each."""
+def test_flat_images_are_copies_by_features_or_hashes(tmp_path: Path) -> None:
+    """Without detail there is no map: smooth images, one blurred, one mirrored, some of a color."""
     draw = np.random.default_rng(0)
-    coarse = [Image.fromarray(draw.integers(0, 256, (6, 6, 3), np.uint8)) for _ in range(20)]
+    coarse = [Image.fromarray(draw.integers(0, 12, (6, 6, 3), np.uint8)) for _ in range(20)]
     images = [each.resize((48, 48), Image.Resampling.BICUBIC) for each in coarse]
-    images += [
-        images[4].convert("L").filter(ImageFilter.GaussianBlur(2)),
-        ImageOps.mirror(images[5]),
-    ]
-    images += [Image.new("RGB", (48, 48), color) for color in ("white", "black")]
+    images += [images[4].filter(ImageFilter.GaussianBlur(1)), ImageOps.mirror(images[5])]
+    images += [Image.new("RGB", (48, 48), color) for color in ("white", "black", "black")]
     for at, image in enumerate(images):
         image.save(tmp_path / f"{at:02d}.png")
-    canvases = open_canvas(str(tmp_path), 32)
-    found = copies_within(canvases, torch.eye(len(images)), hashes=True)
-    assert [copy[:3] for copy in found] == [(1, 4, "first"), (1, 20, "near")]
-    turned = copies_within(canvases, torch.eye(len(images)), hashes=True, turned=True)
-    assert [copy[:3] for copy in turned] == [(1, 4, "first"), (1, 20, "near"),
-                                             (2, 5, "first"), (2, 21, "near")]  # fmt: skip
+    canvases = open_photos(str(tmp_path), 32)
+    x_ND = torch.eye(len(images))
+    x_ND[19] = x_ND[3]
+    found = copies_within(canvases, x_ND)
+    assert [copy[:3] for copy in found] == [
+        (1, 3, "first"), (1, 19, "near"), (2, 4, "first"), (2, 20, "near"), (3, 5, "first"),
+        (3, 21, "near"), (4, 23, "first"), (4, 24, "exact"),
+    ]  # fmt: skip
+    assert [copy.position for copy in copies_within(canvases, x_ND, "exact")] == [23, 24]
 
 
 def test_hashes_are_those_of_imagehash() -> None:
@@ -221,18 +210,6 @@ def test_a_hash_with_few_informative_bits_joins_nothing() -> None:
     images = [*axes, np.full((9, 9), 200, np.uint8), np.concatenate([half, half[:, ::-1]], axis=1)]
     shown_M8 = [abs(perceptual_hashes(np.dstack([each] * 3))).mean(1).tolist() for each in images]
     assert shown_M8 == [[0] * 8] * 3 + [[1] * 8]
-
-
-@pytest.mark.parametrize("others", [0, 1, 3])
-def test_copies_are_found_among_very_few_images(others: int) -> None:
-    """Standardised by two or three images, features of copies would point away from each other."""
-    generator = torch.Generator().manual_seed(0)
-    x_ND = torch.randn(2 + others, 64, generator=generator)
-    x_ND[1] = x_ND[0] + 0.01 * x_ND[1]
-    found = copies_within(tiny_set(6).subset(range(2 + others)), x_ND, above=0.9)
-    assert [copy[:3] for copy in found] == [(1, 0, "first"), (1, 1, "near")]
-    expected = torch.nn.functional.cosine_similarity(x_ND[0], x_ND[1], dim=0)
-    assert found[1].cosine == pytest.approx(float(expected))
 
 
 def test_copies_stand_out_from_what_is_around_them() -> None:

@@ -1,0 +1,362 @@
+"""Whether one image is an edit of another: an affine map between them, and what agrees under it.
+
+Local features (SIFT) of both images propose maps; the first image is warped onto the second, and
+the Laplacians of what overlaps are correlated, which do not see tone or color. Other photos of the
+same thing have maps, too, but agree in a part of it only. docs/log.md has what else was tried.
+
+Legend: N points of an image, M of another, V variants of a descriptor, H, W pixels of a thumbnail.
+
+Reference:
+    Lowe, Distinctive Image Features from Scale-Invariant Keypoints, IJCV 2004, for features and
+    the ratio test; Arandjelović and Zisserman, Three things everyone should know to improve object
+    retrieval, CVPR 2012, for their square roots.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, final
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from mast.core.display import track
+from mast.core.files import default_cache
+from mast.core.launch import cores
+from mast.data.canvas import CanvasSet
+from mast.data.store import ImageStore, key_of
+
+KEPT, ABOUT = "edits-1", "pairs of images, compared"  # its number is that of what is compared
+HELD, SAVED = 2000, 1000  # thumbnails in memory; pairs, after which what was found is kept
+SIDE = 320  # the longer side of what is compared
+SMALL = 128  # the longer side up to which smaller images are enlarged
+POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # of an image; fewer say nothing
+RATIO, TOLERANCE = 0.8, 3.0  # of distances to the nearest two; pixels of an inlier
+BLOCK = 40  # side in pixels of what is correlated by itself
+AGREED = 0.7  # median correlation of the blocks of an edit; docs/log.md
+COVERED = 0.3  # correlation below which a block is hidden by something else
+BLURS = 1.5  # sigma of the Gaussian below the Laplacian
+FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
+# What an edit may change, and the property of the image that this destroys.
+CHANGES = {
+    "cropped": "position", "extended": "position", "turned": "orientation",
+    "mirrored": "orientation", "stretched": "orientation", "inverted": "color", "gray": "color",
+    "recolored": "color", "brightness": "color", "blurred": "focus", "covered": "parts",
+}  # fmt: skip
+
+
+@final
+class Thumbnail:
+    """An image as it is compared, with its points (N, 2) and descriptors (N, 128), uint8."""
+
+    def __init__(self, image_HWC: np.ndarray) -> None:
+        height, width = image_HWC.shape[:2]
+        scale = min(1.0, SIDE / max(height, width))
+        scale = max(scale, min(SMALL, SIDE) / max(height, width))
+        size = (max(8, round(scale * width)), max(8, round(scale * height)))
+        resized = Image.fromarray(image_HWC).resize(size, Image.Resampling.LANCZOS)
+        self.image_HW3 = np.array(resized.convert("RGB"))
+        self.gray_HW = cv2.cvtColor(self.image_HW3, cv2.COLOR_RGB2GRAY)
+        # Of a detector per image: one that several threads share is not safe.
+        sift = cv2.SIFT.create(nfeatures=POINTS, contrastThreshold=0.01)
+        points, found = sift.detectAndCompute(self.gray_HW, None)
+        self.points_N2 = np.array([each.pt for each in points], np.float32).reshape(-1, 2)
+        self.found_NF = np.zeros((0, 128), np.uint8) if found is None else found.astype(np.uint8)
+
+    @functools.cached_property
+    def laplacian_HW(self) -> np.ndarray:
+        """What is compared of it."""
+        return _laplacian(self.gray_HW)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.gray_HW.shape[1], self.gray_HW.shape[0]
+
+    def descriptors(self) -> np.ndarray:
+        """Unit vectors (N, 128), of which products see small numbers, too."""
+        found_NF = self.found_NF.astype(np.float32)
+        return np.sqrt(found_NF / np.maximum(found_NF.sum(axis=1, keepdims=True), 1))
+
+
+class Edit(NamedTuple):
+    """How a second image differs from a first.
+
+    Attributes:
+        agreement: Median correlation of the Laplacians' blocks under the map, at most 1; NaN where
+            nearly all are flat.
+        points: That agree on the map; 0 where it is of the whole image onto the whole other one.
+        scale_x, shear_y, shear_x, scale_y, left, top: The map of points (x, y), in units of the
+            longer sides of the images: x' = scale_x x + shear_x y + left, y' = shear_y x + ….
+        seen: Share of the first image that the second shows.
+        filled: Share of the second image that the first fills.
+        plain: 1 where the rest of the second is of one color.
+        inverted: 1 where the second is a negative.
+        saturation, other_saturation: Mean chroma of both where they overlap, in gray levels.
+        hue: Mean distance of their chroma, scaled alike, in gray levels.
+        brighter, contrast: Mean and deviation of the second's gray levels next to the first's.
+        sharper: Deviation of the second's Laplacian next to the first's.
+        covered: Share of the blocks that do not agree.
+    """
+
+    agreement: float
+    points: float = 0.0
+    scale_x: float = 1.0
+    shear_y: float = 0.0
+    shear_x: float = 0.0
+    scale_y: float = 1.0
+    left: float = 0.0
+    top: float = 0.0
+    seen: float = 1.0
+    filled: float = 1.0
+    plain: float = 0.0
+    inverted: float = 0.0
+    saturation: float = 0.0
+    other_saturation: float = 0.0
+    hue: float = 0.0
+    brighter: float = 0.0
+    contrast: float = 1.0
+    sharper: float = 1.0
+    covered: float = 0.0
+
+    def changes(self) -> dict[str, str]:
+        """What was changed, one of `CHANGES`, and how much, in words."""
+        linear_22 = np.array([[self.scale_x, self.shear_x], [self.shear_y, self.scale_y]])
+        mirrored = np.linalg.det(linear_22) < 0
+        upright_22 = linear_22 @ np.diag([-1.0, 1.0]) if mirrored else linear_22
+        turn = math.degrees(math.atan2(upright_22[1, 0] - upright_22[0, 1], np.trace(upright_22)))
+        long, short = np.linalg.svd(linear_22, compute_uv=False)
+        upside_down = mirrored and abs(turn) > 178
+        found = dict[str, str]()
+        if self.seen < 0.95:
+            found["cropped"] = f"cropped to {100 * self.seen:.0f} %"
+        if self.filled < 0.95:
+            share = f"{100 * self.filled:.0f} %"
+            found["extended"] = f"with a border: {share} is the photo" if self.plain else (
+                f"the first is {share} of it")  # fmt: skip
+        if mirrored:
+            found["mirrored"] = "flipped upside down" if upside_down else "mirrored"
+        if abs(turn) > 2 and not upside_down:
+            found["turned"] = f"turned by {turn:.0f}°"
+        if long > 1.04 * short:
+            found["stretched"] = f"stretched by {long / short:.2f}"
+        less, more = sorted((self.saturation, self.other_saturation))
+        if self.inverted:
+            found["inverted"] = "inverted"
+        elif more > 2.5 and less < 0.2 * more:
+            found["gray"] = "gray" if self.other_saturation == less else "colored"
+        elif self.hue > max(3.0, 0.5 * more + 1):
+            found["recolored"] = "recolored"
+        if not self.inverted and abs(self.brighter) > 15:
+            found["brightness"] = "brighter" if self.brighter > 0 else "darker"
+        elif not self.inverted and not 0.75 < self.contrast < 1.33:
+            found["brightness"] = "more contrast" if self.contrast > 1 else "less contrast"
+        if self.sharper < 0.6 and self.contrast > 0.6:
+            found["blurred"] = "blurred"
+        if self.covered > 0.1:
+            found["covered"] = f"{100 * self.covered:.0f} % covered"
+        return found
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it was compressed, resized or retouched, and neither moved nor recolored."""
+        return not {*self.changes()} - {"brightness", "blurred"}
+
+
+@final
+class EditFinder:
+    """How pairs of a set's images differ; what was found is kept by the content of the images."""
+
+    def __init__(self, canvases: CanvasSet) -> None:
+        self._canvases = canvases
+        self._store = ImageStore(default_cache())
+        self._thumbnail = functools.lru_cache(HELD)(self._opened)
+
+    def _opened(self, at: int) -> Thumbnail:
+        return Thumbnail(self._canvases.batch([at]).image(0).numpy())
+
+    def __call__(self, pairs: Sequence[tuple[int, int]]) -> list[Edit]:
+        """How the second image of each pair of positions differs from the first."""
+        of = self._canvases.keys
+        keys = [key_of(of[first], of[second]) for first, second in pairs]
+        values_PE, known_P = self._store.features(KEPT, keys)
+        found = [Edit(*each) if known else None
+                 for each, known in zip(values_PE.tolist(), known_P, strict=True)]  # fmt: skip
+        new = [at for at, edit in enumerate(found) if edit is None]
+
+        def look(at: int) -> Edit:
+            first, second = pairs[at]
+            return edit_between(self._thumbnail(first), self._thumbnail(second))
+
+        with ThreadPoolExecutor(cores()) as pool:
+            edits = track(pool.map(look, new), "comparing pairs", len(new), "pairs")
+            for start in range(0, len(new), SAVED):
+                part = new[start : start + SAVED]
+                for at, edit in zip(part, edits, strict=False):
+                    found[at] = edit
+                rows = np.array([found[at] for at in part], np.float32)
+                self._store.add_features(KEPT, [keys[at] for at in part], rows, ABOUT)
+        return [edit for edit in found if edit is not None]
+
+
+def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:
+    """How the second image differs from the first; all is known of edits alone."""
+    maps = [_stretched(first, second), *_maps(first, second)]
+    overlaps = [_Overlap.of(first, second, *each) for each in maps]
+    best = max(overlaps, key=_Overlap.rank)
+    if best.agreement >= AGREED:
+        return _described(first, second, best)
+    return Edit(best.agreement, best.points)
+
+
+class _Overlap(NamedTuple):
+    """Where two images overlap under a map, and the correlation of each block, or NaN."""
+
+    map_23: np.ndarray
+    points: int
+    inverted: bool
+    inside_HW: np.ndarray
+    correlation_RC: np.ndarray
+
+    @property
+    def agreement(self) -> float:
+        known = self.correlation_RC[~np.isnan(self.correlation_RC)]
+        return float(np.median(known)) if len(known) >= FEWEST_BLOCKS else math.nan
+
+    def rank(self) -> float:
+        """By which the best of several is chosen: a map of points unless the other is better."""
+        return -2 if math.isnan(self.agreement) else self.agreement + 0.05 * (self.points > 0)
+
+    @property
+    def covered(self) -> float:
+        """The share of blocks that do not agree."""
+        known = self.correlation_RC[~np.isnan(self.correlation_RC)]
+        return float((known < COVERED).mean())
+
+    def alike_HW(self) -> np.ndarray:
+        """Where images overlap, but for blocks that do not agree."""
+        hidden_RC = self.correlation_RC < COVERED
+        hidden_HW = hidden_RC.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1)
+        height, width = self.inside_HW.shape
+        return self.inside_HW & ~hidden_HW[:height, :width]
+
+    @classmethod
+    def of(
+        cls, first: Thumbnail, second: Thumbnail, map_23: np.ndarray, points: int, inverted: bool
+    ) -> _Overlap:
+        warped_HW = _warped(first.gray_HW, map_23, second)
+        inside_HW = _warped(np.full_like(first.gray_HW, 255), map_23, second) > 250
+        core_HW = cv2.erode(inside_HW.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        found = _by_block(_laplacian(warped_HW), second.laplacian_HW, core_HW)
+        return cls(map_23, points, inverted, inside_HW, -found if inverted else found)
+
+
+def _stretched(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
+    """The map of the whole first image onto the whole second one, as of `_maps`."""
+    scales = [b / a for a, b in zip(first.size, second.size, strict=True)]
+    return np.diag([*scales, 1.0])[:2], 0, False
+
+
+def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int, bool]]:
+    """The two maps (2, 3) with most inliers, their number, and whether they are of the negative.
+
+    A mirrored image and a negative need no features of their own: a descriptor has 4 × 4 cells of 8
+    directions along that of its point, so mirroring turns the rows of cells and the directions
+    round, and a negative, whose gradients are opposite, the rows and columns of cells.
+    """
+    if min(len(first.found_NF), len(second.found_NF)) < FEWEST:
+        return
+    cells_N448 = first.descriptors().reshape(-1, 4, 4, 8)
+    mirrored_N448 = cells_N448[:, ::-1][..., -np.arange(8) % 8]
+    variants = [cells_N448, mirrored_N448, cells_N448[:, ::-1, ::-1], mirrored_N448[:, ::-1, ::-1]]
+    near_VNM = np.stack([each.reshape(-1, 128) for each in variants]) @ second.descriptors().T
+    at_VN1 = near_VNM.argmax(axis=2)[..., None]
+    best_VN = np.take_along_axis(near_VNM, at_VN1, axis=2)[..., 0]
+    np.put_along_axis(near_VNM, at_VN1, -1.0, axis=2)
+    good_VN = np.maximum(1 - best_VN, 0) < RATIO**2 * (1 - near_VNM.max(axis=2))
+    found = []
+    for variant, (good_N, at_N1) in enumerate(zip(good_VN, at_VN1, strict=True)):
+        if good_N.sum() < FEWEST:
+            continue
+        ends = first.points_N2[good_N], second.points_N2[at_N1[good_N, 0]]
+        map_23, inlier_N1 = cv2.estimateAffine2D(
+            *ends, method=cv2.RANSAC, ransacReprojThreshold=TOLERANCE, confidence=0.995
+        )
+        if map_23 is not None and inlier_N1.sum() >= FEWEST:
+            determinant = np.linalg.det(map_23[:, :2])
+            if 0.02 < abs(determinant) < 50 and (determinant < 0) == (variant % 2 == 1):
+                found.append((int(inlier_N1.sum()), variant, map_23))
+    for points, variant, map_23 in sorted(found, key=lambda each: each[:2], reverse=True)[:2]:
+        yield map_23, points, variant > 1
+
+
+def _described(first: Thumbnail, second: Thumbnail, overlap: _Overlap) -> Edit:
+    """All that is known of an edit."""
+    map_23, inside_HW = overlap.map_23, overlap.inside_HW
+    warped_HW3 = _warped(first.image_HW3, map_23, second)
+    one_HW = cv2.cvtColor(warped_HW3, cv2.COLOR_RGB2GRAY)
+    alike_HW = overlap.alike_HW()
+    ends = one_HW[alike_HW].astype(float), second.gray_HW[alike_HW].astype(float)
+    detail = _laplacian(one_HW)[alike_HW], second.laplacian_HW[alike_HW]
+    one_P2, other_P2 = (_chroma(each)[alike_HW] for each in (warped_HW3, second.image_HW3))
+    # A darker image has less chroma, of the same hue.
+    scale = np.clip((one_P2 * other_P2).sum() / max((one_P2**2).sum(), 1e-6), 0.3, 3)
+    rest_3 = second.image_HW3[~inside_HW].astype(float)
+    plain = len(rest_3) > 0 and np.abs(rest_3 - np.median(rest_3, axis=0)).mean() < 8
+    shown = inside_HW.sum() / abs(np.linalg.det(map_23[:, :2])) / first.gray_HW.size
+    longer = [max(each.size) for each in (first, second)]
+    (scale_x, shear_x), (shear_y, scale_y) = (map_23[:, :2] * longer[0] / longer[1]).tolist()
+    left, top = (map_23[:, 2] / longer[1]).tolist()
+    return Edit(
+        overlap.agreement, overlap.points, scale_x, shear_y, shear_x, scale_y, left, top,
+        seen=min(1.0, float(shown)),
+        filled=float(inside_HW.mean()),
+        plain=float(plain),
+        inverted=float(overlap.inverted),
+        saturation=float(np.linalg.norm(one_P2, axis=1).mean()),
+        other_saturation=float(np.linalg.norm(other_P2, axis=1).mean()),
+        hue=float(np.linalg.norm(scale * one_P2 - other_P2, axis=1).mean()),
+        brighter=float(ends[1].mean() - ends[0].mean()),
+        contrast=float(ends[1].std() / max(ends[0].std(), 1e-6)),
+        sharper=float(detail[1].std() / max(detail[0].std(), 1e-6)),
+        covered=overlap.covered,
+    )  # fmt: skip
+
+
+def _warped(image_HWC: np.ndarray, map_23: np.ndarray, second: Thumbnail) -> np.ndarray:
+    return cv2.warpAffine(image_HWC, map_23, second.size, flags=cv2.INTER_AREA)
+
+
+def _laplacian(gray_HW: np.ndarray) -> np.ndarray:
+    return cv2.Laplacian(cv2.GaussianBlur(gray_HW.astype(np.float32), (0, 0), BLURS), cv2.CV_32F)
+
+
+def _chroma(image_HW3: np.ndarray) -> np.ndarray:
+    """What is left of colors without their brightness: (H, W, 2)."""
+    return cv2.cvtColor(image_HW3, cv2.COLOR_RGB2YCrCb)[..., 1:].astype(np.float32) - 128
+
+
+def _by_block(one_HW: np.ndarray, other_HW: np.ndarray, inside_HW: np.ndarray) -> np.ndarray:
+    """The correlation of each block of which most is inside and where one image is not flat, else
+    NaN."""
+    height, width = inside_HW.shape
+    rows, columns = -(-height // BLOCK), -(-width // BLOCK)
+    rest = ((0, rows * BLOCK - height), (0, columns * BLOCK - width))
+
+    def means(values_HW: np.ndarray) -> np.ndarray:
+        blocks = np.pad(values_HW, rest).reshape(rows, BLOCK, columns, BLOCK)
+        return blocks.mean(axis=(1, 3), dtype=np.float32)
+
+    share = means(inside_HW.astype(np.float32))
+    known = (share > min(0.5, 0.5 * float(share.max()))) & (share > 0.02)
+    one_HW, other_HW = one_HW * inside_HW, other_HW * inside_HW
+    of = np.maximum(share, 1e-6)
+    one, other = means(one_HW) / of, means(other_HW) / of
+    spread = np.maximum(means(one_HW**2) / of - one**2, 0), means(other_HW**2) / of - other**2
+    both = means(one_HW * other_HW) / of - one * other
+    known &= np.maximum(*spread) > FLAT**2
+    return np.where(known, both / np.sqrt(np.maximum(spread[0] * spread[1], 1e-6)), np.nan)
