@@ -29,7 +29,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, final
+from typing import NamedTuple, TypeAlias, TypeVar, final
 from zlib import crc32
 
 import numpy as np
@@ -136,6 +136,12 @@ class Subset(Pixels):
         return self._pixels.read(self._index_N[index_B])
 
 
+def fingerprint_of(source: Source) -> str:
+    """That of a source and its readers."""
+    known = f"{source.fingerprint()} {readers()}"
+    return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+
+
 def decode_in_order(
     decode: Callable[[int], _T], indices: Sequence[int], workers: int
 ) -> Iterator[_T | BrokenImageError]:
@@ -163,7 +169,7 @@ class OnTheFly(Pixels):
 
     Attributes:
         source_index_N: Their indices in the source; all were whole when the set was opened.
-        decode: From an index in the source to an array of uint8.
+        decode: From an index in the source to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
         workers: Number of threads.
         size_N2: Height and width of each when the set was opened.
         checksum_N: CRC-32 of each, taken then.
@@ -185,8 +191,7 @@ class OnTheFly(Pixels):
             reason = "it has another size"
             if isinstance(outcome, BrokenImageError):
                 reason = outcome.reason
-            # (S, H, W, 3) of a canvas, (P, V, V) of a test view
-            elif size in ([*outcome.shape[-3:-1]], [*outcome.shape[-2:]]):
+            elif [*outcome.shape[-3:-1]] == size:
                 images.append(outcome)
                 continue
             raise UserError(
@@ -260,7 +265,7 @@ class Manifest:
     """What a file of the cache holds; names and labels are the source's.
 
     Attributes:
-        key: What it was made for: the version, the fingerprint of the source, and the size.
+        key: Of the request; its first number is the version.
         content: Hash of the canvases and labels.
         index_N: int64, index in the source of each image.
         size_N2: int64, height and width of each in pixels.
@@ -327,19 +332,22 @@ def named_after(name: str, asked: str = "") -> str:
 @final
 @dataclass(frozen=True)
 class Request:
-    """A request for the cache of a source.
+    """What is wanted of a source: its canvases, or its test views.
 
     Attributes:
+        fingerprint: As `fingerprint_of` takes it.
         side: Of a square with as many pixels as a canvas may have.
         folder: The cache folder.
-        limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
+        limit: Bytes up to which images are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
         find: From indices of images, or none for a sample, to how the files are read.
         asked: What `find` depends on besides the files.
+        view: Side of the test views; None for canvases.
     """
 
     source: Source
+    fingerprint: str
     side: int
     folder: Path
     limit: float
@@ -347,50 +355,57 @@ class Request:
     workers: int
     find: Callable[[Sequence[int]], Reading]
     asked: str = ""
+    view: int | None = None
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """That of the source and its readers; names of files have its beginning."""
-        known = f"{self.source.fingerprint()} {readers()}"
-        return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
-
-    @cached_property
+    @property
     def stem(self) -> str:
         """How the names of all files of the set begin, whatever its state."""
         return f"{named_after(self.source.whereabouts, self.asked)}-{self.side}px"
 
-    def manifest(self, view: str = "") -> Path:
-        """The file of the manifest; beside it lies that of the images."""
+    @property
+    def manifest(self) -> Path:
+        """Its file; beside it lies that of the images."""
+        view = f".v{self.view}" if self.view else ""
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}{view}.{MANIFEST}"
 
     @property
-    def lock(self) -> Path:
-        return self.folder / f"{self.stem}.lock"
+    def key(self) -> list[object]:
+        return [VERSION, self.fingerprint, self.side, self.view]
 
-    def pixels(self, found: "Found", decode: Callable[[int], np.ndarray]) -> Pixels:
-        """The images of a manifest, from its file or decoded by `decode`."""
-        manifest, file = found
-        decoded = OnTheFly(
-            self.source, manifest.index_N, decode, self.workers, manifest.size_N2,
-            manifest.checksum_N, manifest.reading.layout,
+    def decode(self, index: int, reading: Reading) -> Canvas:
+        """A canvas, or a test view, whose planes are arranged as sheets."""
+        if self.view is None:
+            return self.source.canvas(index, self.side, reading)
+        return as_sheets(self.source.test_view(index, self.view, reading)), 1.0
+
+    def on_the_fly(self, manifest: Manifest) -> OnTheFly:
+        """The images of a manifest, decoded whenever they are read."""
+        return OnTheFly(
+            self.source, manifest.index_N, lambda index: self.decode(index, manifest.reading)[0],
+            self.workers, manifest.size_N2, manifest.checksum_N, manifest.reading.layout,
         )  # fmt: skip
-        return decoded if file is None else Cached(file, decoded)
 
 
-Found: TypeAlias = tuple[Manifest, Path | None]  # the file is None where it exceeds the limit
+def as_sheets(planes_PVV: np.ndarray) -> np.ndarray:
+    """The bytes of planes as so many of sheets (S, V, V, 3)."""
+    return planes_PVV.reshape(-1, *planes_PVV.shape[1:], 3)
 
 
 def obtain(request: Request) -> tuple[Manifest, Pixels]:
-    """The canvases of a source, which are built first if they are missing, stale or damaged."""
-    path, key = request.manifest(), [VERSION, request.fingerprint, request.side]
+    """The images of a source, which are built first if they are missing, stale or damaged."""
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
-        found = _find(path, key, request.limit)
-        if found is None:
+        manifest = _find(request)
+        if manifest is None:
             # Without locks, builds run side by side under names of their own and the last one
             # stays, which costs time but is right.
-            with locked(request.lock):  # another process may have built it meanwhile
-                found = _find(path, key, request.limit) or _build(request, path, key)
+            with locked(request.folder / f"{request.stem}.lock"):
+                # another process may have built it meanwhile
+                manifest = _find(request) or _build(request)
+        if manifest.nbytes > request.limit:
+            return manifest, request.on_the_fly(manifest)
+        file = request.manifest.with_suffix(".u8")
+        return manifest, Cached(file, request.on_the_fly(manifest))
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
@@ -398,44 +413,35 @@ def obtain(request: Request) -> tuple[Manifest, Pixels]:
             "XDG_CACHE_HOME; mast pretrain has data.cache too, and data.cache_limit_gb, over "
             "which it decodes on the fly."
         ) from error
-    canvas = partial(request.source.canvas, side=request.side, reading=found[0].reading)
-    return found[0], request.pixels(found, lambda index: canvas(index)[0])
 
 
 def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels:
-    """The test views of a source, which are written first if there are none.
+    """The test views of a source, of the images that have canvases.
 
     They are decoded on the fly where they would exceed the limit, or, with a warning, where the
     folder cannot be written.
     """
-    path, key = request.manifest(f".v{size}"), [VERSION, request.fingerprint, size]
-    view = partial(request.source.test_view, size=size, reading=canvases.reading)
+    request = replace(request, view=size, find=lambda _: canvases.reading)
     square_N2 = np.full((len(canvases.index_N), 2), size)
-    views = replace(canvases, key=key, size_N2=square_N2, checksum_N=np.zeros(0, np.uint32))
-    found: Found | None = (views, None)
-    try:
-        if views.nbytes <= request.limit:
-            with locked(request.lock):
-                found = _find(path, key, request.limit)
-                if found is None or found[0].content != canvases.content:
-                    found = _build_views(request, views, view, path)
-    except OSError as error:
-        _log.warning(
-            "the test views of %s cannot be kept in %s (%s): every evaluation cuts them anew",
-            request.source.name, request.folder, error.strerror or error,
-        )  # fmt: skip
-    return request.pixels(found or (views, None), view)
+    views = replace(canvases, size_N2=square_N2, checksum_N=np.zeros(0, np.uint32))
+    if views.nbytes <= request.limit:
+        try:
+            found, pixels = obtain(request)
+            if np.array_equal(found.index_N, canvases.index_N):
+                return pixels
+        except UserError as error:
+            _log.warning("every evaluation cuts its test views anew: %s", error)
+    return request.on_the_fly(views)
 
 
-def _find(path: Path, key: Sequence[object], limit: float) -> Found | None:
-    """The manifest and the file of what was built for a key; None if none is whole."""
-    manifest, file = Manifest.read(path), path.with_suffix(".u8")
-    if manifest is None or manifest.key != key:
+def _find(request: Request) -> Manifest | None:
+    """The manifest of what was built; None if it is not whole."""
+    manifest, file = Manifest.read(request.manifest), request.manifest.with_suffix(".u8")
+    if manifest is None or manifest.key != request.key:
         return None
-    if manifest.nbytes > limit:
-        return manifest, None
-    whole = file.is_file() and file.stat().st_size == manifest.nbytes
-    return (manifest, file) if whole else None
+    stored = manifest.nbytes <= request.limit
+    whole = not stored or (file.is_file() and file.stat().st_size == manifest.nbytes)
+    return manifest if whole else None
 
 
 def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
@@ -449,73 +455,68 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
-def _build(request: Request, path: Path, key: Sequence[object]) -> Found:
-    """Decodes every image once and writes canvases and manifest, the manifest last.
+def _build(request: Request) -> Manifest:
+    """Decodes every image once and writes images and manifest, the manifest last.
 
-    Canvases are stored if they may be within the limit.
+    Images are stored if they may be within the limit.
     """
+    source, path = request.source, request.manifest
     if path.exists():
         _log.warning("%s, or what it describes, is damaged: it is built anew", path)
     for other in request.folder.glob(f"{request.stem}.*"):
-        of_now = request.fingerprint[:16] in other.name
-        if other == path or (other.suffix in (".u8", f".{MANIFEST}") and not of_now):
+        of_before = request.fingerprint[:16] not in other.name
+        if other == path or (of_before and other.suffix in (".u8", path.suffix)):
             other.unlink(missing_ok=True)
-    source, reading = request.source, request.find(())
-    needed = expected_bytes(source, request.side, reading.layout)
+    reading = request.find(())
+    needed = expected_bytes(source, request.view or request.side, reading.layout)
     free = shutil.disk_usage(request.folder).free
     if free < needed <= request.limit:
         raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
-    file = path.with_suffix(".u8") if needed <= 2 * request.limit else None
-    manifest = _decode_all(request, key, reading, file)
+    stored = needed <= 2 * request.limit
+    manifest = _decode_all(request, reading, stored)
     if (deep := sorted(source.deep)) and not reading.layout.deep:
         _log.warning(
             "%d images of %s have more than 8 bits, and none of them was in the sample: all "
             "are read again by their range", len(deep), source.name,
         )  # fmt: skip
-        manifest = _decode_all(request, key, request.find(deep), file)
+        manifest = _decode_all(request, request.find(deep), stored)
     if manifest.nbytes > request.limit:
         path.with_suffix(".u8").unlink(missing_ok=True)
-        file = None
-    elif file is None:  # the estimate was too high
-        file = path.with_suffix(".u8")
-        manifest = _decode_all(request, key, manifest.reading, file)
+    elif not stored:  # the estimate was too high
+        manifest = _decode_all(request, manifest.reading, stored=True)
     manifest.write(path)
-    return manifest, file
+    return manifest
 
 
-def _decode_all(
-    request: Request, key: Sequence[object], reading: Reading, file: Path | None
-) -> Manifest:
-    """Writes every canvas that decodes; raises as soon as too many images are broken."""
+def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
+    """Writes every image that decodes; raises as soon as too many are broken."""
     source, written = request.source, 0
     skipped, sizes = dict[str, str](), list[tuple[int, ...]]()
-    kept, aspects, checksums = array("q"), array("f"), array("I")
+    whole, aspects, checksums = array("q"), array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
-    canvas = partial(source.canvas, side=request.side, reading=reading)
-    outcomes = decode_in_order(canvas, range(len(source)), request.workers)
-    shown = track(outcomes, f"reading {source.name}", len(source), "images")
+    decode = partial(request.decode, reading=reading)
+    outcomes = decode_in_order(decode, range(len(source)), request.workers)
+    title = f"test views of {source.name}" if request.view else f"reading {source.name}"
+    place = replacing(request.manifest.with_suffix(".u8")) if stored else nullcontext(os.devnull)
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
-    with (
-        nullcontext(os.devnull) if file is None else replacing(file) as unfinished,
-        open(unfinished, "wb") as canvases,
-    ):
-        for index, outcome in enumerate(shown):
+    with place as unfinished, open(unfinished, "wb") as file:
+        for index, outcome in enumerate(track(outcomes, title, len(source), "images")):
             if isinstance(outcome, BrokenImageError):
                 skipped[source.identifier(index)] = outcome.reason
                 if len(skipped) >= _LISTED:
-                    refuse_too_many(source, skipped, len(kept), request.max_broken)
+                    refuse_too_many(source, skipped, len(whole), request.max_broken)
                 continue
             pixels = outcome[0].tobytes()
             written += len(pixels)
             if written <= request.limit:
-                canvases.write(pixels)
+                file.write(pixels)
             content.update(pixels)
             checksums.append(crc32(pixels))
-            kept.append(index)
+            whole.append(index)
             sizes.append(outcome[0].shape[-3:-1])
             aspects.append(outcome[1])
-        refuse_too_many(source, skipped, len(kept), request.max_broken)
-    index_N, aspect_N = np.array(kept, np.int64), np.array(aspects, np.float32)
+        refuse_too_many(source, skipped, len(whole), request.max_broken)
+    index_N, aspect_N = np.array(whole, np.int64), np.array(aspects, np.float32)
     size_N2 = np.array(sizes, np.int64)
     content.update(size_N2.tobytes())
     content.update(aspect_N.tobytes())  # views are cut by it
@@ -523,58 +524,28 @@ def _decode_all(
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[index_N].tobytes())
     return Manifest(
-        key, content.hexdigest(), index_N, size_N2, aspect_N, np.array(checksums, np.uint32),
-        skipped, sorted(source.stacks), reading,
+        request.key, content.hexdigest(), index_N, size_N2, aspect_N,
+        np.array(checksums, np.uint32), skipped, sorted(source.stacks), reading,
     )  # fmt: skip
 
 
-def _build_views(
-    request: Request, views: Manifest, view: Callable[[int], np.ndarray], path: Path
-) -> Found:
-    """Writes the test views, and their manifest last."""
-    checksums, file = array("I"), path.with_suffix(".u8")
-    outcomes = decode_in_order(view, views.index_N.tolist(), request.workers)
-    title = f"test views of {request.source.name}"
-    path.unlink(missing_ok=True)
-    with replacing(file) as unfinished, open(unfinished, "wb") as written:
-        for outcome in track(outcomes, title, len(views.index_N), "images"):
-            if isinstance(outcome, BrokenImageError):
-                raise outcome
-            written.write(outcome.tobytes())
-            checksums.append(crc32(outcome.data))
-    views = replace(views, checksum_N=np.array(checksums, np.uint32))
-    views.write(path)
-    return views, file
+class CachedSet(NamedTuple):
+    """A set in a cache folder."""
 
-
-@dataclass(frozen=True)
-class CachedSet:
-    """A set in a cache folder.
-
-    Attributes:
-        name: How the names of its files begin.
-        side: Of a square with as many pixels as a canvas may have.
-        images: How many there are.
-        stored: Bytes of the canvases; 0 where they are decoded on the fly.
-        damaged: Canvases that changed since they were written; None where that is not known.
-        readable: Whether the manifest is whole, and of this version.
-    """
-
-    name: str
-    side: int
+    name: str  # how the names of its files begin
+    side: int  # of a square with as many pixels as a canvas may have
     images: int
-    stored: int
-    damaged: int | None = None
-    readable: bool = True
+    stored: int  # bytes of the canvases; 0 where they are decoded on the fly
+    damaged: int | None  # canvases that changed since they were written; None: not known
+    readable: bool  # whether the manifest is whole, and of this version
 
 
 def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
     """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
     sets = []
     for path in sorted(folder.glob(f"*px.{'?' * 16}.{MANIFEST}")):
-        name, file, manifest = path.name.partition(".")[0], path.with_suffix(".u8"), None
-        stored = file.stat().st_size if file.is_file() else 0
-        manifest, damaged = Manifest.read(path), None
+        name, file, damaged = path.name.partition(".")[0], path.with_suffix(".u8"), None
+        stored, manifest = file.stat().st_size if file.is_file() else 0, Manifest.read(path)
         side = int(name.rpartition("-")[2].removesuffix("px"))
         if manifest is not None and verify:
             damaged = _count_damaged(manifest, file) if stored else 0

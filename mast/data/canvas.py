@@ -374,8 +374,8 @@ def open_canvas(
     options = config.range, config.channels, config.no_data
     asked = "" if options == (("auto",), 3, None) else repr(options)
     request = cache.Request(
-        source, side, cache_of(config), config.cache_limit_gb * 1e9, config.max_broken,
-        config.workers or max(1, cores() // processes),
+        source, cache.fingerprint_of(source), side, cache_of(config), config.cache_limit_gb * 1e9,
+        config.max_broken, config.workers or max(1, cores() // processes),
         find, asked if reading is None else repr(reading) + asked,
     )  # fmt: skip
     manifest, pixels = cache.obtain(request)

@@ -17,7 +17,7 @@ from mast.core.display import doing, track
 from mast.core.files import default_cache
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
-from mast.data.cache import OnTheFly, decode_in_order
+from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
 from mast.data.hashes import perceptual_hashes, pixel_digest
@@ -76,7 +76,7 @@ def open_photos(
     @functools.cache
     def views(side: int) -> OnTheFly:
         view = functools.partial(source.test_view, size=side, reading=known)
-        return decoded(view, np.full((len(index_N), 2), side))
+        return decoded(lambda index: as_sheets(view(index)), np.full((len(index_N), 2), side))
 
     return set_of(
         config, source, index_N, skipped,
