@@ -19,10 +19,10 @@ from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.load import ADAPTED, Adaptable
-from mast.invariance.naming import NONE, Energies, Naming
+from mast.invariance.naming import Energies, Naming
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
-from mast.models.encoders import check_size, copied
+from mast.models.encoders import copied
 
 VERSION = 2
 NOISE = "noise"  # what its file calls the features of `Depths.noise`
@@ -171,36 +171,23 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     try:
-        check_size(metadata["size"])
-        depths = Depths(
-            encoder, metadata["size"], [str(name) for name in metadata["layers"]]
-        ).eval()
+        depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
         moves = {name.removeprefix("moves/"): values
                  for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, dim = tuple(map(str, metadata["names"])), sum(depths.widths)
-        shapes: dict[str, tuple[int, ...]] = {
-            "mean": (dim,), "scale": (dim,), NOISE: (2, dim), "naming/bias": (len(names),),
-            "naming/weight": (len(names), 2 * len(moves) + len(depths.widths) + 2),
-            **{f"moves/{name}": (len(of), dim) for name, of in moves.items()},
-        }  # fmt: skip
-        fits = (
-            {name: tuple(values.shape) for name, values in tensors.items()} == shapes
-            and {*names} == {*moves, NONE}
-            and {*moves} <= {*OPERATORS}
-            and all(values.dtype is torch.float32 for values in tensors.values())
-            and bool((tensors["scale"] > 0).all())
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        naming = Naming(tuple(metadata["names"]), tensors["naming/weight"], tensors["naming/bias"])
+        known = Subspaces(tensors["mean"], tensors["scale"], moves)
+        now_2F, then_2F = _of_noise(depths), tensors[NOISE]
+        torch.cat([(then_2F - known.mean_F) / known.scale_F, *moves.values()])  # of one width
+        energies = 2 * len(moves) + len(depths.widths) + 2
+        if naming.weight_CE.shape != (len(naming.names), energies):
+            raise ValueError(f"{energies} energies are expected")
+        parts = [each_2F.split(depths.widths, dim=1) for each_2F in (now_2F, then_2F)]
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
-    if not fits:
-        raise UserError(f"{file} is not what `mast adapt` writes: {AGAIN}")
-    parts = (each.split(depths.widths, dim=1) for each in (_of_noise(depths), tensors[NOISE]))
     same = [float((now - then).norm()) <= SAME * float(then.norm())
             for now, then in zip(*parts, strict=True)]  # fmt: skip
     if not all(same):  # other code, or random layers
         raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
-    naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
-    known = Subspaces(tensors["mean"], tensors["scale"], moves)
     return Adapted(depths, known, naming).eval()
 
 

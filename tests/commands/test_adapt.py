@@ -278,19 +278,16 @@ def test_a_folder_of_something_else_is_left_alone(
 ) -> None:
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
-    with pytest.raises(UserError, match="which this command did not write"):
+    with pytest.raises(UserError, match=r"checkpoints, which .* did not write"):
         mast.adapt(colors, SMALL, untrained=True, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
-    assert small.path is not None  # what it wrote itself is written again, ended or not
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    (begun / "encoder.safetensors").write_bytes((small.path / "encoder.safetensors").read_bytes())
+    assert small.path is not None
+    begun = tmp_path / "begun"  # what it wrote itself is written again, ended or not
+    shutil.copytree(small.path, begun)
+    (begun / "encoder.safetensors").unlink()
     mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
-    (begun / "evaluations").mkdir()
-    with pytest.raises(UserError, match="has evaluations of another adaptation"):
-        mast.adapt(colors, SMALL, untrained=True, out=begun, **{**options, "operators": FEW[:2]})
-    (begun / "subspaces.safetensors").unlink()
-    with pytest.raises(UserError, match="which this command did not write"):
+    (begun / "evaluations").mkdir()  # of another adaptation
+    with pytest.raises(UserError, match="has evaluations"):
         mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
 
 
