@@ -73,10 +73,8 @@ class ToCanvas:
     def read(self, image: AnyImage) -> tuple[np.ndarray, float]:
         """The canvas (H, W, 3), uint8, and width / height of the image; else as the call."""
         if isinstance(image, np.ndarray | Tensor):
-            images = torch.as_tensor(np.array(image) if isinstance(image, np.ndarray) else image)[
-                None
-            ]
-            image = Image.fromarray(_bytes_BHWC(images)[0].cpu().numpy())
+            tensor = image if isinstance(image, Tensor) else torch.tensor(image)
+            image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
         return read_canvas(image, self.side)
 
 
