@@ -89,7 +89,7 @@ COMMANDS: dict[str, Command] = {
     "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),
     "analyze": Command(
         ("analyze", "run", "--data", "photos/test", "--images", "8",
-         "--analyses", "masks", "invariance"),
+         "--analyses", "masks"),
         ("run/analysis/*.npz",),
         reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
     ),

@@ -33,14 +33,14 @@ DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothin
 
 
 @dataclass(frozen=True)
-class Invariances:
+class InvarianceChoice:
     """In which of an encoder's features images are compared; raises where choices conflict.
 
     Args:
         ignore: Operators, or properties, to which the features are to be invariant.
         match: Likewise, those by which images are compared.
         space: The file of weights that pairs have chosen, or `DEPTHS`.
-        pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
+        pairs: Whether pairs are to choose weights: `SearchEncoder.weighted` takes these.
     """
 
     ignore: str | Sequence[str] = ()
@@ -80,7 +80,7 @@ class Invariances:
 
 
 @dataclass(frozen=True)
-class Compared:
+class SearchEncoder:
     """An encoder that returns the features in which images are compared.
 
     Attributes:
@@ -113,7 +113,7 @@ class Compared:
         whole = self.encoder.whole
         return (whole.features if keep else whole.extract)(canvases, self.size)
 
-    def weighted(self, weights: Weights) -> Compared:
+    def weighted(self, weights: Weights) -> SearchEncoder:
         """An adapted encoder in the space of weights."""
         assert self.adapted is not None
         assert self.encoder.whole is not None
@@ -123,14 +123,14 @@ class Compared:
         return replace(self, encoder=encoder, chosen=chosen)
 
 
-def compared(
+def load_search_encoder(
     options: EncoderOptions,
-    invariances: Invariances,
+    invariances: InvarianceChoice,
     compute: Compute,
     cache: bool = True,
     bench: Bench | None = None,
     photos: Callable[..., CanvasSet] | None = None,
-) -> Compared:
+) -> SearchEncoder:
     """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
@@ -167,13 +167,13 @@ def compared(
             if adapted is None and (invariances.pairs or file):
                 raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
         if adapted is None:
-            return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+            return SearchEncoder(frozen(loaded, encoder, compute, cache, bench), loaded.size)
         chosen = {kind: _acting(adapted, names) for kind, names in words.items()}
         chosen = {kind: names for kind, names in chosen.items() if names}
     closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
     chosen = chosen or {"space": [DEPTHS]}
     whole = frozen(loaded_depths(adapted.depths), encoder, compute, cache)
-    by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
+    by = SearchEncoder(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
     return by if file is None else by.weighted(read_weights(file, adapted))
 
 
@@ -187,7 +187,7 @@ def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
     return [name for name in meant if name in adapted.operators]
 
 
-def _check_choice(encoder: str | Path | nn.Module, invariances: Invariances) -> None:
+def _check_choice(encoder: str | Path | nn.Module, invariances: InvarianceChoice) -> None:
     """Refuse to choose what is compared where there is no encoder, or where it was adapted."""
     if not invariances.of_depths or isinstance(encoder, nn.Module):
         return

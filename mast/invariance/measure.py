@@ -28,7 +28,7 @@ from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import ADAPTED, Loaded, frozen, load
 from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
-from mast.invariance.naming import Naming
+from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
 from mast.models import Depths, Encoder, save_encoder
 from mast.models.depths import OUTPUT
@@ -70,7 +70,7 @@ class Adaptation(Shown):
         for column in ("destroys", "mean square displacement, % of variance", "axes of 90 % of it"):
             table.add_column(column, justify="left" if column == "destroys" else "right")
         total = float(len(self.adapted.depths.layers))
-        for name, moves_RF in self.adapted.subspaces.moves.items():
+        for name, moves_RF in self.adapted.subspaces.factors.items():
             value_R = moves_RF.square().sum(dim=1)
             axes = int((value_R.cumsum(0) < 0.9 * value_R.sum()).sum()) + 1
             share = f"{100 * float(value_R.sum()) / total:.0f}"
@@ -232,12 +232,12 @@ def _moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], see
         changed[name] = source.features(canvases, depths.size, change)[:, columns_F]
     with doing("axes of each operator"):
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
-    if not subspaces.moves:
+    if not subspaces.factors:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
-    changed = {name: changed[name] for name in subspaces.moves}
+    changed = {name: changed[name] for name in subspaces.factors}
     with doing("fitting the operator classifier"):
-        naming = Naming.learn(features_NF, changed, depths.widths, seed)
-    return Adapted(depths.cpu(), subspaces, naming).eval()
+        classifier = ChangeClassifier.learn(features_NF, changed, depths.widths, seed)
+    return Adapted(depths.cpu(), subspaces, classifier).eval()
 
 
 def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:

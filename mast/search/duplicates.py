@@ -111,7 +111,7 @@ def first_copies(canvases: CanvasSet) -> np.ndarray:
     return first_N
 
 
-def around(nearest_NK: Tensor, margin: float) -> Tensor:
+def neighbour_mean(nearest_NK: Tensor, margin: float) -> Tensor:
     """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
 
     `nearest_NK` are the cosines of the nearest, the image itself among them.
@@ -139,7 +139,7 @@ def grouped(
     that are its near-copies and in no group. So no group has ends that differ.
 
     Near-copies are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too,
-    whose cosine exceeds by this much the mean of what is usual `around` either (cross-domain
+    whose cosine exceeds by this much the average `neighbour_mean` of the two (cross-domain
     similarity local scaling), among `FEWEST` images or more; and by `hash_TNB` those of which at
     most `HASH` bits differ of the first hash of one and any of the other.
 
@@ -168,7 +168,7 @@ def _compared(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor
     least_N = None
     if margin is not None:
         nearest_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0]
-        least_N = (around(nearest_NK, margin) + margin) / 2
+        least_N = (neighbour_mean(nearest_NK, margin) + margin) / 2
     rows, columns = block_shape(x_ND, x_ND)
     blocks = sum(
         math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
@@ -193,7 +193,7 @@ def _proposed(x_ND: Tensor, above: float, margin: float | None, hash_TNB: Tensor
     cosine_NK, position_NK = nearest_of_all(x_ND, PROPOSED)
     near_NK = cosine_NK > above
     if margin is not None:
-        least_N = (around(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
+        least_N = (neighbour_mean(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
         near_NK |= cosine_NK > least_N[:, None] + least_N[position_NK]
     of_P, k_P = np.nonzero(near_NK & (position_NK >= 0))
     pairs_P2 = np.stack([of_P, position_NK[of_P, k_P]], axis=1)

@@ -337,7 +337,7 @@ def test_what_cannot_be_adapted_is_one_line(
     ("header", "tensors"),
     [
         ({"version": 1}, {}), ({"size": "32"}, {}), ({"names": ["none"]}, {}),
-        ({}, {"mean": torch.zeros(3)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
+        ({}, {"mean": torch.zeros(3)}), ({}, {"classifier/weight": torch.zeros(2, 2)}),
     ],
 )  # fmt: skip
 def test_a_right_digest_makes_no_subspaces_right(

@@ -99,7 +99,7 @@ def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], 
     with pytest.raises(UserError, match="rotate cannot be both ignored and matched"):
         subspaces.matching(["rotate"], ["rotate"])
     still = Subspaces.of(features_NF, {**changed, "invert": features_NF}, WIDTHS)
-    assert list(still.moves) == [*changed]  # what moves nothing is left out
+    assert list(still.factors) == [*changed]  # what moves nothing is left out
 
 
 def test_the_parts_of_a_distance_add_up_and_weights_multiply_them(
@@ -120,7 +120,7 @@ def test_the_parts_of_a_distance_add_up_and_weights_multiply_them(
     torch.testing.assert_close(ratio_N, ratio_N[:1].expand(len(ratio_N)), rtol=1e-3, atol=0)
     # To weight everything but the rest by 0 is to ignore all operators.
     none = dict.fromkeys(names, 0.0) | {"rest": 1.0}
-    all_ignored = subspaces.ignoring(list(subspaces.moves))
+    all_ignored = subspaces.ignoring(list(subspaces.factors))
     torch.testing.assert_close(
         subspaces.weighted(none)(features_NF).norm(dim=1), all_ignored(features_NF).norm(dim=1),
         atol=1e-4, rtol=1e-3,
