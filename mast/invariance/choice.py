@@ -20,7 +20,6 @@ from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.core.tensors import digest
 from mast.data import CanvasSet
-from mast.encoders.feature_file import ENDINGS
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.encoders.load import ADAPTED, EncoderOptions, frozen, load, source_name
@@ -153,7 +152,6 @@ def load_search_encoder(
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
-        _check_choice(encoder, invariances)
         loaded = load(*options)
         if invariances.of_depths:
             if photos is None:
@@ -187,16 +185,6 @@ def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
     return [name for name in meant if name in adapted.operators]
 
 
-def _check_choice(encoder: str | Path | nn.Module, invariances: InvarianceChoice) -> None:
-    """Refuse to choose what is compared where there is no encoder, or where it was adapted."""
-    if not invariances.of_depths or isinstance(encoder, nn.Module):
-        return
-    if Path(encoder).suffix in ENDINGS:
-        raise UserError(f"{encoder} holds features: ignore, match and space need their encoder")
-    if Path(encoder).is_file() and (Path(encoder).parent / ADAPTED).is_file():
-        raise UserError(f"ignore, match and space need {Path(encoder).parent}, got {encoder}")
-
-
 def _in_space(
     whole: FrozenEncoder,
     seen: Callable[[Tensor], Tensor],
@@ -219,13 +207,10 @@ def adapted_encoder(
     if isinstance(encoder, nn.Module):
         adapted = encoder if isinstance(encoder, Adapted) else None
     else:
-        is_folder = (Path(encoder) / ADAPTED).is_file()
-        adapted = load_adapted(str(encoder)) if is_folder else None
-    if adapted is not None:
-        if weights is not None:
-            raise UserError(
-                "weights are for a name, and what is adapted has its own: leave them out"
-            )
-        if size not in (None, at := adapted.size):
-            raise UserError(f"it was adapted at {at} pixels: leave size out, or adapt it at {size}")
+        adapted = load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
+    if adapted is not None and (weights is not None or size not in (None, adapted.size)):
+        raise UserError(
+            f"size or weights: {source_name(encoder)} was adapted with its own, at {adapted.size} "
+            "pixels: leave both out"
+        )
     return adapted

@@ -166,7 +166,7 @@ def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
         torch.testing.assert_close(encoder(images), small.adapted.encoder(images))
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
             torch.testing.assert_close(again(images, **choice), small.adapted(images, **choice))
-    with pytest.raises(UserError, match="adapted at 32 pixels"):
+    with pytest.raises(UserError, match="at 32 pixels"):
         mast.neighbours(colors, "00.png", small.path, k=3, size=48, ignore="color")
 
 
