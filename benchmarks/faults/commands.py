@@ -100,7 +100,7 @@ COMMANDS: dict[str, Command] = {
     "adapt": Command(
         ("adapt", "photos/train", "--encoder", "run", "--images", "10",
          "--operators", "rotate", "color_jitter", "--out", "adapted"),
-        ("adapted/subspaces.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
+        ("adapted/*.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "in a space": Command(
         ("duplicates", "photos/train", "--encoder", "adapted", "--ignore", "color",
