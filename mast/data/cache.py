@@ -491,8 +491,8 @@ def _build(request: Request) -> Manifest:
 def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
     """Writes every image that decodes; raises as soon as too many are broken."""
     source, written = request.source, 0
-    skipped, sizes = dict[str, str](), list[tuple[int, ...]]()
-    whole, aspects, checksums = array("q"), array("f"), array("I")
+    skipped, whole, sizes = dict[str, str](), array("q"), array("q")
+    aspects, checksums = array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
     decode = partial(request.decode, reading=reading)
     outcomes = decode_in_order(decode, range(len(source)), request.workers)
@@ -513,11 +513,11 @@ def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
             content.update(pixels)
             checksums.append(crc32(pixels))
             whole.append(index)
-            sizes.append(outcome[0].shape[-3:-1])
+            sizes.extend(outcome[0].shape[-3:-1])
             aspects.append(outcome[1])
         refuse_too_many(source, skipped, len(whole), request.max_broken)
     index_N, aspect_N = np.array(whole, np.int64), np.array(aspects, np.float32)
-    size_N2 = np.array(sizes, np.int64)
+    size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
     content.update(aspect_N.tobytes())  # views are cut by it
     content.update(b"" if reading == Reading() else repr(reading).encode())
