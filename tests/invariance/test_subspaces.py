@@ -1,4 +1,4 @@
-"""Subspaces in closed form: against full matrices, and on displacements that are known."""
+"""Subspaces of displacements that are known; `test_closed_form.py` has the full matrices."""
 
 import pytest
 import torch
@@ -41,55 +41,6 @@ def known() -> tuple[Tensor, dict[str, Tensor], Subspaces]:
         moved_NF[:, places] = gaussian(40, seed, len(places)) * size.get(name, 3.0)
         changed[name] = features_NF + moved_NF
     return features_NF, changed, Subspaces.of(features_NF, changed, WIDTHS)
-
-
-def test_to_ignore_is_to_whiten_by_the_full_covariance(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-    level = subspaces.ignoring(())
-    names = ["color_jitter", "rotate"]
-    moved = [level(changed[name]) - level(features_NF) for name in names]
-    covariance_FF = sum(moved_NF.T @ moved_NF / len(moved_NF) for moved_NF in moved)
-    assert isinstance(covariance_FF, Tensor)
-    floor = 0.3 * covariance_FF.trace() / 16
-    value_F, axes_FF = torch.linalg.eigh(covariance_FF + floor * torch.eye(16))
-    whitened_FF = axes_FF @ (floor / value_F).sqrt().diag() @ axes_FF.T
-    expected_NF = level(features_NF) @ whitened_FF
-    torch.testing.assert_close(
-        subspaces.ignoring(names)(features_NF), expected_NF, atol=1e-5, rtol=1e-4
-    )
-
-
-def test_what_is_ignored_moves_less_than_what_is_not(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-
-    def moved(space: torch.nn.Module, name: str) -> float:
-        before_NF, after_NF = space(features_NF), space(changed[name])
-        return float((before_NF - after_NF).norm() / before_NF.norm())
-
-    plain, ignoring = subspaces.ignoring(()), subspaces.ignoring(["color_jitter"])
-    assert moved(ignoring, "color_jitter") < 0.4 * moved(plain, "color_jitter")
-    assert moved(ignoring, "grayscale") < 0.4 * moved(plain, "grayscale")  # along the same axis
-    assert moved(ignoring, "rotate") >= moved(plain, "rotate")
-
-
-def test_to_match_is_to_see_what_these_operators_move(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-    space = subspaces.matching(["color_jitter"], axes=2)
-    seen_NJ = space(features_NF)
-    assert seen_NJ.shape == (40, 2)
-    # Both axes of color and no other: a linear map of what these two features are.
-    level_NF = subspaces.ignoring(())(features_NF)
-    solved = torch.linalg.lstsq(level_NF[:, :2], seen_NJ).solution
-    assert float((level_NF[:, :2] @ solved - seen_NJ).norm() / seen_NJ.norm()) < 0.2
-    turned = (space(changed["rotate"]) - seen_NJ).norm() / seen_NJ.norm()
-    colored = (space(changed["color_jitter"]) - seen_NJ).norm() / seen_NJ.norm()
-    assert turned < 0.1 * colored
 
 
 def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], Subspaces]) -> None:
