@@ -26,7 +26,7 @@ from mast.data.store import key_of
 from mast.encoders.changes import acting_on, changed_by
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
-from mast.encoders.load import ADAPTED, Loaded, frozen, load
+from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load
 from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
 from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
@@ -84,24 +84,19 @@ class Adaptation(Shown):
 
 def adapt(
     data: str | Path,
-    encoder: str | Path | nn.Module,
-    images: int = IMAGES,
-    out: str | Path | None = None,
-    size: int | None = None,
-    layers: str | Sequence[str] | None = None,
-    operators: str | Sequence[str] | None = None,
-    device: Device = "auto",
-    weights: str | Path | None = None,
-    download: bool = False,
-    untrained: bool = False,
-    seed: int = 0,
-    max_broken: float = 1.0,
+    options: EncoderOptions,
+    images: int,
+    out: str | Path | None,
+    layers: str | Sequence[str] | None,
+    operators: str | Sequence[str] | None,
+    device: Device,
+    max_broken: float,
 ) -> Adaptation:
     """Measure how operators move an encoder's features, as `mast.commands.adapt` says."""
     if images < FEWEST:
         raise UserError(f"images must be {FEWEST} or more, got {images}")
-    compute = Compute(find_device(device))
-    loaded = load(encoder, size, weights, download, untrained, seed)
+    encoder, seed, compute = options.run, options.seed, Compute(find_device(device))
+    loaded = load(*options)
     whole = at_depths(loaded, encoder, layers)
     depths = cast(Depths, whole.module)
     named = _named(operators, depths.channels)
