@@ -5,10 +5,10 @@ A cached set is one flat file and one manifest, named after what they hold:
     <set>-<key>-<side>px.<source fingerprint>.u8            canvases, sheets of H × W × 3 bytes
     <set>-<key>-<side>px.<source fingerprint>.safetensors   the manifest, written last
 
-So are its test views of each size (`….v<size>.u8`), where canvases are smaller than images. Both
-files are written under a temporary name and renamed; they are built anew if the digest of the
-manifest is wrong or the file has another size. A set over the size limit has the manifest alone:
-its images were all decoded once, so that the broken ones are known.
+Test views of each size (`….v<size>.u8`) are kept likewise, where canvases are smaller than images.
+Files are written under a temporary name and renamed. They are rebuilt if the digest of the manifest
+is wrong or the file has another size. A set over the size limit has a manifest only: its images
+were all decoded once, to find the broken ones.
 
 Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas,
 at most side × side pixels.
@@ -234,8 +234,8 @@ class Cached(Pixels):
         if not self._damaged:
             self._damaged = True
             _log.warning(
-                "%s changed on the disk since it was written, first at image %d: what is damaged "
-                "is decoded again, and the file is built anew when the set is next opened",
+                "%s changed on the disk since it was written, first at image %d: damaged images "
+                "are decoded again, and the file is rebuilt when the set is next opened",
                 file, number,
             )  # fmt: skip
         return image
@@ -272,7 +272,7 @@ class Manifest:
         aspect_N: float32, width / height of each original.
         checksum_N: uint32, CRC-32 of each.
         skipped: Reason by name of every broken file.
-        stacks: Indices of files with several pages or frames, of which the first is here.
+        stacks: Indices of files with several pages or frames; only the first is used.
         reading: How the files were read.
     """
 
@@ -364,7 +364,7 @@ class Request:
 
     @property
     def manifest(self) -> Path:
-        """Its file; beside it lies that of the images."""
+        """The file of the manifest; the images are in the same place, ending in `.u8`."""
         view = f".v{self.view}" if self.view else ""
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}{view}.{MANIFEST}"
 

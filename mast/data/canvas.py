@@ -163,8 +163,8 @@ class CanvasSet:
 
     Attributes:
         name: What the user called the set.
-        pixels: The canvases: in memory, in a file of which what is read is verified, decoded when
-            they are read, or some of another set's.
+        pixels: The canvases: in memory, in a file (verified as it is read), decoded on demand, or
+            a subset of another set's.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
         classes: Class names by task, of `targets` and of `multilabels`.
@@ -272,7 +272,7 @@ class CanvasSet:
     def part(
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
     ) -> "CanvasSet":
-        """As `subset`, but nothing is copied: canvases are read when they are asked for."""
+        """As `subset`, but nothing is copied: canvases are read on demand."""
         index_B = np.asarray(indices, np.int64)
         return replace(
             self,
@@ -440,7 +440,7 @@ def open_files(
     Args:
         paths: One or more files, by which the images are identified.
         view_size: As of `open_canvas`, whose canvases are as large.
-        reading: How the files of the set are read beside which they are looked at.
+        reading: How files are read in the set that they are compared with.
     """
     side = canvas_size(view_size)
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)

@@ -1,6 +1,6 @@
 """What is known of single images, kept for later calls: of their pixels, and their features.
 
-    images-2.sqlite      digests of files, facts of images, and of which images an encoder has rows
+    images-2.sqlite      digests of files, facts of images, and which features there are
     images-2/*.f32       the rows of an encoder, float32, in the order in which they came
 
 The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
@@ -44,7 +44,7 @@ create table if not exists features
 """
 # Files that this process could not read, or write (True), and files that it made anew.
 _failed, _anew = set[tuple[Path, bool]](), set[Path]()
-# Codes of SQLite that say something of what is in a file.
+# Codes of SQLite for errors in the content of a file.
 _WITHIN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT,
            sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB}  # fmt: skip
 # What comes of damaged files, whose values may be of any type, and of a disk.
@@ -111,7 +111,7 @@ class ImageStore:
         except _ERRORS as error:
             self._note(error, write)
             database = self._connect(write, ":memory:")
-        with closing(database):  # what is not committed is undone
+        with closing(database):  # which undoes what was not committed
             try:
                 yield database
                 database.commit()
@@ -119,7 +119,7 @@ class ImageStore:
                 self._note(error, write)
 
     def _connect(self, write: bool, place: str | None = None) -> sqlite3.Connection:
-        """A connection with a transaction to the file, or to what is not one."""
+        """A connection to the file, or to another place, with a transaction begun."""
         if place is None:
             self.rows.mkdir(parents=True, exist_ok=True)
             if self.file.exists() and not self.file.is_file():
@@ -138,7 +138,7 @@ class ImageStore:
         return database
 
     def _note(self, error: Exception, write: bool) -> None:
-        """Remove what is damaged, once; nothing else is tried where that does not help."""
+        """Remove a damaged store, once; otherwise the store is not used any more."""
         if _is_damage(error) and self.file not in _anew:
             _anew.add(self.file)
             with suppress(OSError):  # then it is as damaged as before

@@ -109,7 +109,7 @@ def load(
         download: Whether the weights that the name names may be downloaded.
         untrained: Whether the name of an architecture stands for random weights.
         seed: Of random weights.
-        options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
+        options: Other fields of `EncoderConfig` for the named architecture.
 
     Returns:
         The module, and the folder of its evaluations: the run's, or in `runs/`
@@ -165,9 +165,9 @@ def load(
 
 
 def short_folder(name: str, sha256: str) -> Path:
-    """Where what is measured of an encoder belongs that is no run: `runs/resnet50-3f9a1c`.
+    """The folder for results of an encoder that is not a run: `runs/resnet50-3f9a1c`.
 
-    VICReg and Barlow Twins both write `resnet50.pth`, so digits of a SHA-256 tell such apart.
+    VICReg and Barlow Twins both write `resnet50.pth`, so the name has digits of a SHA-256.
     """
     short = name.rpartition(":")[2].partition(".")[0][:LONGEST]
     return Path("runs") / f"{short or 'encoder'}-{sha256[:6]}"

@@ -16,7 +16,7 @@ from mast.core.compute import one_thread
 from mast.invariance.subspaces import Space, Subspaces, axes_of
 
 NONE = "none"  # of the operators: two images of their own
-LEADING = 8  # axes of an operator, whose energy is told apart from that of all
+LEADING = 8  # leading axes of an operator, whose energy is a feature of its own
 LEAST = 1e-6  # of the square of a difference
 PENALTY = 0.1  # C of scikit-learn's logistic regression
 PAIRS = 3  # of different images, for each image

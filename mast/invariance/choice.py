@@ -28,7 +28,7 @@ from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
 from mast.invariance.subspaces import Weights
 
-DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
+DEPTHS = "depths"  # the space of all depths, standardized, in which nothing is ignored
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def load_search_encoder(
 
     Args:
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
-            size of views, the encoder, and what is to see them, as `open_photos`.
+            size of views, the encoder and a function for new views (`see` of `open_photos`).
 
     Raises:
         UserError: As `load`; operators that the encoder does not have or that leave no dimension;

@@ -34,7 +34,7 @@ from mast.models import Depths, Encoder, save_encoder
 from mast.models.depths import OUTPUT
 from mast.models.encoders import copied
 
-MEASURED = "measured.txt"  # the keys of the images, beside what was found with them
+MEASURED = "measured.txt"  # the keys of the images, in the same folder
 ALIKE = 0.8  # of these, which would be chosen again
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
 ENCODER = "encoder.safetensors"

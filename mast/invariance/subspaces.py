@@ -26,7 +26,7 @@ RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
 RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
 MATCHED = 32  # axes that are kept to match operators
 REST = "rest"  # what no operator moves
-LEAST = 1e-4  # weight of the rest, so that what is kept has a finite one beside it
+LEAST = 1e-4  # weight of the rest, so that the weights of the others stay finite
 ROUNDING = 3e-5  # share of a depth's size, such as instance normalization leaves of a mean
 STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
 
@@ -196,7 +196,7 @@ def is_steady(part_NC: Tensor, size_BC: Tensor) -> bool:
 
 
 class Parts:
-    """What of a squared distance lies in each property, and the rest: what is left of it where all
+    """The parts of a squared distance: one for each property, and the rest, which is left where all
     operators are ignored.
 
     Whitened by W = Σ W_k + floor I, an operator has the share W^-½ W_k W^-½ of every direction, and

@@ -27,7 +27,7 @@ MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.m
 FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
 WIDE = 0.3
 SAME = 0.95  # cosine of copies there, however many there are
-COPIES = 5  # of an image, at most, that do not count in what is usual around it
+COPIES = 5  # of an image, at most, that are left out of its `neighbour_mean`
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
 MANY, PROPOSED = 200_000, 32  # images above which an index proposes so many for each
@@ -102,7 +102,7 @@ def copies_within(
 def first_copies(canvases: CanvasSet) -> np.ndarray:
     """The position of the first copy of each image by pixels or hash, or its own: (N,).
 
-    Features do not count: those of a bad encoder make copies of what is only alike.
+    Features do not count: a bad encoder's would make copies of images that are merely similar.
     """
     first_N, number = np.arange(len(canvases)), 0
     for copy in copies_within(canvases, torch.zeros(len(canvases), 1), above=1, hashes=True):
