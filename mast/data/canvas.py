@@ -442,17 +442,15 @@ def open_files(
         view_size: As of `open_canvas`, whose canvases are as large.
         reading: How files are read in the set that they are compared with.
     """
-    side = canvas_size(view_size)
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
-        canvas_HWC, aspect = read_canvas(named(path), side, reading)
-        views.append(read_test_view(named(path), view_size, reading))
+        canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
+        views.append(cache.as_sheets(read_test_view(named(path), view_size, reading)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     reading = reading or Reading()
-    values_T = np.concatenate([view.ravel() for view in views])
-    of_size = InMemory(values_T, np.full((len(views), 2), view_size), reading.layout)
+    of_size = InMemory.of(views, reading.layout)
     return CanvasSet(
         name="files",
         pixels=InMemory.of(canvases, reading.layout),
