@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 from mast.core.checkpoint import replacing
-from mast.core.display import track
+from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import in_gb, locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
@@ -79,6 +79,10 @@ class Pixels(ABC):
     @abstractmethod
     def read(self, index_B: np.ndarray) -> np.ndarray:
         """Some images, one after the other, each its sheets: (T,) uint8, in memory of its own."""
+
+    def in_memory(self) -> "InMemory":
+        """All images, read at once."""
+        return InMemory(self.read(np.arange(len(self))), self.size_N2, self.layout)
 
 
 def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
@@ -544,23 +548,22 @@ def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
     """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
     sets = []
     for path in sorted(folder.glob(f"*px.{'?' * 16}.{MANIFEST}")):
-        name, file, damaged = path.name.partition(".")[0], path.with_suffix(".u8"), None
-        stored, manifest = file.stat().st_size if file.is_file() else 0, Manifest.read(path)
+        name, file, manifest = (
+            path.name.partition(".")[0],
+            path.with_suffix(".u8"),
+            Manifest.read(path),
+        )
         side = int(name.rpartition("-")[2].removesuffix("px"))
-        if manifest is not None and verify:
-            damaged = _count_damaged(manifest, file) if stored else 0
+        stored = file.stat().st_size if file.is_file() else 0
+        damaged = 0 if verify else None
+        if verify and stored and manifest is not None:
+            with doing(f"verifying {file.name}"):
+                values_T, layout = np.memmap(file, np.uint8, "r"), manifest.reading.layout
+                checksum_N = InMemory(values_T, manifest.size_N2, layout).checksum_N
+            damaged = int((checksum_N != manifest.checksum_N).sum())
         count = 0 if manifest is None else len(manifest.index_N)
         sets.append(CachedSet(name, side, count, stored, damaged, manifest is not None))
     return sets
-
-
-def _count_damaged(manifest: Manifest, file: Path) -> int:
-    """How many canvases of a file are not what was written."""
-    length_N = lengths(manifest.size_N2, manifest.reading.layout)
-    written = list(zip(length_N.tolist(), manifest.checksum_N.tolist(), strict=True))
-    with file.open("rb") as canvases:
-        shown = track(written, f"verifying {file.name}", len(written), "images")
-        return sum(crc32(canvases.read(length)) != checksum for length, checksum in shown)
 
 
 def refuse_too_many(

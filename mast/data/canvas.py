@@ -259,15 +259,13 @@ class CanvasSet:
         before = self.test_views
         if before is None or (views := before(size)) is None:
             return self
-        values_T = views.read(np.arange(len(self)))
-        of_size = InMemory(values_T, views.size_N2, views.layout)
+        of_size = views.in_memory()
         return replace(self, test_views=lambda side: of_size if side == size else before(side))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory."""
         some = self.part(indices)
-        values_T = some.pixels.read(np.arange(len(some)))
-        return replace(some, pixels=InMemory(values_T, some.pixels.size_N2, some.pixels.layout))
+        return replace(some, pixels=some.pixels.in_memory())
 
     def part(
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
