@@ -153,14 +153,9 @@ def load(
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent
-    known = RunFolder(path).config.is_file() or (path / ADAPTED).is_file()
-    if path.is_dir() and not known:
-        raise UserError(
-            f"{path} is not a run folder: it has no config.yaml; without it, give its "
-            "encoder.safetensors"
-        )
-    if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
-        folder = short_folder(path.stem, _sha256(path))
+    if not (RunFolder(folder).config.is_file() or (path / ADAPTED).is_file()):  # taken elsewhere
+        weights_of = RunFolder(path).encoder if path.is_dir() else path
+        folder = short_folder(path.stem, _sha256(weights_of))
     return Loaded(encoder, size, encoder.describe(), folder)
 
 
