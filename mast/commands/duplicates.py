@@ -20,7 +20,7 @@ from mast.core.table import Listing, images_of, safe_cell
 
 if TYPE_CHECKING:
     from mast.data import CanvasSet
-    from mast.invariance.choice import Compared
+    from mast.invariance.choice import SearchEncoder
     from mast.page import GalleryRow, Item
     from mast.search.duplicates import Copy
 
@@ -90,7 +90,7 @@ def duplicates(
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
     from mast.search.duplicates import FEW, MARGIN, SAME, WIDE, copies_within
     from mast.search.nearest import NEAR
 
@@ -98,7 +98,7 @@ def duplicates(
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
-    invariances = Invariances(ignore, match, space)
+    invariances = InvarianceChoice(ignore, match, space)
     if margin is not None and not invariances.of_depths:
         raise UserError("margin acts with ignore, match or space: give one of them, or above")
     options = EncoderOptions(encoder, size, weights, download, untrained)
@@ -179,7 +179,7 @@ def _path(name: str, data: str) -> str:
 
 
 def _changed_by(
-    by: Compared, canvases: CanvasSet, found: Sequence[Copy]
+    by: SearchEncoder, canvases: CanvasSet, found: Sequence[Copy]
 ) -> dict[int, tuple[str, float]]:
     """What changed of its group's first, and how probable that is, by position of near-copies."""
     near = [copy for copy in found if copy.kind == "near"]
