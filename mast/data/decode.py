@@ -30,22 +30,21 @@ from mast.data.formats import (
     UNDO_ORIENTATION,
     Bands,
     formats,
-    has_four_bands,
     is_deep,
     load_pixels,
-    lost_by_pillow,
     needed_chunks,
-    needs,
     no_image,
     orientation_of,
     read_array,
+    read_deep,
     read_tiff,
     refuse_bomb,
     refuse_size,
 )
-from mast.data.profiles import in_srgb
+from mast.data.profiles import GRAYS, in_srgb
 
 Opened: TypeAlias = Image.Image | Bands
+_log = logging.getLogger("mast")
 
 
 class BrokenImageError(UserError):
@@ -75,7 +74,7 @@ def open_image(
     state: tuple[int, int] | None = None,
     page: int = 0,
     max_pixels: int | None = None,
-) -> Image.Image | Bands:
+) -> Opened:
     """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
 
     Args:
@@ -102,29 +101,29 @@ def open_image(
             try:
                 from mast.data.dicom import read_dicom
             except ModuleNotFoundError:
-                raise needs("dicom") from None
+                said = "needs the extra dicom: pip install 'mast-ssl[dicom]'"
+                raise ModuleNotFoundError(said) from None
             return read_dicom(content, page, max_pixels)
         refuse_bomb(content)
         try:
             image = _opened(file, begin)
         except (UnidentifiedImageError, ValueError) as error:
             if begin.startswith(b"\x89PNG"):
-                file = needed_chunks(content)
-                image = _opened(file, begin)
+                image = _opened(needed_chunks(content), begin)
             elif isinstance(error, ValueError):
                 raise
             elif begin.startswith((b"II", b"MM")):
-                return read_tiff(file, page, max_pixels)
+                return read_tiff(content, page, max_pixels)
             else:
                 raise no_image(begin) from None
-    try:
-        refuse_size(*image.size, max_pixels)
-        if page:
-            image.seek(page)
-        bands = lost_by_pillow(image, file, page, max_pixels)
-    except Exception:
-        image.close()
-        raise
+        try:
+            refuse_size(*image.size, max_pixels)
+            if page:
+                image.seek(page)
+            bands = read_deep(image, content, page, max_pixels)
+        except Exception:
+            image.close()
+            raise
     if bands:
         image.close()
     return bands or image
@@ -154,22 +153,22 @@ class _LargeTiff(TiffImagePlugin.TiffImageFile):
         super().load_prepare()
 
 
+# ---------------------------------------------------------------------- what becomes 0 and 1
+
 Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
-_VALUES = 16_384  # of each of them and of its channels
+_VALUES = 16_384  # of each image and channel
 _TAILS = 0.1, 99.9  # percentiles
 _NOISE = 0.05  # share of the largest values, down to which floats may be negative
 _LEAST = 0.1  # share of a range, of which a set uses less only by mistake
 _FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
 _NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
-_GRAY = ("1", "L", "LA", "La", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow
 _CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # to so many channels, from so many others
 _BRIGHT = 250  # mean level of what is visible, above which it would not show on white
-_log = logging.getLogger("mast")
 
 
 def find_reading(
     name: str,
-    images: Iterable[Image.Image | Bands],
+    images: Iterable[Opened],
     wanted: Range = ("auto",),
     channels: int = 3,
     no_data: float | None = None,
@@ -188,7 +187,7 @@ def find_reading(
     plain = wanted in (("auto",), ("dtype",))
     found, counts = list[Bands](), set[int]()
     for image in images:
-        counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in _GRAY else 3)
+        counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in GRAYS else 3)
         if isinstance(image, Bands) or not plain:
             with suppress(Exception):  # a broken one is counted when all are decoded
                 bands = image if isinstance(image, Bands) else Bands.of(image)
@@ -207,8 +206,7 @@ def find_reading(
             name,
         )
     deep = [bands for bands in found if is_deep(bands)]
-    layout = Layout(channels, deep=bool(deep))
-    used = deep or found
+    layout, used = Layout(channels, deep=bool(deep)), deep or found
     if not used or (plain and not deep):
         return Reading(layout, no_data=no_data)
     reading = Reading(layout, *_limits(used, wanted, channels, no_data), no_data)
@@ -228,51 +226,47 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
 
     Transparent images of colors are composited over white, or black where they show nothing on it.
     """
-    layout = reading.layout
-    values_HWC, alpha_HW = bands.values_HWC, bands.alpha_HW
-    if is_deep(bands) and not layout.deep:
+    deep, alpha_HW = is_deep(bands), bands.alpha_HW
+    if deep and not reading.layout.deep:
         own = alone(bands)
-        low, high = own.low, own.high
-    elif layout.deep and not is_deep(bands):
-        low, high = (0.0,), (255.0,)
-    else:
-        low, high = reading.low, reading.high
-
-    def channel(at: int) -> np.ndarray:
-        # numbers of more than 24 bits lose their last ones in float32
-        exact = "f8" if values_HWC.dtype.itemsize > 2 else "f4"
-        values_HW: np.ndarray = values_HWC[:, :, at].astype(exact, copy=False)
-        there_HW = there(values_HWC[:, :, at], reading.no_data, bands.no_data)
-        least, most = low[at % len(low)], high[at % len(high)]
-        with np.errstate(invalid="ignore", over="ignore"):
-            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1).astype(np.float32)
-        if bands.inverted:
-            unit_HW = 1 - unit_HW
-        return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
-
-    count, wanted = bands.channels, layout.channels
-    if count + 1 == wanted and alpha_HW is not None:
-        yield from map(channel, range(count))
-        yield alpha_HW.astype(np.float32)
-        return
-    channels: Iterable[np.ndarray] = map(channel, range(wanted))
+        reading = replace(reading, low=own.low, high=own.high)
+    elif reading.layout.deep and not deep:
+        reading = replace(reading, low=(0.0,), high=(255.0,))
+    count, wanted = bands.channels, reading.layout.channels
+    channel = functools.partial(_channel, bands, reading)
+    channels: Iterable[np.ndarray] = map(channel, range(min(count, wanted)))
     if count == 1 and wanted == 3:
         channels = [channel(0)] * 3
     elif count == 3 and wanted == 1:
         red_HW, green_HW, blue_HW = map(channel, range(3))
         channels = [0.299 * red_HW + 0.587 * green_HW + 0.114 * blue_HW]
+    elif count + 1 == wanted and alpha_HW is not None:
+        channels = [*channels, alpha_HW.astype(np.float32)]
     elif count != wanted and (count, wanted) != (4, 3):
         raise ValueError(f"it has {count} channels, and {wanted} are expected")
     if alpha_HW is None or wanted not in (1, 3):
         yield from channels
         return
     opaque_CHW = np.stack([*channels])
-    ground = 0.0 if shows_nothing(255 * opaque_CHW.mean(0), alpha_HW) else 1.0
+    ground = 0.0 if _shows_nothing(255 * opaque_CHW.mean(0), alpha_HW) else 1.0
     for channel_HW in opaque_CHW:
         yield (channel_HW * alpha_HW + ground * (1 - alpha_HW)).astype(np.float32)
 
 
-def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
+def _channel(bands: Bands, reading: Reading, at: int) -> np.ndarray:
+    """One of the channels in the file, (H, W) float32 in [0, 1]."""
+    stored_HW, low, high = bands.values_HWC[:, :, at], reading.low, reading.high
+    # numbers of more than 24 bits lose their last ones in float32
+    values_HW = stored_HW.astype("f8" if stored_HW.dtype.itemsize > 2 else "f4", copy=False)
+    least, most = low[at % len(low)], high[at % len(high)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        unit_HW = ((values_HW - least) / (most - least)).clip(0, 1).astype(np.float32)
+    unit_HW = 1 - unit_HW if bands.inverted else unit_HW
+    there_HW = there(stored_HW, reading.no_data, bands.no_data)
+    return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
+
+
+def _shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
     """Whether the visible part, of a brightness of 0 to 255, is too bright to show on white."""
     total = float(alpha_HW.sum(dtype=np.float64))
     seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
@@ -285,8 +279,7 @@ def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
     if values.dtype.kind == "f":
         there = np.isfinite(values) & (np.abs(values) < _NONE)
     for value in {*no_data} - {None}:
-        differs = values != value
-        there = differs if there is None else there & differs
+        there = (values != value) if there is None else there & (values != value)
     return there
 
 
@@ -300,53 +293,58 @@ def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np
     return np.concatenate(parts)
 
 
+def _tails(values_N: np.ndarray) -> tuple[float, float]:
+    low, high = np.percentile(values_N, _TAILS).tolist() if len(values_N) else (0.0, 1.0)
+    return low, high
+
+
 def _limits(
     images: Sequence[Bands], wanted: Range, channels: int, no_data: float | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """What becomes 0 and what 1, one number each or one for each channel."""
-    if len(wanted) == 2:
-        low, high = map(float, wanted)
-        return (low,), (high,)
-    types = {bands.values_HWC.dtype for bands in images}
+    usual: tuple[float | str, ...] | None = wanted if len(wanted) == 2 else None
     if wanted == ("dtype",):
         lows, highs = zip(*map(_of_type, images), strict=True)
-        return (min(lows),), (max(highs),)
+        usual = min(lows), max(highs)
+    several = channels if max(bands.channels for bands in images) > 1 else 1
+    values = [_sampled(images, at, no_data) for at in range(several)]
     if wanted == ("auto",):
-        windows = [bands.window for bands in images if bands.window is not None]
-        if len(windows) == len(images):
-            low, high = np.median(windows, axis=0).tolist()
-            return (low,), (high,)
-        every_N = np.concatenate([_sampled(images, at, no_data) for at in range(channels)])
-        bottom, top = np.percentile(every_N, _TAILS).tolist() if len(every_N) else (-1.0, 0.0)
-        floats = any(of.kind == "f" for of in types)
+        usual = _usual(images, np.concatenate(values))
+    if usual:
+        return (float(usual[0]),), (float(usual[1]),)
+    lows, highs = zip(*map(_tails, values), strict=True)
+    return lows, tuple(
+        max(high, low + (high <= low)) for low, high in zip(lows, highs, strict=True)
+    )
+
+
+def _usual(images: Sequence[Bands], every_N: np.ndarray) -> tuple[float, float] | None:
+    """The range that files say, or the usual one that holds these values; None where none does."""
+    windows = [bands.window for bands in images if bands.window is not None]
+    if len(windows) == len(images):
+        low, high = np.median(windows, axis=0).tolist()
+        return low, high
+    if not len(every_N):
+        return None
+    kinds = {bands.values_HWC.dtype.kind for bands in images}
+    (bottom, top), most = _tails(every_N), float(every_N.max())
+    if "f" in kinds:
+        fitting = [limit for limit in _FLOATS if top <= limit][:1]
         # a little noise around 0 is not a range below it
-        if bottom >= -_NOISE * top if floats else bottom >= 0 <= every_N.min():
-            declared = [bands.bits for bands in images if bands.bits is not None]
-            if all(of.kind in "bu" for of in types) and len(declared) == len(images):
-                return (0.0,), (2.0 ** max(declared) - 1,)
-            if all(of.kind in "biu" for of in types):
-                # a hot pixel alone does not decide
-                most = float(every_N.max()) if every_N.max() <= 4 * top else top
-                fitting = [2.0**bits - 1 for bits in (8, 10, 12, 14, 16) if most < 2**bits]
-            else:
-                fitting = [limit for limit in _FLOATS if top <= limit]
-                fitting = [limit for limit in fitting[:1] if limit == 1.0 or top >= _LEAST * limit]
-            if fitting:
-                return (0.0,), (fitting[0],)
-    several = max(bands.channels for bands in images) > 1
-    limits = []
-    for at in range(channels if several else 1):
-        some_N = _sampled(images, at, no_data)
-        low, high = np.percentile(some_N, _TAILS).tolist() if len(some_N) else (0.0, 1.0)
-        limits.append((low, high if high > low else low + 1))
-    lows, highs = zip(*limits, strict=True)
-    return lows, highs
+        is_usual = bottom >= -_NOISE * top and (top <= 1 or top >= _LEAST * max([0, *fitting]))
+    else:
+        bits = [bands.bits for bands in images if bands.bits is not None]
+        if "i" in kinds or len(bits) < len(images):
+            most = most if most <= 4 * top else top  # a hot pixel alone does not decide
+            bits = [number for number in (8, 10, 12, 14, 16) if most < 2**number][:1]
+        fitting, is_usual = [2.0 ** max(bits) - 1] if bits else [], every_N.min() >= 0
+    return (0.0, fitting[0]) if fitting and is_usual else None
 
 
 def _of_type(bands: Bands) -> tuple[float, float]:
     """The least and the largest value that an image could have."""
     kind = bands.values_HWC.dtype
-    if kind.kind in "bf":
+    if kind.kind == "f":
         return 0.0, 1.0
     if bands.bits is not None and kind.kind == "u":
         return 0.0, 2.0**bands.bits - 1
@@ -357,18 +355,18 @@ def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
     """Warns where little of the range is used."""
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
-        low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
+        low, high = _tails(some_N) if len(some_N) else (least, most)
         for end in (low, high):  # which may stand for no value
             others_N = some_N[some_N != end]
-            if len(others_N) > _LEAST * len(some_N):
-                others = np.percentile(others_N, _TAILS)
-                if 0 < others[1] - others[0] < _LEAST * (high - low):
-                    _log.warning(
-                        "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
-                        "data.no_data %g leaves more of the range to the others",
-                        name, *others, end, 100 - 100 * len(others_N) / len(some_N), end,
-                    )  # fmt: skip
-                    return
+            bottom, top = _tails(others_N)
+            share = len(others_N) / max(1, len(some_N))
+            if share > _LEAST and 0 < top - bottom < _LEAST * (high - low):
+                _log.warning(
+                    "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
+                    "data.no_data %g leaves more of the range to the others",
+                    name, bottom, top, end, 100 - 100 * share, end,
+                )  # fmt: skip
+                return
         if min(high, most) - max(low, least) < _LEAST * (most - least):
             _log.warning(
                 "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
@@ -377,6 +375,8 @@ def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
             )  # fmt: skip
             return
 
+
+# -------------------------------------------------------------------------- canvas and view
 
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
@@ -551,12 +551,12 @@ def _warn_of_range() -> None:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    image = in_srgb(image.convert("RGB") if has_four_bands(image) else image)
+    image = in_srgb(image)
     if not image.has_transparency_data:
         return image if image.mode == "RGB" else image.convert("RGB")
     image = image.convert("RGBA")
     alpha = image.getchannel("A")
-    bright = shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
+    bright = _shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
     ground = Image.new("RGB", image.size, "black" if bright else "white")
     ground.paste(image, mask=alpha)
     return ground

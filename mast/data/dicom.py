@@ -59,7 +59,7 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
     if dicom.PhotometricInterpretation == "PALETTE COLOR":
         values, bits = apply_color_lut(values, dicom)[..., :3], None
     if values.ndim == 3:
-        return replace(as_bands(values, "DICOM", bits), pages=range(pages))
+        return replace(as_bands(values, bits), pages=range(pages))
     padding = [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
     no_data = np.ravel(padding)
     units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
@@ -68,7 +68,7 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
         values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
         values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
     return replace(
-        as_bands(values[..., None], "DICOM", bits, *no_data),
+        as_bands(values[..., None], bits, *no_data),
         inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
         window=_window(_part(dicom, page, "FrameVOILUTSequence", "WindowWidth")),
         pages=range(pages),

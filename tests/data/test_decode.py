@@ -12,7 +12,7 @@ from tifffile import imwrite
 from mast.core.errors import UserError
 from mast.data import open_source, read_canvas
 from mast.data.canvas import open_files
-from mast.data.decode import BrokenImageError, to_canvas, to_pixels
+from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
 from mast.data.folder import Folder
 from mast.data.formats import Bands
 from mast.data.shards.shard import Sample
@@ -90,7 +90,7 @@ def test_mode(tmp_path, name, image, options, left, right, tolerance):
 
 def read(path):
     """The colors of the left and of the right half."""
-    with Image.open(path) as image:
+    with open_image(path) as image:
         pixels = to_pixels(image)
     return [tuple(pixels[8, column].tolist()) for column in (2, 20)]
 
