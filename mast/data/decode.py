@@ -38,7 +38,7 @@ from mast.data.formats import (
     read_array,
     read_deep,
     read_tiff,
-    refuse_bomb,
+    refuse_repeats,
     refuse_size,
 )
 from mast.data.profiles import GRAYS, in_srgb
@@ -104,12 +104,14 @@ def open_image(
                 said = "needs the extra dicom: pip install 'mast-ssl[dicom]'"
                 raise ModuleNotFoundError(said) from None
             return read_dicom(content, page, max_pixels)
-        refuse_bomb(content)
+        is_png = begin.startswith(b"\x89PNG")
+        encoded = content.read() if is_png else b""
+        refuse_repeats(encoded, b"iCCP")  # each is unpacked
         try:
-            image = _opened(file, begin)
+            image = _opened(BytesIO(encoded) if is_png else file, begin)
         except (UnidentifiedImageError, ValueError) as error:
-            if begin.startswith(b"\x89PNG"):
-                image = _opened(needed_chunks(content), begin)
+            if is_png:
+                image = _opened(BytesIO(needed_chunks(encoded)), begin)
             elif isinstance(error, ValueError):
                 raise
             elif begin.startswith((b"II", b"MM")):
@@ -118,6 +120,9 @@ def open_image(
                 raise no_image(begin) from None
         try:
             refuse_size(*image.size, max_pixels)
+            if image.info.get("progressive"):  # each scan goes over all pixels
+                content.seek(0)
+                refuse_repeats(content.read(), b"\xff\xda")
             if page:
                 image.seek(page)
             bands = read_deep(image, content, page, max_pixels)
@@ -352,26 +357,20 @@ def _of_type(bands: Bands) -> tuple[float, float]:
 
 
 def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
-    """Warns where little of the range is used."""
+    """Warns where most values use little of the range."""
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
-        low, high = _tails(some_N) if len(some_N) else (least, most)
-        for end in (low, high):  # which may stand for no value
-            others_N = some_N[some_N != end]
-            bottom, top = _tails(others_N)
-            share = len(others_N) / max(1, len(some_N))
-            if share > _LEAST and 0 < top - bottom < _LEAST * (high - low):
-                _log.warning(
-                    "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
-                    "data.no_data %g leaves more of the range to the others",
-                    name, bottom, top, end, 100 - 100 * share, end,
-                )  # fmt: skip
-                return
-        if min(high, most) - max(low, least) < _LEAST * (most - least):
+        ends = low, high = _tails(some_N)
+        others_N = some_N[~np.isin(some_N, ends)]  # the ends may stand for no value
+        if len(others_N) > _LEAST * len(some_N) and others_N.min() < others_N.max():
+            low, high = _tails(others_N)
+        if len(some_N) and min(high, most) - max(low, least) < _LEAST * (most - least):
+            far = ends[high - low < ends[1] - low > low - ends[0]]
             _log.warning(
                 "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
-                "data.range percentile, or two numbers, would use more",
+                "data.range percentile, or two numbers, would use more%s",
                 name, low, high, least, most,
+                f"; data.no_data {far:g} does if that stands for none" * (not low <= far <= high),
             )  # fmt: skip
             return
 
@@ -380,6 +379,7 @@ def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
 
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
+_LANCZOS = Image.Resampling.LANCZOS
 _T = TypeVar("_T")
 
 
@@ -441,8 +441,11 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     if reading is not None and reading != Reading():
         bands = Bands.of(image) if isinstance(image, Image.Image) else image
         width, height = bands.size
-        shape = canvas_shape(width, height, side)
-        planes_PHW = reading.layout.split(_resized(bands, reading, shape))
+        shape, channels = canvas_shape(width, height, side), read_channels(bands, reading)
+        images = list(map(Image.fromarray, channels))
+        if bands.size != shape:
+            images = [image.resize(shape, _LANCZOS, reducing_gap=3.0) for image in images]
+        planes_PHW = reading.layout.split(np.stack([*map(np.asarray, images)]).clip(0, 1))
         sheets_SHWC = planes_PHW.reshape(-1, 3, *planes_PHW.shape[1:]).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(sheets_SHWC), width / height
     width, height = image.size
@@ -453,7 +456,7 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     if turned:
         (width, height), shrunk = (height, width), shrunk[::-1]
     if rgb.size != shrunk:
-        rgb = rgb.resize(shrunk, Image.Resampling.LANCZOS, reducing_gap=3.0)
+        rgb = rgb.resize(shrunk, _LANCZOS, reducing_gap=3.0)
     return np.asarray(rgb), width / height
 
 
@@ -512,17 +515,6 @@ def upright_size(image: Opened) -> tuple[int, int]:
     return (height, width) if turned else (width, height)
 
 
-def _resized(bands: Bands, reading: Reading, size: tuple[int, int]) -> np.ndarray:
-    """The channels of an image, (C, H, W) in [0, 1], shrunk to a width and height."""
-    if bands.size == size:
-        return np.stack([*read_channels(bands, reading)])
-    shrunk = (
-        Image.fromarray(channel_HW).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-        for channel_HW in read_channels(bands, reading)
-    )
-    return np.stack([np.asarray(channel) for channel in shrunk]).clip(0, 1)
-
-
 def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
     if isinstance(image, Image.Image) and (image.mode == "F" or image.mode.startswith("I")):
@@ -535,8 +527,14 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
         return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
     load_pixels(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
-    orientation = orientation_of(image)
-    rgb = _rgb(image)
+    orientation, rgb = orientation_of(image), in_srgb(image)
+    if rgb.has_transparency_data:
+        rgba = rgb.convert("RGBA")
+        alpha = rgba.getchannel("A")
+        bright = _shows_nothing(np.asarray(rgba.convert("L")), np.asarray(alpha))
+        rgb = Image.new("RGB", image.size, "black" if bright else "white")
+        rgb.paste(rgba, mask=alpha)
+    rgb = rgb if rgb.mode == "RGB" else rgb.convert("RGB")
     if undo := UNDO_ORIENTATION.get(orientation):
         rgb = Image.fromarray(np.ascontiguousarray(undo(np.asarray(rgb))))
     return rgb, orientation >= 5
@@ -548,15 +546,3 @@ def _warn_of_range() -> None:
         "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
         "the reading of an encoder says another"
     )
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    image = in_srgb(image)
-    if not image.has_transparency_data:
-        return image if image.mode == "RGB" else image.convert("RGB")
-    image = image.convert("RGBA")
-    alpha = image.getchannel("A")
-    bright = _shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
-    ground = Image.new("RGB", image.size, "black" if bright else "white")
-    ground.paste(image, mask=alpha)
-    return ground

@@ -8,16 +8,13 @@ Legend: H height, W width, C channels.
 
 import functools
 import math
-import os
 import re
-import struct
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BytesIO
-from typing import IO, Any, BinaryIO, cast, final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
@@ -108,11 +105,8 @@ def no_image(begin: bytes) -> UnidentifiedImageError:
 
 # ----------------------------------------------------------------------------- what is refused
 
-# How many parts a file may have. Images have dozens of most; of what holds pixels (chunks of 8 KiB
-# of a PNG, strips, tiles and pages of a TIFF) many. Pillow copies all Exif that came before, and
-# each scan of a progressive JPEG goes over all pixels, though thirty bytes may be one.
-MOST_PARTS = {"part": 1000, "pixels": 200_000, "Exif": 100, "scan": 100, "fill": 65_536}
-_STRIPS, _TILES = 273, 324  # tags of where they are
+_OFTEN = 100  # images have a dozen at most
+MOST_PAGES = 20_000  # of a file; Pillow compares each with all before it
 _TILE = 4096**2  # pixels that a tile may have beyond those of a small image
 _RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
 
@@ -127,78 +121,22 @@ def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
         )
 
 
-def refuse_bomb(file: IO[bytes]) -> None:
-    """Raises ValueError where a file, at its beginning, has more parts than images have."""
-    begin = file.read(16)
-    for signature, count in _PARTS.items():
-        if begin.startswith(signature):
-            for parts in count(file, begin):
-                if any(number > MOST_PARTS[kind] for kind, number in parts.items()):
-                    raise ValueError("more parts than images have, as if made to take minutes")
+def refuse_repeats(content: bytes, part: bytes) -> None:
+    """Raises ValueError where a file has a part so often that decoding it would take minutes."""
+    if content.count(part) > _OFTEN:
+        raise ValueError("more parts than images have, as if made to keep a decoder busy")
 
 
-def _png(file: IO[bytes], _begin: bytes) -> Iterator[Mapping[str, int]]:
-    parts = Counter[str]()
-    file.seek(8)
-    while len(head := file.read(8)) == 8:
-        length, kind = struct.unpack(">I4s", head)
-        parts["pixels" if kind in (b"IDAT", b"fdAT", b"fcTL") else "part"] += 1
-        yield parts
-        file.seek(length + 4, os.SEEK_CUR)
-
-
-def _jpeg(file: IO[bytes], _begin: bytes) -> Iterator[Mapping[str, int]]:
-    parts, progressive = Counter[str](), False
-    file.seek(2)
-    while len(head := file.read(8)) == 8 and head[:2] != b"\xff\xda":
-        is_segment = head[0] == 0xFF and 0xC0 <= head[1] < 0xFF and not 0xD0 <= head[1] <= 0xD9
-        progressive |= is_segment and head[1] in (0xC2, 0xCA)
-        parts["part" if is_segment else "fill"] += 1
-        parts["Exif"] += is_segment and head[4:] == b"Exif"
-        yield parts
-        length = 2 + max(2, int.from_bytes(head[2:4], "big")) if is_segment else 1
-        file.seek(length - len(head), os.SEEK_CUR)
-    if progressive:  # of others a scan is as long as its pixels
-        yield {"scan": file.read().count(b"\xff\xda")}
-
-
-def _tiff(file: IO[bytes], begin: bytes) -> Iterator[Mapping[str, int]]:
-    order, is_big = "<" if begin.startswith(b"II") else ">", b"+" in begin[2:4]
-    offset, number, entry = ("Q", "Q", "HHQQ") if is_big else ("I", "H", "HHII")
-    size, end = struct.calcsize(order + entry), struct.calcsize(offset)
-    (at,) = struct.unpack_from(order + offset, begin, 8 if is_big else 4)
-    pages = set[int]()  # by where they are; the last one may lead to the first
-    while at and at not in pages:
-        pages.add(at)
-        file.seek(at)
-        head = file.read(struct.calcsize(number))
-        tags = struct.unpack(order + number, head)[0] if len(head) > 1 else 0
-        yield {"pixels": len(pages), "part": tags if len(pages) == 1 else 0}
-        if tags > MOST_PARTS["part"]:  # the last page of many a file leads to somewhere
-            return
-        content = file.read(tags * size + end)
-        whole = content[: min(tags, len(content) // size) * size]  # Pillow takes what is there, too
-        counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, whole)}
-        yield {"pixels": max(counts.get(_STRIPS, 0), counts.get(_TILES, 0))}
-        after = content[tags * size :]
-        at = struct.unpack(order + offset, after)[0] if len(after) == end else 0
-
-
-_PARTS = {b"\x89PNG": _png, b"\xff\xd8": _jpeg, b"II*": _tiff, b"II+": _tiff, b"MM\0*": _tiff,
-          b"MM\0+": _tiff}  # fmt: skip
-
-
-def needed_chunks(file: IO[bytes]) -> BytesIO:
+def needed_chunks(png: bytes) -> bytes:
     """A PNG with no other chunks than those of its pixels, their opacity and orientation."""
-    file.seek(0)
-    parts = [file.read(8)]
-    while len(head := file.read(8)) == 8:
-        length, kind = struct.unpack(">I4s", head)
+    parts, at = [png[:8]], 8
+    while at < len(png):
+        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
+        kind = png[at + 4 : at + 8]
         if kind[:1].isupper() or kind in (b"acTL", b"fcTL", b"fdAT", b"tRNS", b"eXIf"):
-            parts += [head, file.read(length + 4)]
-        else:
-            file.seek(length + 4, os.SEEK_CUR)
-    return BytesIO(b"".join(parts))
+            parts.append(png[at:end])
+        at = end
+    return b"".join(parts)
 
 
 def load_pixels(image: Image.Image) -> None:
@@ -328,14 +266,14 @@ def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
         return image.pages
     if image.format == "MPO" or not getattr(image, "is_animated", False):
         return (0,)
-    numbers: Sequence[int] = range(getattr(image, "n_frames", 1))
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        kinds = []
-        for number in numbers:
-            image.seek(number)
-            kinds.append(image.tag_v2.get(_SUBFILE, 0))
-        image.seek(0)
-        numbers = [at for at, kind in zip(numbers, kinds, strict=True) if not kind & _NOT_OWN]
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
+        return range(getattr(image, "n_frames", 1))
+    numbers = list[int]()
+    with suppress(EOFError):
+        for number in range(MOST_PAGES + 1):
+            image.seek(checked(number, MOST_PAGES))
+            numbers += [] if image.tag_v2.get(_SUBFILE, 0) & _NOT_OWN else [number]
+    image.seek(0)
     return numbers
 
 
@@ -345,11 +283,11 @@ def read_deep(
     """What Pillow would lose of an image that it opened at a page; None where it loses nothing."""
     if image.format == "TIFF" and not _is_plain(image):
         return read_tiff(content, page, max_pixels)
-    content.seek(24)
-    if image.format == "PNG" and content.read(1) == b"\x10" and not page:
+    if image.format == "PNG" and not page and str(image.tile[0].args).endswith(";16B"):
         from imagecodecs import png_decode
 
-        values_HWC = np.atleast_3d(png_decode(needed_chunks(content).getvalue()))
+        content.seek(0)
+        values_HWC = np.atleast_3d(png_decode(needed_chunks(content.read())))
         bands = Bands(values_HWC) if values_HWC.shape[2] % 2 else _with_alpha(values_HWC)
         return bands.turned(orientation_of(image))
     if image.format != "PPM":
@@ -407,9 +345,8 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
     logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
     file.seek(0)
     with TiffFile(file, _multifile=False) as tiff:
-        found = cast(
-            TiffPage, tiff.pages[checked(page, len(tiff.pages))]
-        )  # no frames are asked for
+        at = checked(page, len(tiff.pages))
+        found = cast(TiffPage, tiff.pages[at])  # no frames are asked for
         every = cast(Sequence[TiffPage], tiff.pages if page == 0 else ())
         pages = [at for at, each in enumerate(every) if not (each.is_reduced or each.is_mask)]
         _refuse_tiff(found, tiff.filehandle, max_pixels)
@@ -473,8 +410,8 @@ def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
 
 def checked(page: int, pages: int) -> int:
     """A page that there is."""
-    if page >= pages:
-        raise ValueError(f"has no page {page + 1}, but {pages}")
+    if page >= pages or pages > MOST_PAGES:
+        raise ValueError(f"page {page + 1} of {pages:,}, where {MOST_PAGES:,} are read at most")
     return page
 
 

@@ -225,12 +225,12 @@ def test_a_tiff_of_too_many_pages_is_broken_and_one_in_a_circle_is_not(monkeypat
     circle = bytearray(FIVE)
     struct.pack_into("<I", circle, link, at)
     np.testing.assert_array_equal(opened(bytes(circle)).values_HWC, VALUES)
-    monkeypatch.setitem(formats.MOST_PARTS, "pixels", 2000)
+    monkeypatch.setattr(formats, "MOST_PAGES", 2000)
     many = np.zeros(3000, [("tags", "<u2"), ("tag", "V12"), ("after", "<u4")])
     many["tags"], many["after"] = 1, len(FIVE) + 18 * np.arange(1, len(many) + 1)
     chain = bytearray(FIVE)
     struct.pack_into("<I", chain, link, len(FIVE))
-    with pytest.raises(ValueError, match="more parts"):
+    with pytest.raises(ValueError, match="2,000"):
         opened(bytes(chain) + many.tobytes())
 
 
@@ -528,7 +528,6 @@ BROKEN = {
                                   t322=2**13, t323=2**13),
     "a TIFF that is text": b"II, said a text",
     "a TIFF of no tag": b"MM\0*" + bytes(20),
-    "60,000 tags": directory(*((1000 + at, 3, 1, 1) for at in range(60_000))),
     "10^7 tiles": directory((324, 4, 10_000_000, 8)),
     "10^7 strips": directory((273, 4, 10_000_000, 8), big=True),
     # DICOM
@@ -540,13 +539,9 @@ BROKEN = {
     "noise as DICOM": bytes(128) + b"DICM" + VALUES.tobytes(),
     "a deflated DICOM": dicom(np.zeros((H, W), np.uint16), DEFLATED),
     # made to take minutes
-    "Exif 150 times": in_jpeg(*[segment(0xE1, b"Exif\0\0" + bytes(60_000))] * 150),
-    "20,000 segments": in_jpeg(*[segment(0xFE, b"")] * 20_000),
-    "fill bytes": in_jpeg(b"\xff" * 10_000),
     "1,000 scans": scans(1000),
     "2,000 profiles": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000),
     "behind the pixels": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000, after=True),
-    "empty chunks": in_png(*[chunk(b"IDAT", b"")] * 3000),
     "a PNG of 3.6 * 10^9 pixels": b"\x89PNG\r\n\x1a\n"
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
     + chunk(b"IDAT", MEGABYTE),
@@ -555,8 +550,6 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monkeypatch):
-    monkeypatch.setitem(formats.MOST_PARTS, "pixels", 2000)
-    monkeypatch.setitem(formats.MOST_PARTS, "fill", 5000)
     began = time.process_time()
     tracemalloc.start()
     try:
