@@ -21,7 +21,6 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self, final
 
@@ -149,14 +148,18 @@ class Generated(Source):
         radius, (first, step, shift) = random.uniform(*cls.radius), cls.grid
         row, column = divmod(position, 3)
         center = np.array([column, row]) * step + first + random.uniform(-shift, shift, 2)
-        angle = 45 + 90 * orientation + random.uniform(-cls.turn, cls.turn)
-        own = _frame(side, center, radius, angle)
+        angle = np.deg2rad(45 + 90 * orientation + random.uniform(-cls.turn, cls.turn))
+        cos, sin = np.float32(np.cos(angle) / radius), np.float32(np.sin(angle) / radius)
+        x_1P, y_P1 = _axes(side)
+        dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
+        u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
+        edge = np.float32(radius * side)  # pixels a radius: every outline is one pixel soft
 
         # --- colors ---
         hue = (color / 8 + random.uniform(-cls.hue, cls.hue)) % 1.0
         light_3 = _hsv(hue, random.uniform(*cls.saturation), random.uniform(*cls.value))
         dark_3 = light_3 * np.float32(random.uniform(*cls.dark))
-        slopes, (x_1P, y_P1) = np.zeros(2, np.float32), _axes(side)
+        slopes = np.zeros(2, np.float32)
         if cls.easy:
             ground_3 = _hsv(0.0, 0.0, random.uniform(0.35, 0.65))
         else:
@@ -166,13 +169,13 @@ class Generated(Source):
 
         # --- background, surface, eye; then blur and noise ---
         image_CPP = ground_3[:, None, None] + light
-        share_PP = cls._texture(CLASSES["texture"][texture], own, random)
+        share_PP = cls._texture(CLASSES["texture"][texture], u_PP, v_PP, edge, random)
         surface_CPP = dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
-        outline_PP = _OUTLINES[shape](own, *cls.shapes[shape])
-        image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
+        outline_PP = _OUTLINES[shape](u_PP, v_PP, *cls.shapes[shape])
+        image_CPP += (np.float32(0.5) - outline_PP * edge).clip(0, 1) * (surface_CPP - image_CPP)
         for (along, size), level in ((cls.eye, np.float32(1.0)), (cls.pupil, np.float32(0.0))):
-            disk_PP = np.hypot(own.u_PP - along, own.v_PP) - size
-            image_CPP += _inside(disk_PP, own) * (level - image_CPP)
+            disk_PP = np.hypot(u_PP - along, v_PP) - size
+            image_CPP += (np.float32(0.5) - disk_PP * edge).clip(0, 1) * (level - image_CPP)
         if blur := BLUR[sharpness]:
             blur_PP = _blur_matrix(side, blur)
             image_CPP = blur_PP @ image_CPP @ blur_PP.T
@@ -181,18 +184,25 @@ class Generated(Source):
         return (image_CPP.clip(0, 1) * 255 + 0.5).astype(np.uint8).transpose(1, 2, 0)
 
     @classmethod
-    def _texture(cls, texture: str, own: "_Frame", random: np.random.Generator) -> np.ndarray:
+    def _texture(
+        cls,
+        texture: str,
+        u_PP: np.ndarray,
+        v_PP: np.ndarray,
+        edge: np.float32,
+        random: np.random.Generator,
+    ) -> np.ndarray:
         """The share of the light tone on the surface, in [0, 1]; if easy, unlike by class."""
         phase_u, phase_v, *turns = random.uniform(0, 2 * np.pi, 3 - cls.easy).astype(np.float32)
         # Turned by chance against the object, so that a pattern says nothing of the orientation.
         tilt = np.float32(np.pi / 2 * random.integers(2)) if cls.easy else turns[0]
         frequency = np.float32(2 * np.pi / cls.wave)
         cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
-        a_PP = cos * own.u_PP + sin * own.v_PP + phase_u
-        b_PP = cos * own.v_PP - sin * own.u_PP + phase_v
+        a_PP = cos * u_PP + sin * v_PP + phase_u
+        b_PP = cos * v_PP - sin * u_PP + phase_v
         match texture:
             case "plain":
-                return np.full_like(own.u_PP, 1.0 if cls.easy else random.uniform(0.5, 1.0))
+                return np.full_like(u_PP, 1.0 if cls.easy else random.uniform(0.5, 1.0))
             case "stripes":
                 wave_PP = np.sin(a_PP) - (0.55 if cls.easy else 0.0)
             case "checker":
@@ -201,12 +211,12 @@ class Generated(Source):
                 dots_PP = np.cos(a_PP) + np.cos(b_PP) - 0.9
                 wave_PP = -dots_PP if cls.easy else dots_PP
             case _:  # patches: a few waves of random direction and length
-                wave_PP = np.zeros_like(own.u_PP)
+                wave_PP = np.zeros_like(u_PP)
                 for direction, length, phase in random.uniform(0, 1, (4, 3)).astype(np.float32):
                     turn = 2 * np.pi * direction
                     along_PP = np.cos(turn) * a_PP + np.sin(turn) * b_PP
                     wave_PP += np.sin((0.3 + 0.5 * length) * along_PP + 2 * np.pi * phase)
-        return (wave_PP * (own.edge / frequency) + np.float32(0.5)).clip(0, 1)
+        return (wave_PP * (edge / frequency) + np.float32(0.5)).clip(0, 1)
 
 
 def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:
@@ -238,77 +248,32 @@ class Toys(Generated):
     shapes = (0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22)
 
 
-# -------------------------------------------------------------------------------------- the object
+# Signed distances to outlines, negative inside, in coordinates of the object: the origin at its
+# centre, u along the direction in which it looks, v across, its radius 1.
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The coordinates of an object: the origin at its centre, its radius 1.
-
-    u runs along the direction in which it looks, v across, to the right of it. `edge` is pixels a
-    unit, which makes every outline one pixel soft.
-    """
-
-    u_PP: np.ndarray
-    v_PP: np.ndarray
-    edge: np.float32
-
-
-def _frame(side: int, center: np.ndarray, radius: float, angle: float) -> _Frame:
-    """`center` and `radius` are shares of the side; `angle` is in degrees clockwise from the right,
-    to where the object looks."""
-    x_1P, y_P1 = _axes(side)
-    radians = np.deg2rad(angle)
-    cos, sin = np.float32(np.cos(radians) / radius), np.float32(np.sin(radians) / radius)
-    dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
-    u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
-    return _Frame(u_PP, v_PP, np.float32(radius * side))
-
-
-# Signed distances to outlines in units of the frame, negative inside.
-
-
-def _circle(own: _Frame, radius: float) -> np.ndarray:
-    return np.hypot(own.u_PP, own.v_PP) - radius
-
-
-def _square(own: _Frame, half: float) -> np.ndarray:
-    return np.maximum(abs(own.u_PP), abs(own.v_PP)) - half
-
-
-def _triangle(own: _Frame, inner: float) -> np.ndarray:
-    """Points away from where the object looks, which leaves an eye room at the base."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    return np.maximum(u_PP, abs(v_PP) * 0.8660254 - u_PP * 0.5) - inner
-
-
-def _star(own: _Frame, along: float, across: float, inner: float) -> np.ndarray:
+def _star(u: np.ndarray, v: np.ndarray, along: float, across: float, inner: float) -> np.ndarray:
     """Five points; folded into half a point, one straight edge with this normal remains."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    fold_PP = abs((np.arctan2(v_PP, u_PP) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
-    radius_PP = np.hypot(u_PP, v_PP)
-    return along * radius_PP * np.cos(fold_PP) + across * radius_PP * np.sin(fold_PP) - inner
+    fold = abs((np.arctan2(v, u) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
+    radius = np.hypot(u, v)
+    return along * radius * np.cos(fold) + across * radius * np.sin(fold) - inner
 
 
-def _cross(own: _Frame, long: float, wide: float) -> np.ndarray:
+def _cross(u: np.ndarray, v: np.ndarray, long: float, wide: float) -> np.ndarray:
     """Two bars of this half length and half width."""
-    across_PP, along_PP = abs(own.u_PP), abs(own.v_PP)
-    long_PP, short_PP = np.maximum(across_PP, along_PP), np.minimum(across_PP, along_PP)
-    return np.maximum(long_PP - long, short_PP - wide)
-
-
-def _ring(own: _Frame, middle: float, half: float) -> np.ndarray:
-    return abs(_circle(own, middle)) - half
+    longer, shorter = np.maximum(abs(v), abs(u)), np.minimum(abs(v), abs(u))
+    return np.maximum(longer - long, shorter - wide)
 
 
 _OUTLINES: tuple[Callable[..., np.ndarray], ...] = (
-    _circle, _square, _triangle, _star, _cross, _ring,
-)  # fmt: skip
-
-
-def _inside(distance_PP: np.ndarray, own: _Frame) -> np.ndarray:
-    """How much of each pixel is inside an outline."""
-    return (np.float32(0.5) - distance_PP * own.edge).clip(0, 1)
+    lambda u, v, radius: np.hypot(u, v) - radius,  # circle
+    lambda u, v, half: np.maximum(abs(u), abs(v)) - half,  # square
+    # triangle: points away from where the object looks, which leaves an eye room at the base
+    lambda u, v, inner: np.maximum(u, abs(v) * 0.8660254 - u * 0.5) - inner,
+    _star,
+    _cross,
+    lambda u, v, middle, half: abs(np.hypot(u, v) - middle) - half,  # ring
+)
 
 
 def _hsv(hue: float, saturation: float, value: float) -> np.ndarray:

@@ -84,8 +84,7 @@ class NamedSets:
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
             return SetDescription(overrides)
-        data = "factors" if self.data is None else str(self.data)
-        described = describe(data, self.root, self.download)
+        described = describe(str(self.data or "factors"), self.root, self.download)
         if overrides:  # what has no parts is none of them
             parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
             described = replace(described, parts={**parts, **overrides})
@@ -103,16 +102,11 @@ class NamedSets:
         described = self._with_test()
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed, model)
-        missing = sorted({"train", "test"} - described.parts.keys())
-        if missing:
-            raise UserError(
-                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
-                f"{' and '.join(missing)} too"
-            )
-        if kind is EvaluationData:
-            sets, metric = self._parts(described.parts, size, model), described.metric
-            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
-        return self._objects(described, size)
+        self._require(described, "test", "train")
+        if kind is ObjectData:
+            return self._objects(described, size)
+        sets = self._parts(described.parts, size, model)
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
@@ -121,11 +115,8 @@ class NamedSets:
         if WHOLE in described.parts:
             whole = self._whole(described, size, model)
             return LearningData(whole, None, size, described.metric, whole=True)
-        if "train" not in described.parts:
-            raise UserError(
-                f"{self.data or 'what is named'} has no train folder: name images to learn from"
-            )
-        pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
+        self._require(described, "train")
+        pool = {part: of for part, of in described.parts.items() if part != "test"}
         sets = self._parts(pool, size, model)
         return LearningData(sets["train"], sets.get("val"), size, described.metric)
 
@@ -139,9 +130,15 @@ class NamedSets:
         described = self._with_test()
         if WHOLE in described.parts:
             return self._whole(described, size, model), described.metric
-        if "test" not in described.parts:
-            raise UserError(f"{self.data or 'what is named'} has no test folder: name images")
+        self._require(described, "test")
         return self._canvases(described.parts["test"], size, model), described.metric
+
+    def _require(self, described: SetDescription, *parts: str) -> None:
+        if missing := [part for part in parts if part not in described.parts]:
+            raise UserError(
+                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder: give "
+                f"{' and '.join(missing)} too"
+            )
 
     def _with_test(self) -> SetDescription:
         """The parts, with val as test where there is none."""
