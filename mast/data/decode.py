@@ -27,7 +27,6 @@ from mast.core.errors import UserError
 from mast.core.files import special, state_of
 from mast.core.reading import Layout, Reading, cut_center, cut_planes
 from mast.data.formats import (
-    UNDO_ORIENTATION,
     Bands,
     formats,
     is_deep,
@@ -40,6 +39,7 @@ from mast.data.formats import (
     read_tiff,
     refuse_repeats,
     refuse_size,
+    undo_orientation,
 )
 from mast.data.profiles import GRAYS, in_srgb
 
@@ -535,8 +535,9 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
         rgb = Image.new("RGB", image.size, "black" if bright else "white")
         rgb.paste(rgba, mask=alpha)
     rgb = rgb if rgb.mode == "RGB" else rgb.convert("RGB")
-    if undo := UNDO_ORIENTATION.get(orientation):
-        rgb = Image.fromarray(np.ascontiguousarray(undo(np.asarray(rgb))))
+    if orientation > 1:
+        turned_HWC = undo_orientation(np.asarray(rgb), orientation)
+        rgb = Image.fromarray(np.ascontiguousarray(turned_HWC))
     return rgb, orientation >= 5
 
 

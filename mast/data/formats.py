@@ -155,22 +155,13 @@ def load_pixels(image: Image.Image) -> None:
 
 _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
 _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA, _SUBFILE = 338, 339, 42113, 254
-_ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colors are multiplied
+_ALPHA = _ASSOCIATED, _ = 1, 2  # an extra sample that is opacity; colors are multiplied by one
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
 # Compressions that end where a strip does, and those that are images in an image.
 _STREAMS = (1, 5, 8, 32773, 32946, 34925, 50000)
 _IMAGES = {7: "JPEG", 33003: "JPEG2000", 33005: "JPEG2000", 34712: "JPEG2000"}
 _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
-UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
-    2: lambda x_HWC: x_HWC[:, ::-1],
-    3: lambda x_HWC: x_HWC[::-1, ::-1],
-    4: lambda x_HWC: x_HWC[::-1],
-    5: lambda x_HWC: x_HWC.swapaxes(0, 1),
-    6: lambda x_HWC: np.rot90(x_HWC, -1),
-    7: lambda x_HWC: x_HWC[::-1, ::-1].swapaxes(0, 1),
-    8: np.rot90,
-}
 
 
 @final
@@ -232,8 +223,7 @@ class Bands(AbstractContextManager["Bands"]):
 
     def turned(self, orientation: int) -> "Bands":
         """With an EXIF orientation undone."""
-        undo = UNDO_ORIENTATION.get(orientation)
-        return self._each(undo) if undo else self
+        return self._each(lambda x_HWC: undo_orientation(x_HWC, orientation))
 
     def close(self) -> None:
         """Nothing is open: the file was read whole."""
@@ -255,6 +245,13 @@ def orientation_of(image: Image.Image) -> int:
     except Exception:  # Pillow raises many kinds here, and a damaged tag does not spoil the pixels
         return 1
     return orientation if orientation in range(2, 9) else 1
+
+
+def undo_orientation(x_HWC: np.ndarray, orientation: int) -> np.ndarray:
+    """Pixels in the order in which they are seen."""
+    x_HWC = x_HWC.swapaxes(0, 1) if orientation in (5, 6, 7, 8) else x_HWC
+    x_HWC = x_HWC[::-1] if orientation in (3, 4, 7, 8) else x_HWC
+    return x_HWC[:, ::-1] if orientation in (2, 3, 6, 7) else x_HWC
 
 
 def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
@@ -312,7 +309,7 @@ def _is_plain(image: ImageFile.ImageFile) -> bool:
     return (
         max(tag(_BITS, (1,))) <= 8
         and set(tag(_SAMPLE_FORMAT, (1,))) <= {1, 4}  # unsigned, or not said
-        and (extra == 0 or (extra == 1 and tag(_EXTRA_SAMPLES) in _ALPHA))
+        and (extra == 0 or (extra == 1 and tag(_EXTRA_SAMPLES) in ((1,), (2,))))
     )
 
 
@@ -356,18 +353,17 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
     bits, uses, samples = found.bitspersample, found.extrasamples, found.samplesperpixel
     height, width = values_SDHWC.shape[2:4]
     values_HWC = values_SDHWC[:, 0].transpose(1, 2, 0, 3).reshape(height, width, samples)
-    first, alpha_HW = samples - len(uses), None
-    if opaque := [at for at, use in enumerate(uses, first) if (use,) in _ALPHA]:
-        top = 1.0 if values_HWC.dtype.kind == "f" else 2.0**bits - 1
-        alpha_HW = np.nan_to_num(values_HWC[..., opaque[0]].astype("f4") / np.float32(top))
-        alpha_HW = alpha_HW.clip(0, 1)
-        values_HWC = np.delete(values_HWC, opaque[0], 2)
-        if (uses[opaque[0] - first],) == _ASSOCIATED:
-            straight_HWC = values_HWC / np.maximum(alpha_HW, 1e-6)[..., None]
-            whole_HWC = straight_HWC if top == 1 else np.rint(straight_HWC).clip(0, top)
-            values_HWC = whole_HWC.astype(values_HWC.dtype)
+    alpha_HW, top = None, 1.0 if values_HWC.dtype.kind == "f" else 2.0**bits - 1
+    for at, use in enumerate(uses, samples - len(uses)):
+        if use in _ALPHA and alpha_HW is None:
+            alpha_HW = np.nan_to_num(values_HWC[..., at].astype("f4") / np.float32(top)).clip(0, 1)
+            values_HWC = np.delete(values_HWC, at, 2)
+            if use == _ASSOCIATED:
+                straight_HWC = values_HWC / np.maximum(alpha_HW, 1e-6)[..., None]
+                whole_HWC = straight_HWC if top == 1 else np.rint(straight_HWC).clip(0, top)
+                values_HWC = whole_HWC.astype(values_HWC.dtype)
     if found.photometric == _CMYK and values_HWC.shape[2] == 4:
-        inks_HWC = (values_HWC * (255 / (2.0**bits - 1))).astype(np.uint8)
+        inks_HWC = (values_HWC * (255 / top)).astype(np.uint8)
         values_HWC, bits = np.asarray(Image.fromarray(inks_HWC, "CMYK").convert("RGB")), 8
     bands = as_bands(values_HWC, bits, no_data)
     bands = replace(bands, inverted=white == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)
@@ -377,7 +373,6 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
 def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
     """Raises ValueError of a page that is cut off, made to take memory, or of a kind not read."""
     codec, samples, bits = page.compression, page.samplesperpixel, page.bitspersample
-    width, height = page.tilewidth or page.imagewidth, page.tilelength or page.rowsperstrip
     sides = page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, page.rowsperstrip
     if not all(isinstance(number, int) for number in (*sides, samples, bits)):
         raise ValueError("a TIFF with several sizes, or other bits for each band")
@@ -399,6 +394,8 @@ def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
     memory = max(pixels, tile) * samples * page.dtype.itemsize
     if memory > _RATIO * file.size:  # then no more than Pillow may take
         refuse_size(memory // 4, 1, max_pixels)
+    width = page.tilewidth or page.imagewidth
+    height = page.tilelength or min(page.rowsperstrip, page.imagelength)
     parts = zip(page.dataoffsets, page.databytecounts, strict=True) if codec in _IMAGES else ()
     for at, size in parts:
         file.seek(at)
