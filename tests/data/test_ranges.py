@@ -93,22 +93,23 @@ def test_a_small_range_far_from_zero_keeps_its_levels(values):
     np.testing.assert_allclose(channel_HW.ravel(), np.linspace(0, 1, 2304), atol=1e-7)
 
 
-def test_little_of_a_range_is_warned_of(caplog):
-    find_reading("dim", [image(0, 300, np.uint16)], ("dtype",))
+@pytest.mark.parametrize(
+    ("top", "end", "dtype"),
+    [(300, None, np.uint16), (2500, -32768, np.int16), (2500, 65535, np.uint16)],
+)
+def test_little_of_a_range_is_warned_of(top, end, dtype, caplog):
+    elevation = image(0, 20_000, dtype)
+    find_reading("bright", [elevation], ("dtype",))
+    assert not caplog.messages
+    elevation = image(100, top, dtype)
+    way = ("dtype",) if end is None else ("auto",)
+    if end is not None:
+        find_reading("set", [elevation])
+        assert not caplog.messages
+        elevation.values_HWC[:4] = end
+    find_reading("set", [elevation], way)
     assert "less than a tenth" in caplog.text
-    caplog.clear()
-    find_reading("bright", [image(0, 9000, np.uint16)], ("dtype",))
-    assert not caplog.messages
-
-
-@pytest.mark.parametrize(("end", "dtype"), [(-32768, np.int16), (65535, np.uint16)])
-def test_what_may_stand_for_no_value_is_named(end, dtype, caplog):
-    elevation = image(100, 2500, dtype)
-    find_reading("set", [elevation])
-    assert not caplog.messages
-    elevation.values_HWC[:4] = end
-    find_reading("set", [elevation])
-    assert f"data.no_data {end} " in caplog.text
+    assert (f"data.no_data {end} " in caplog.text) == (end is not None)
     caplog.clear()
     find_reading("set", [elevation], no_data=end)
     assert not caplog.messages
