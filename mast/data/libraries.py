@@ -321,7 +321,8 @@ class HuggingFaceSet(Source):
         held = {name: getattr(of, "feature", of) for name, of in features.items()}
         labels = [name for name, of in held.items() if type(of).__name__ == "ClassLabel"]
         kind = re.compile(r"u?int\d+|bool|(large_)?string")
-        plain = [at for at, of in held.items() if kind.fullmatch(str(getattr(of, "dtype", "")))]
+        dtypes = {name: of.dtype for name, of in held.items() if type(of).__name__ == "Value"}
+        plain = [name for name, dtype in dtypes.items() if kind.fullmatch(dtype)]
         for label in labels or filter(None, [label_column(plain)]):
             values, task = list(loaded[label][:]), label.replace("/", "-")  # results: TASK/MEASURE
             several = held[label] is not features[label]

@@ -20,9 +20,10 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data import formats
-from mast.data.decode import BrokenImageError, alone, open_image
+from mast.data.decode import BrokenImageError, open_image
 from mast.data.folder import Folder, walk
 from mast.data.formats import Bands, extensions
+from mast.data.ranges import alone
 from mast.data.shards.shard import Sample
 
 H, W = 18, 20

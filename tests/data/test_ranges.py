@@ -12,8 +12,8 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.data.decode import find_reading, read_channels
 from mast.data.formats import Bands
+from mast.data.ranges import find_reading, read_channels
 from mast.encoders.extract import test_views as views_of
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.named_sets import NamedSets
