@@ -14,7 +14,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -24,7 +24,7 @@ from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.errors import UserError
 from mast.core.files import special, state_of
-from mast.core.reading import Reading, cut_center, cut_planes
+from mast.core.reading import RGB, Reading, cut_center, cut_planes
 from mast.data.formats import (
     Bands,
     formats,
@@ -118,20 +118,18 @@ def open_image(
                 return read_tiff(content, page, max_pixels)
             else:
                 raise no_image(begin) from None
-        try:
+        with ExitStack() as undone:
+            undone.callback(image.close)
             refuse_size(*image.size, max_pixels)
             if image.info.get("progressive"):  # each scan goes over all pixels
                 content.seek(0)
                 refuse_repeats(content.read(), b"\xff\xda")
             if page:
                 image.seek(page)
-            bands = read_deep(image, content, page, max_pixels)
-        except Exception:
-            image.close()
-            raise
-    if bands:
-        image.close()
-    return bands or image
+            if bands := read_deep(image, content, page, max_pixels):
+                return bands
+            undone.pop_all()
+    return image
 
 
 def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
@@ -158,8 +156,6 @@ class _LargeTiff(TiffImagePlugin.TiffImageFile):
         super().load_prepare()
 
 
-SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
-CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 _LANCZOS = Image.Resampling.LANCZOS
 _T = TypeVar("_T")
 
@@ -242,8 +238,8 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
 
 
 def crop_fraction(size: int) -> float:
-    """The share of the short side that a test view of `size` pixels shows."""
-    return CROP_FRACTION if size > SMALL else 1.0
+    """The share of the short side that a test view of `size` pixels shows: 224 of 256."""
+    return 0.875 if size > 96 else 1.0
 
 
 def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
@@ -301,11 +297,10 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     if isinstance(image, Image.Image) and (image.mode == "F" or image.mode.startswith("I")):
         image = Bands.of(image)
     if isinstance(image, Bands):
-        reading = alone(image)
         if is_deep(image):
             _warn_of_range()
-        image_CHW = np.stack([*read_channels(image, reading)])
-        return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
+        image_CHW = np.stack([*read_channels(image, alone(image))])
+        return Image.fromarray(RGB.split(image_CHW).transpose(1, 2, 0)), False
     load_pixels(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
     orientation, rgb = orientation_of(image), in_srgb(image)
