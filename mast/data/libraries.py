@@ -114,21 +114,16 @@ class TorchvisionSet(Source):
 
         # TorchvisionSet opens what a file holds, whatever that is, and EPS is a program.
         EpsImagePlugin.gs_binary = False
-        known = {
-            key: value
-            for key, value in vars(datasets).items()
-            if isinstance(value, type) and issubclass(value, datasets.VisionDataset)
-        }
-        del known["VisionDataset"]
-        if name not in known:
-            raise unknown("torchvision data set", name, sorted(known))
+        kind, base = getattr(datasets, name, None), datasets.VisionDataset
+        if not (isinstance(kind, type) and issubclass(kind, base)) or kind is base:
+            raise unknown("torchvision data set", name, sorted(datasets.__all__))
         if name in _EXECUTED:
             raise UserError(
                 f"torchvision's {name} is not opened, as it reads a pickle that it finds in the "
                 "current folder, which can run any code: give its images as a folder"
             )
         self.name = f"torchvision:{name}@{split}"
-        usual, parameters = CATALOGUE.get(name, Usual()), inspect.signature(known[name]).parameters
+        usual, parameters = CATALOGUE.get(name, Usual()), inspect.signature(kind).parameters
         key = next((key for key in _SPLIT_ARGUMENTS if key in parameters), None)
         # A class without splits has one: were another name let through, training and test would
         # share their images.
@@ -148,7 +143,7 @@ class TorchvisionSet(Source):
                 raise unknown(f"half of EMNIST's {whole}", half, ("train", "test"))
             arguments |= {"split": whole, "train": half != "test", "download": download}
         try:
-            self._dataset = known[name](**arguments)
+            self._dataset = kind(**arguments)
         except Exception as error:  # torchvision and what reads its files raise many kinds
             hint = f" Name another root, or allow the download ({ROOT_AND_DOWNLOAD})."
             hint = hint if isinstance(error, RuntimeError | OSError) and not download else ""

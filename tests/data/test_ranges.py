@@ -225,26 +225,24 @@ def test_larger_images_are_read_by_the_same_range(tmp_path):
     assert opened(tmp_path / "set").fingerprint == canvases.fingerprint  # both are kept
 
 
-def test_another_set_is_read_as_what_was_learned_from(tmp_path):
+@pytest.mark.parametrize(
+    ("learned", "read", "levels"),
+    [
+        (Reading(Layout(1, deep=True), (0.0,), (4095.0,)), None, 4095),
+        # Otherwise 120 of 65,535 levels would be none, and all images copies.
+        (Reading(Layout(1)), Reading(Layout(1, deep=True), (0.0,), (255.0,)), 255),
+    ],
+)
+def test_another_set_is_read_as_what_was_learned_from(learned, read, levels, tmp_path):
+    """But an encoder of 8 bits says nothing of deeper files."""
     model = nn.Sequential(nn.Identity())
-    model.reading, model.channels = Reading(Layout(1, deep=True), (0.0,), (4095.0,)), 1
-    folder = write(tmp_path / "dim", [np.full((SIDE, SIDE), 409, np.uint16)] * 2)
-    assert opened(folder).reading.high == (1023.0,)
+    model.reading, model.channels = learned, 1
+    folder = write(tmp_path / "dim", [np.full((SIDE, SIDE), of, np.uint16) for of in (30, 120)])
+    assert opened(folder).reading.high == (255.0,)
     canvases = opened(folder, nn.Sequential(model))
-    assert canvases.reading == model.reading
-    torch.testing.assert_close(
-        images_of(canvases), torch.full((2, 1, SIDE, SIDE), 409 / 4095), rtol=0, atol=1e-5
-    )
-
-
-def test_an_encoder_of_8_bits_says_nothing_of_deeper_files(tmp_path):
-    """Otherwise 120 of 65,535 levels would be none, and all images copies."""
-    model = nn.Identity()
-    model.reading, model.channels = Reading(Layout(1)), 1
-    values = [np.full((SIDE, SIDE), level, np.uint16) for level in (30, 120)]
-    canvases = opened(write(tmp_path / "dim", values), model)
-    assert canvases.reading == Reading(Layout(1, deep=True), (0.0,), (255.0,))
-    assert images_of(canvases)[:, 0, 0, 0].tolist() == pytest.approx([30 / 255, 120 / 255])
+    assert canvases.reading == (read or learned)
+    seen = images_of(canvases)[:, 0, 0, 0].tolist()
+    assert seen == pytest.approx([30 / levels, 120 / levels], abs=1e-5)
 
 
 def test_parts_are_read_as_what_is_learned_from(tmp_path):
