@@ -211,7 +211,6 @@ LINEAR_GRAY = (
     .replace(CURVE, struct.pack(">4sxxxxHxxi", b"para", 0, 65536))
 )
 PROFILED = {
-    "rgb.png": (Image.fromarray(halves(RED, BLUE)), {}),
     "rgb.jpg": (Image.fromarray(halves(RED, BLUE)), FINE),
     "rgb.webp": (Image.fromarray(halves(RED, BLUE)), LOSSLESS),
     "rgb.tif": (Image.fromarray(halves(RED, BLUE)), {}),
