@@ -28,10 +28,11 @@ from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import InMemory, OnTheFly, Pixels, Subset, TestViews
-from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
+from mast.data.decode import Opened, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
+from mast.data.ranges import find_reading
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled, warn_of_stacks
 from mast.data.store import Facts, key_of
