@@ -127,7 +127,7 @@ def ahead(found: Found, reference: Found) -> dict[str, dict[str, list[float]]]:
 
 
 def ignore_all(known: Subspaces) -> Space:
-    return known.ignoring(tuple(known.moves))
+    return known.ignoring(tuple(known.factors))
 
 
 def own(study: Study) -> Iterator[Way]:
@@ -154,7 +154,7 @@ def own(study: Study) -> Iterator[Way]:
     on_scale = dict[str, Space]()
     for name, each in own.items():
         of_own[name] = ignore_all(each)
-        moves = {at: moves_RF * each.scale_F / scale_F for at, moves_RF in each.moves.items()}
+        moves = {at: moves_RF * each.scale_F / scale_F for at, moves_RF in each.factors.items()}
         on_scale[name] = ignore_all(Subspaces(each.mean_F, scale_F, moves))
     yield "ignore all", [dict.fromkeys(own, space) for space in spaces]
     yield "last map", [dict.fromkeys(own, study.last)]
@@ -222,7 +222,7 @@ def composed(study: Study) -> Iterator[Way]:
         part = slice(at, at + inv.LOOKED_AT)
         some = {name: values[part] for name, values in moved.items()}
         others = Subspaces.of(photos.plain()[part], some, depths.widths)
-        both.append(replace(known, moves={**known.moves, **others.moves}))
+        both.append(replace(known, factors={**known.factors, **others.factors}))
     yield "ignore all", [dict.fromkeys(study.sets, ignore_all(draw)) for draw in study.draws]
     yield "last map", [dict.fromkeys(study.sets, study.last)]
     yield "several at once", [dict.fromkeys(study.sets, each.ignoring([*moved])) for each in both]
@@ -238,15 +238,15 @@ def ridge(study: Study) -> Iterator[Way]:
     )
 
     def fewer(known: Subspaces, axes: int) -> Subspaces:
-        return replace(known, moves={name: each[:axes] for name, each in known.moves.items()})
+        return replace(known, factors={name: each[:axes] for name, each in known.factors.items()})
 
     def likeliest(known: Subspaces, first: int) -> tuple[int, float]:
         """Of the displacements of other photos, under a Gaussian of any size."""
         other, likely = slice(first, first + inv.LOOKED_AT), dict[tuple[int, float], float]()
         moved = torch.cat([(of_all[name][other] - photos.plain()[other]) / known.scale_F
-                           for name in known.moves])  # fmt: skip
+                           for name in known.factors])  # fmt: skip
         for axes in AXES:
-            value_M, axes_MF = subspaces.axes_of(torch.cat([*fewer(known, axes).moves.values()]))
+            value_M, axes_MF = subspaces.axes_of(torch.cat([*fewer(known, axes).factors.values()]))
             along_M, count = (moved @ axes_MF.T).square().mean(dim=0), axes_MF.shape[1]
             rest = moved.square().sum(dim=1).mean() - along_M.sum()
             for share in RIDGES:
@@ -268,7 +268,7 @@ def ridge(study: Study) -> Iterator[Way]:
         yield (
             name,
             [
-                dict.fromkeys(study.sets, fewer(known, axes).ignoring([*known.moves], share))
+                dict.fromkeys(study.sets, fewer(known, axes).ignoring([*known.factors], share))
                 for known, (axes, share) in zip(whole, choice, strict=True)
             ],
         )

@@ -493,7 +493,7 @@ def ways(
         of_it = [photos.subspaces(at, LOOKED_AT, True)
                  for at in range(0, photos.looked_at, LOOKED_AT)]  # fmt: skip
         for kind in ("all", "color"):
-            names = named_operators(kind, tuple(of_it[0].moves))
+            names = named_operators(kind, tuple(of_it[0].factors))
             spaces = [each.ignoring(names) for each in of_it]
             yield (
                 f"embedding, ignore {kind}",
@@ -504,7 +504,7 @@ def ways(
         return lambda x: space(x[:, :count])
 
     draws = [photos.subspaces(at, LOOKED_AT) for at in range(0, photos.looked_at, LOOKED_AT)]
-    scaled, every = of_depths(draws[0].ignoring(())), tuple(draws[0].moves)
+    scaled, every = of_depths(draws[0].ignoring(())), tuple(draws[0].factors)
     all_white = whitened(scaled(gallery_NF))
     yield "all depths", alike(scaled)
     yield "all depths, whitened", alike(lambda x: all_white(scaled(x)))
@@ -518,7 +518,7 @@ def ways(
     own = {name: sets[name].subspaces(0, LOOKED_AT) for name in searched}
     yield (
         "ignore all, photos of its own",
-        [{name: of_depths(each.ignoring(tuple(each.moves))) for name, each in own.items()}],
+        [{name: of_depths(each.ignoring(tuple(each.factors))) for name, each in own.items()}],
     )
 
 

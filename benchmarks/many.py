@@ -27,9 +27,11 @@ from measure import RESULTS
 from PIL import Image
 
 from mast.core.checkpoint import write_json
+from mast.core.reading import Reading
 from mast.core.run import provenance
-from mast.data.cache import VERSION, Manifest, Names
+from mast.data.cache import VERSION, Manifest
 from mast.data.shards.index import look_for
+from mast.data.shards.names import Names
 from mast.data.shards.source import SampleTable, keep_table
 
 IN_SHARD = 2000
@@ -53,7 +55,7 @@ row, shuffle = dealing.part(0)
 shuffle.between(0, 8192)
 """
 MANIFEST = "from pathlib import Path; from mast.data.cache import Manifest; "
-MANIFEST += "Manifest.read(Path(P) / 'manifest.safetensors').identifiers[12345678]"
+MANIFEST += "Manifest.read(Path(P) / 'manifest.safetensors').index_N[12345678]"
 SOURCE = "from mast.data import open_source; s = open_source(f'shards:{P}/shards', C); "
 SOURCE += "s.fingerprint(); s.identifier(12345678)"
 HUNDRED_MILLION = {"index": INDEX, "manifest": MANIFEST, "source": SOURCE}
@@ -71,7 +73,8 @@ def write_hundred_million(root: Path, samples: int) -> None:
     numbers_N, names = np.arange(samples), np.frombuffer(b"class00000/000000000.png", np.uint8)
     names = Names(np.tile(names, samples), (numbers_N + 1) * len(names))
     float_N, number_N = np.ones(samples, np.float32), np.zeros(samples, np.uint32)
-    Manifest(VERSION, "", 32, "", numbers_N, float_N, number_N, names, {}).write(
+    size_N2 = np.full((samples, 2), 32, np.int32)
+    Manifest([VERSION], "", numbers_N, size_N2, float_N, number_N, {}, (), Reading()).write(
         root / "manifest.safetensors"
     )
     spec = f"shards:{folder}"

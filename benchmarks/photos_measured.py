@@ -25,8 +25,8 @@ from mast.core.memory import keep_freed_memory
 from mast.encoders.changes import changed_by
 from mast.encoders.extract import test_views
 from mast.encoders.load import load
+from mast.invariance.change_classifier import ChangeClassifier, ChangeFeatures
 from mast.invariance.measure import STRONGER
-from mast.invariance.naming import Energies, Naming
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models.folded import folded
 
@@ -57,16 +57,16 @@ class Searched:
         plain, changed = self.plain_NF[some], {name: of[some] for name, of in self.moved.items()}
         begun = time.process_time()
         subspaces = Subspaces.of(plain, changed, self.widths)
-        naming = Naming.learn(plain, changed, self.widths, draw)
-        spent, known = time.process_time() - begun, tuple(subspaces.moves)
+        classifier = ChangeClassifier.learn(plain, changed, self.widths, draw)
+        spent, known = time.process_time() - begun, tuple(subspaces.factors)
         ignoring = subspaces.ignoring(known)
         photos_ND, own = F.normalize(ignoring(self.plain_NF)), torch.arange(MOST, MOST + CHANGED)
-        energies, right = Energies(subspaces, self.widths), list[bool]()
+        energies, right = ChangeFeatures(subspaces, self.widths), list[bool]()
         first: dict[str, list[float]] = {name: [] for name in LOOKED_FOR}
         for name, copy_CF in self.copies:
             found_C = (F.normalize(ignoring(copy_CF)) @ photos_ND.T).argmax(dim=1)
             first[name].append(100 * float((found_C == own).float().mean()))
-            named = naming.properties(energies(copy_CF - self.plain_NF[own]))
+            named = classifier.properties(energies(copy_CF - self.plain_NF[own]))
             right += [kind == CHANGES[name][0] for kind, _ in named]
         return {
             "copies": float(np.mean([*first.values()])),

@@ -39,7 +39,7 @@ from mast.data import canvas_size, read_canvas
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.load import load
 from mast.invariance.adapted import Adapted
-from mast.invariance.naming import Naming
+from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.pairs import weights_of
 from mast.invariance.subspaces import Subspaces
 from mast.search import duplicates
@@ -69,8 +69,8 @@ def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
     moved = features.moved(name, photos.canvases.part(range(photos.looked_at), name))
     plain, changed = photos.plain()[some], {each: of[some] for each, of in moved.items()}
     widths = features.seen.depths.widths
-    naming = Naming.learn(plain, changed, widths, draw)
-    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), naming).eval()
+    classifier = ChangeClassifier.learn(plain, changed, widths, draw)
+    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), classifier).eval()
 
 
 def hashed(files: list[Path], size: int, change: str | None = None, strength: int = 0) -> Tensor:

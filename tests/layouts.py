@@ -73,15 +73,3 @@ def write_voc(root: Path, split: str = "trainval", **objects: str) -> Path:
         (root / "Annotations" / f"{image}.xml").write_text(text)
         picture(root / "JPEGImages" / f"{image}.jpg")
     return root
-
-
-def write_pets(root: Path, train: int = 12, test: int = 6) -> Path:
-    """Three classes of pets as torchvision's OxfordIIITPet has them; a class is a shade."""
-    folder = root / "oxford-iiit-pet"
-    (folder / "annotations").mkdir(parents=True)
-    for split, count in (("trainval", train), ("test", test)):
-        lines = [f"class{at % 3}_{split}{at} {at % 3 + 1} 1 1\n" for at in range(count)]
-        (folder / "annotations" / f"{split}.txt").write_text("".join(lines))
-        for at, line in enumerate(lines):
-            picture(folder / "images" / f"{line.split()[0]}.jpg", shade=at % 3 * 90 + at)
-    return root

@@ -89,7 +89,7 @@ COMMANDS: dict[str, Command] = {
     "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),
     "analyze": Command(
         ("analyze", "run", "--data", "photos/test", "--images", "8",
-         "--analyses", "masks", "invariance"),
+         "--analyses", "masks"),
         ("run/analysis/*.npz",),
         reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
     ),
@@ -100,7 +100,7 @@ COMMANDS: dict[str, Command] = {
     "adapt": Command(
         ("adapt", "photos/train", "--encoder", "run", "--images", "10",
          "--operators", "rotate", "color_jitter", "--out", "adapted"),
-        ("adapted/subspaces.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
+        ("adapted/*.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "in a space": Command(
         ("duplicates", "photos/train", "--encoder", "adapted", "--ignore", "color",

@@ -373,7 +373,6 @@ LIES: dict[str, Lie] = {
     "missing analyses": Lie("run/analysis/missing.json", ("report",), fields()),
     "analysis": Lie("run/analysis/*.npz", ("report",), arrays),
     "figure": Lie("run/analysis/*.svg", ("report",), drawing),
-    "manifest": Lie("cache/mast/*.safetensors", ("embed", "pretrain", "evaluate"), tensor),
     "checkpoint": Lie("begun/checkpoints/last.pt", ("continue",), checkpoint),
     "configuration": Lie("begun/config.yaml", ("resume", "continue"), configuration),
     "index of shards": Lie("shards/index.json", ("shards", "streamed"), fields(INDEX)),

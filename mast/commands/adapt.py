@@ -54,9 +54,8 @@ def adapt(
             finite or do not vary; a folder that cannot be written.
     """
     encoder = or_default(encoder, data)
+    from mast.encoders.load import EncoderOptions
     from mast.invariance.measure import adapt as measure
 
-    return measure(
-        data, encoder, images, out, size, layers, operators, device, weights, download, untrained,
-        seed, max_broken,
-    )  # fmt: skip
+    options = EncoderOptions(encoder, size, weights, download, untrained, seed)
+    return measure(data, options, images, out, layers, operators, device, max_broken)

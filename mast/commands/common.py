@@ -21,7 +21,7 @@ from mast.core.table import Columns, begins, write_table
 if TYPE_CHECKING:
     from mast.data import CanvasSet
     from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import Compared, Invariances
+    from mast.invariance.choice import InvarianceChoice, SearchEncoder
     from mast.page import GalleryRow
 
 
@@ -128,19 +128,19 @@ def _is_encoder(folder: Path) -> bool:
 def open_search(
     options: EncoderOptions,
     data: str | Path,
-    invariances: Invariances,
+    invariances: InvarianceChoice,
     device: Device,
     max_broken: float,
-) -> tuple[Compared, CanvasSet]:
+) -> tuple[SearchEncoder, CanvasSet]:
     """An encoder with the features in which images are compared, and the images."""
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.data.photos import opener
-    from mast.invariance.choice import compared
+    from mast.invariance.choice import load_search_encoder
 
     photos = opener(DataConfig(str(data), max_broken=max_broken))
-    by = compared(options, invariances, Compute(find_device(device)), photos=photos)
+    by = load_search_encoder(options, invariances, Compute(find_device(device)), photos=photos)
     return by, by.opened(photos)
 
 

@@ -207,10 +207,10 @@ class _Search:
         from mast.core.launch import find_device
         from mast.data import DataConfig, open_canvas
         from mast.encoders.load import EncoderOptions
-        from mast.invariance.choice import DEPTHS, Invariances, compared
+        from mast.invariance.choice import DEPTHS, InvarianceChoice, load_search_encoder
 
-        self.by = compared(
-            EncoderOptions(folder), Invariances(space=DEPTHS), Compute(find_device(device))
+        self.by = load_search_encoder(
+            EncoderOptions(folder), InvarianceChoice(space=DEPTHS), Compute(find_device(device))
         )
         assert self.by.adapted is not None
         self.adapted, config = self.by.adapted, DataConfig(data)

@@ -89,7 +89,7 @@ def duplicates(
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
     from mast.search.duplicates import SAME, copies_within
 
     excluded = split_cut(str(data))[1].exclude
@@ -97,7 +97,7 @@ def duplicates(
         raise UserError(f"{listed} says what the set leaves out: give another list")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     similar = level == "similar"
-    invariances = Invariances(ignore, match, space) if similar else Invariances()
+    invariances = InvarianceChoice(ignore, match, space) if similar else InvarianceChoice()
     fixed = set[str]() if similar else _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, canvases = open_search(options, data, invariances, device, max_broken)

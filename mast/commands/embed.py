@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mast.data import CanvasSet
-    from mast.invariance.choice import Compared
+    from mast.invariance.choice import SearchEncoder
 
 
 MADE = ("data", "encoder", "size")  # what a file says beside the features
@@ -66,11 +66,11 @@ def embed(
     from mast.data import DataConfig, open_photos
     from mast.encoders.load import EncoderOptions
     from mast.evaluation.result import readable
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
 
     name = out or short_name(f"{readable(str(data))}-{_name(encoder)}") + ".npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
-    invariances = Invariances(ignore, match, space)
+    invariances = InvarianceChoice(ignore, match, space)
     options = EncoderOptions(encoder, size, weights, download, untrained)
     if representation in (None, "encoder"):
         by, canvases = open_search(options, data, invariances, device, max_broken)
@@ -94,16 +94,16 @@ def embed(
 
 def _represented(
     encoder: EncoderLike, representation: Representation, size: int | None, device: Device
-) -> Compared:
+) -> SearchEncoder:
     """What a run learned beside its encoder."""
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.encoders.load import frozen, source_name
-    from mast.invariance.choice import Compared
+    from mast.invariance.choice import SearchEncoder
     from mast.runs.load import load_representation
 
     loaded = load_representation(source_name(encoder), representation, size)
-    return Compared(frozen(loaded, encoder, Compute(find_device(device))), loaded.size)
+    return SearchEncoder(frozen(loaded, encoder, Compute(find_device(device))), loaded.size)
 
 
 def _name(encoder: EncoderLike) -> str:

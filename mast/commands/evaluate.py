@@ -100,7 +100,7 @@ def evaluate(
     )
     from mast.evaluation.result import Results
     from mast.invariance.adapted import Adapted, tensors_of
-    from mast.invariance.choice import Invariances, compared
+    from mast.invariance.choice import InvarianceChoice, load_search_encoder
     from mast.runs.load import load_representation
     from mast.runs.start import load_untrained
 
@@ -122,7 +122,7 @@ def evaluate(
         raise UserError("no protocol is named; give protocols, such as knn and linear")
     if idle := sorted({*(settings or {})} - {*names}):
         raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
-    invariances = Invariances(ignore=ignore, match=match, space=space)
+    invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     is_run = not isinstance(encoder, nn.Module) and RunFolder(encoder).config.is_file()
     if untrained and (weights is not None or isinstance(encoder, nn.Module)):
         raise UserError("untrained is for a run or an architecture: leave weights and modules out")
@@ -152,7 +152,7 @@ def evaluate(
         of_run = is_run and not (name or untrained or weights is not None)
         bench = Bench(compute, workspace)
         if name:
-            by = compared(
+            by = load_search_encoder(
                 options, invariances, compute, cache, bench,
                 lambda size, model, _: sets.learning(size, model).train,
             )  # fmt: skip

@@ -14,7 +14,7 @@ from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
     from mast.exports import Exported, Original
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
 
 
 @command
@@ -65,12 +65,12 @@ def export(
         push_folder,
         refuse_something_else,
     )
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
 
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     original = load_original(model)
-    invariances = Invariances(ignore=ignore, match=match, space=space)
+    invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     if invariances.names:
         original = _in_space(original, model, invariances)
     if original.reads_more and not issubclass(FORMATS[format].kind, ExportedGraph):
@@ -100,16 +100,16 @@ def export(
     return replace(exported, page=push_folder(exported.folder, push, original.kind))
 
 
-def _in_space(original: Original, model: str | Path, invariances: Invariances) -> Original:
+def _in_space(original: Original, model: str | Path, invariances: InvarianceChoice) -> Original:
     """The encoder with the space behind it that is chosen."""
     from mast.core.compute import Compute
     from mast.encoders.frozen import InSpace
     from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import compared
+    from mast.invariance.choice import load_search_encoder
 
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore, match and space out")
-    seen = compared(EncoderOptions(model), invariances, Compute("cpu"), cache=False)
+    seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"), cache=False)
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)
 

@@ -128,7 +128,7 @@ def fit(
     from mast.evaluation.protocols.learn import learn, one_task
     from mast.evaluation.result import readable
     from mast.evaluation.tested_classifier import validation
-    from mast.invariance.choice import Invariances, compared
+    from mast.invariance.choice import InvarianceChoice, load_search_encoder
     from mast.invariance.subspaces import Space
     from mast.models import Classifier, read_about, save_classifier
     from mast.models.encoders import copied
@@ -139,7 +139,7 @@ def fit(
     kinds = {".safetensors": lambda path: read_about(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
-    invariances = Invariances(ignore=ignore, match=match, space=space)
+    invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
     options = EncoderOptions(encoder, size, weights, download, untrained, seed)
@@ -148,7 +148,7 @@ def fit(
     bench = Bench(compute, loaded.folder / EVALUATIONS)
     sets = NamedSets(data, root=root, download=download, max_broken=max_broken)
     if invariances.names:
-        by = compared(
+        by = load_search_encoder(
             options, invariances, compute, bench=bench,
             photos=lambda size, model, _: sets.learning(size, model).train,
         )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from mast.data import CanvasSet
-    from mast.invariance.choice import Compared
+    from mast.invariance.choice import SearchEncoder
     from mast.invariance.subspaces import Weights
     from mast.page import GalleryRow
 
@@ -75,7 +75,7 @@ def neighbours(
 
     from mast.data import open_files
     from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
     from mast.invariance.pairs import in_words, is_weights, write_weights
     from mast.search.nearest import nearest
 
@@ -83,7 +83,7 @@ def neighbours(
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
         raise UserError("pairs choose by what they have in common: give same and different")
-    invariances = Invariances(ignore, match, space, pairs)
+    invariances = InvarianceChoice(ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
     queries = list(dict.fromkeys(map(_file, as_list(query))))
     if not queries:
@@ -172,7 +172,10 @@ def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
 
 
 def _chosen(
-    by: Compared, canvases: CanvasSet, data: str, pairs: Mapping[str, Sequence[tuple[str, str]]]
+    by: SearchEncoder,
+    canvases: CanvasSet,
+    data: str,
+    pairs: Mapping[str, Sequence[tuple[str, str]]],
 ) -> Weights:
     """What pairs choose: the weight of each property."""
     import torch

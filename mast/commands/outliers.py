@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mast.encoders.frozen import FrozenEncoder
     from mast.encoders.load import EncoderOptions
     from mast.evaluation.label_errors import Checked
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
     from mast.methods import PredictedUncertainty
     from mast.page import GalleryRow, Item
 
@@ -99,11 +99,11 @@ def outliers(
     from mast.encoders.extract import extract
     from mast.encoders.load import EncoderOptions, source_name
     from mast.evaluation.label_errors import checked_labels
-    from mast.invariance.choice import Invariances
+    from mast.invariance.choice import InvarianceChoice
     from mast.search.duplicates import first_copies
     from mast.search.outliers import distances
 
-    invariances = Invariances(ignore, match, space)
+    invariances = InvarianceChoice(ignore, match, space)
     if invariances.names and by != "neighbours":
         raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     file = listing_file(out, "path", "score", tuple(COLUMN.values()))
@@ -151,7 +151,7 @@ def outliers(
 
 def _encoder(
     options: EncoderOptions,
-    invariances: Invariances,
+    invariances: InvarianceChoice,
     compute: Compute,
     photos: Callable[..., CanvasSet],
 ) -> tuple[FrozenEncoder, int | None, int]:
@@ -162,7 +162,7 @@ def _encoder(
     from torch import nn
 
     from mast.encoders.load import frozen, load
-    from mast.invariance.choice import compared
+    from mast.invariance.choice import load_search_encoder
     from mast.methods import EncoderAndEmbedding
     from mast.runs.load import load_method
 
@@ -173,7 +173,7 @@ def _encoder(
         or options.weights is not None
         or not RunFolder(run).config.is_file()
     ):
-        by = compared(options, invariances, compute, photos=photos)
+        by = load_search_encoder(options, invariances, compute, photos=photos)
         return by.encoder, None, by.size
     loaded, method = load(run, options.size), load_method(run)
     described = {**loaded.description, "with embedding": plain(method.config)}

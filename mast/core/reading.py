@@ -89,33 +89,27 @@ class Reading:
     @property
     def ends(self) -> str:
         """The range of values that becomes 0 to 1, or that of each channel, in words."""
-        count = max(len(self.low), len(self.high))
-        lows, highs = (ends * (count // len(ends)) for ends in (self.low, self.high))
-        pairs = zip(lows, highs, strict=True)
+        pairs = np.stack(np.broadcast_arrays(self.low, self.high), -1)
         return ", ".join(f"{low:g} to {high:g}" for low, high in pairs)
 
 
 def read_reading(described: Any, channels: int | None = None) -> Reading:
     """A reading from JSON, as `dataclasses.asdict` gives it, of this many channels if given."""
     try:
-        layout = Layout(**described["layout"])
+        layout, no_data = Layout(**described["layout"]), described["no_data"]
         low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
-        no_data = described["no_data"]
-        no_data = None if no_data is None else float(no_data)
+        reading = Reading(layout, low, high, None if no_data is None else float(no_data))
+        count = layout.channels
+        is_whole = 1 <= count <= MOST_CHANNELS and type(layout.deep) is bool
+        if not is_whole or channels not in (None, count):
+            raise ValueError(f"files of {count} channels are read for {channels or 'canvases'}")
+        lows, highs = (np.broadcast_to(ends, count).tolist() for ends in (low, high))
     except (TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ValueError("it says how files are read, but not as this version does") from error
-    count = layout.channels
-    whole = type(count) is int and 1 <= count <= MOST_CHANNELS and type(layout.deep) is bool
-    if not whole or channels not in (None, count):
-        raise ValueError(f"files of {count!r:.50} channels are read for {channels or 'canvases'}")
-    if not {len(low), len(high)} <= {1, count} or not all(
-        0 < upper - lower < math.inf
-        for lower, upper in zip(low * (count // len(low)), high * (count // len(high)), strict=True)
-    ):
-        raise ValueError(f"the ends of their values are {low!s:.100} and {high!s:.100}")
-    if no_data is not None and not math.isfinite(no_data):
-        raise ValueError(f"no_data must be finite, got {no_data}")
-    return Reading(layout, low, high, no_data)
+    spans = [most - least for least, most in zip(lows, highs, strict=True)]
+    if not (min(spans) > 0 and all(map(math.isfinite, [*spans, reading.no_data or 0]))):
+        raise ValueError(f"values from {low!s:.100} to {high!s:.100} cannot become 0 to 1")
+    return reading
 
 
 def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.ndarray:

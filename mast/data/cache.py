@@ -1,51 +1,42 @@
-"""The canvases of a set: in memory, decoded on demand, or in the cache, where they are verified.
+"""The canvases of a set: in memory, decoded on demand, or in the cache.
 
-Two files per set, named after what they hold:
+A cached set is one flat file and one manifest, named after what they hold:
 
-    <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, its sheets of H × W × 3 bytes
-    <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last
+    <set>-<key>-<side>px.<source fingerprint>.u8            canvases, sheets of H × W × 3 bytes
+    <set>-<key>-<side>px.<source fingerprint>.safetensors   the manifest, written last
 
-and two more for each size of test views that was asked for, if canvases are smaller than images:
-
-    <set>-<key>-<side>px.<source fingerprint>.v<size>.u8     every view, its planes of size × size
-    <set>-<key>-<side>px.<source fingerprint>.v<size>.safetensors   their checksums, written last
-
-All are written under a temporary name and then renamed, so a killed build leaves nothing that looks
-finished. A set over the size limit has the manifest alone: its images were all decoded once, so
-that the broken ones are known.
+Test views of each size (`….v<size>.u8`) are kept likewise, where canvases are smaller than images.
+Files are written under a temporary name and renamed. They are rebuilt if the digest of the manifest
+is wrong or the file has another size. A set over the size limit has a manifest only: its images
+were all decoded once, to find the broken ones.
 
 Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas,
-at most side × side pixels, V pixels of a view along an axis.
+at most side × side pixels.
 """
 
-import errno
 import functools
 import hashlib
 import logging
 import math
-import operator
 import os
 import random
 import re
 import shutil
-import sys
-import threading
-import weakref
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeAlias, TypeVar, final, overload
+from typing import NamedTuple, TypeAlias, TypeVar, final
 from zlib import crc32
 
 import numpy as np
 import torch
 
 from mast.core.checkpoint import replacing
-from mast.core.display import track
+from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import in_gb, locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
@@ -53,7 +44,15 @@ from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
 from mast.data.formats import readers
-from mast.data.source import Source, warn_of_stacks
+from mast.data.source import Source
+
+VERSION = 9  # of the manifest, of how a canvas is made and of what its hash covers
+MANIFEST = "safetensors"  # its ending
+_LISTED = 10  # broken images that a message names
+_SAMPLED = 64  # images of a set, by whose sizes its bytes are estimated
+Canvas = tuple[np.ndarray, float]
+_T = TypeVar("_T")
+_log = logging.getLogger("mast")
 
 
 class Pixels(ABC):
@@ -81,43 +80,46 @@ class Pixels(ABC):
     def read(self, index_B: np.ndarray) -> np.ndarray:
         """Some images, one after the other, each its sheets: (T,) uint8, in memory of its own."""
 
-    def _room(self, index_B: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Memory for some images, and the part of each."""
-        length_B = lengths(self.size_N2[index_B], self.layout)
-        values_T = np.empty(length_B.sum(), np.uint8)
-        spans = zip(length_B.tolist(), length_B.cumsum().tolist(), strict=True)
-        return values_T, [values_T[end - length : end] for length, end in spans]
+    def in_memory(self) -> "InMemory":
+        """All images, read at once."""
+        return InMemory(self.read(np.arange(len(self))), self.size_N2, self.layout)
+
+
+def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
+    """How many bytes images of these sizes take."""
+    return np.asarray(3 * layout.sheets * size_N2.prod(-1))
+
+
+def _concatenated(images: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.uint8), *(image.ravel() for image in images)])
 
 
 @final
 class InMemory(Pixels):
-    """Images one after the other in an array of uint8."""
+    """Images one after the other in an array of uint8, which may be a mapped file."""
 
     def __init__(self, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> None:
         self.size_N2 = size_N2
         self.layout = layout
         self._values_T = values_T
-        self._start_N = starts(size_N2, layout)
+        self._end_N = lengths(size_N2, layout).cumsum()
 
     @classmethod
     def of(cls, images: Iterable[np.ndarray], layout: Layout = RGB) -> "InMemory":
         """Of arrays, the sheets (S, H, W, 3) of each, or one (H, W, 3)."""
         arrays = list(images)
-        flat = [image_SHWC.ravel() for image_SHWC in arrays] or [np.empty(0, np.uint8)]
         sizes = [image_SHWC.shape[-3:-1] for image_SHWC in arrays]
-        return cls(np.concatenate(flat), np.array(sizes, np.int64).reshape(-1, 2), layout)
+        return cls(_concatenated(arrays), np.array(sizes, np.int64).reshape(-1, 2), layout)
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        parts = [self._image(index) for index in index_B.tolist()]
-        return np.concatenate([*parts, np.empty(0, np.uint8)])
+        return _concatenated(map(self._image, index_B.tolist()))
 
     @cached_property
     def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # here it is computed
         return np.array([crc32(self._image(index).data) for index in range(len(self))], np.uint32)
 
     def _image(self, index: int) -> np.ndarray:
-        start = self._start_N[index]
-        return self._values_T[start : start + lengths(self.size_N2[index], self.layout)]
+        return self._values_T[self._end_N[index - 1] if index else 0 : self._end_N[index]]
 
 
 @final
@@ -131,26 +133,17 @@ class Subset(Pixels):
         self._index_N = index_N
 
     @property
-    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # those of a set in memory wait
+    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # those in memory are computed
         return self._pixels.checksum_N[self._index_N]
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
         return self._pixels.read(self._index_N[index_B])
 
 
-def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
-    """How many bytes images of these sizes take."""
-    return np.asarray(3 * layout.sheets * size_N2.prod(-1))
-
-
-def starts(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
-    """Where each image begins, if they lie one after the other."""
-    length_N = lengths(size_N2, layout)
-    return np.cumsum(length_N) - length_N
-
-
-Canvas = tuple[np.ndarray, float]
-_T = TypeVar("_T")
+def fingerprint_of(source: Source) -> str:
+    """That of a source and its readers."""
+    known = f"{source.fingerprint()} {readers()}"
+    return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
 
 
 def decode_in_order(
@@ -180,7 +173,7 @@ class OnTheFly(Pixels):
 
     Attributes:
         source_index_N: Their indices in the source; all were whole when the set was opened.
-        decode: From an index in the source to an array of uint8.
+        decode: From an index in the source to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
         workers: Number of threads.
         size_N2: Height and width of each when the set was opened.
         checksum_N: CRC-32 of each, taken then.
@@ -191,96 +184,65 @@ class OnTheFly(Pixels):
     decode: Callable[[int], np.ndarray]
     workers: int
     size_N2: np.ndarray
-    checksum_N: np.ndarray
+    checksum_N: np.ndarray = field(default_factory=lambda: np.zeros(0))
     layout: Layout = RGB
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        source_index_B = self.source_index_N[index_B].tolist()
-        values_T, parts = self._room(index_B)
-        decoded = decode_in_order(self.decode, source_index_B, self.workers)
-        expected = zip(source_index_B, self.size_N2[index_B].tolist(), parts, strict=True)
-        for outcome, (index, size, part) in zip(decoded, expected, strict=True):
+        indices, sizes = self.source_index_N[index_B].tolist(), self.size_N2[index_B].tolist()
+        images = list[np.ndarray]()
+        outcomes = decode_in_order(self.decode, indices, self.workers)
+        for index, size, outcome in zip(indices, sizes, outcomes, strict=True):
+            reason = "it has another size"
             if isinstance(outcome, BrokenImageError):
-                self._refuse(outcome.name, outcome.reason)
-            shape = [*outcome.shape]  # S × H × W × 3 of a canvas, P × V × V of a test view
-            if outcome.size != len(part) or size not in (shape[-3:-1], shape[-2:]):
-                self._refuse(self.source.identifier(index), "it has another size")
-            part[:] = outcome.ravel()
-        return values_T
-
-    def _refuse(self, name: str, reason: str) -> NoReturn:
-        raise UserError(
-            f"{name}: {reason}. It was whole when the set was opened: restore it, or start again "
-            "to have the folder read again."
-        )
-
-
-_log = logging.getLogger("mast")
+                reason = outcome.reason
+            elif [*outcome.shape[-3:-1]] == size:
+                images.append(outcome)
+                continue
+            raise UserError(
+                f"{self.source.called(index)}: {reason}. It was whole when the set was opened: "
+                "restore it, or start again to have the folder read again."
+            )
+        return _concatenated(images)
 
 
 @final
 class Cached(Pixels):
-    """Canvases one after the other in a file; each is verified when it is read.
-
-    A canvas that is not what was written is decoded again, and the file is mended.
-    """
+    """Images in a file of the cache; one that is not what was written is decoded again."""
 
     def __init__(self, file: Path, decoded: OnTheFly) -> None:
         self.size_N2 = decoded.size_N2
         self.checksum_N = decoded.checksum_N
         self.layout = decoded.layout
-        self._start_N = starts(self.size_N2, self.layout)
         self._file = file
-        self._open = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        weakref.finalize(self, os.close, self._open)
         self._decoded = decoded
-        self._warned = False
-        self._lock = threading.Lock()
+        self._mapped = InMemory(np.memmap(file, np.uint8, "r"), self.size_N2, self.layout)
+        self._damaged = False
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        values_T, parts = self._room(index_B)
-        for number, canvas in zip(index_B.tolist(), parts, strict=True):
-            self._read(number, canvas.data)
-            if crc32(canvas.data) != self.checksum_N[number]:
-                canvas[:] = self._restored(number)
+        values_T = self._mapped.read(index_B)
+        end_B = lengths(self.size_N2[index_B], self.layout).cumsum()
+        for number, image in zip(index_B.tolist(), np.split(values_T, end_B[:-1]), strict=False):
+            if crc32(image.data) != self.checksum_N[number]:
+                image[:] = self._decoded_again(number)
         return values_T
 
-    def _read(self, number: int, memory: memoryview) -> None:
-        """Fills memory with one canvas as far as the file can be read."""
-        # Not mapped: where the file is cut short, or its disk fails, SIGBUS would end the process.
-        with suppress(OSError):
-            if sys.platform != "win32":
-                os.preadv(self._open, [memory], int(self._start_N[number]))
-                return
-            with self._lock:
-                os.lseek(self._open, int(self._start_N[number]), os.SEEK_SET)
-                content = os.read(self._open, len(memory))
-                memory[: len(content)] = content
-
-    def _restored(self, number: int) -> np.ndarray:
-        """A damaged canvas from its image; the file gets it, too, if it can be written."""
-        file = self._file
-        canvas = self._decoded.read(np.array([number]))
-        if crc32(canvas.data) != self.checksum_N[number]:
+    def _decoded_again(self, number: int) -> np.ndarray:
+        file, image = self._file, self._decoded.read(np.array([number]))
+        with suppress(OSError):  # then the next one who opens the set builds it anew
+            file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
+        if crc32(image.data) != self.checksum_N[number]:
             raise UserError(
-                f"{file} is damaged, and the image of its canvas {number} is no longer what it "
-                "was: delete the file to have it built anew"
+                f"{file} is damaged, and image {number} of {self._decoded.source.name} is no "
+                "longer what it was: start again to have all images read again"
             )
-        if not self._warned:
-            self._warned = True
+        if not self._damaged:
+            self._damaged = True
             _log.warning(
-                "%s changed on the disk since it was written, first at canvas %d; what is damaged "
-                "is decoded again", file, number,
+                "%s changed on the disk since it was written, first at image %d: damaged images "
+                "are decoded again, and the file is rebuilt when the set is next opened",
+                file, number,
             )  # fmt: skip
-        try:
-            if file.is_symlink() or file.stat().st_nlink > 1:  # who else reads it is not known
-                raise OSError(errno.EMLINK, "it is a link")
-            with file.open("r+b") as canvases:
-                canvases.seek(int(self._start_N[number]))
-                canvases.write(canvas.tobytes())
-        except OSError as error:
-            _log.warning("%s cannot be mended: %s", file, error.strerror)
-        return canvas
+        return image
 
 
 # From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
@@ -301,176 +263,68 @@ def some_views(views: TestViews | None, index_B: np.ndarray) -> TestViews | None
     return some
 
 
-_AT_ONCE = 65_536  # names that are decoded at a time
-
-
-@final
-class Names(Sequence[str]):
-    """Strings that are decoded when they are read.
-
-    Args:
-        text: uint8, all names one after the other, in UTF-8; other bytes are kept as Python does.
-        end_N: int64, where each ends.
-    """
-
-    def __init__(self, text: np.ndarray, end_N: np.ndarray) -> None:
-        self.text = text
-        self.end_N = end_N
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> "Names":
-        text, ends = bytearray(), []
-        for name in names:
-            text += name.encode("utf-8", "surrogateescape")
-            ends.append(len(text))
-        return cls(np.frombuffer(text, np.uint8), np.array(ends, np.int64))
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Names]") -> "Names":
-        begin_P = np.cumsum([0, *(len(part.text) for part in parts)])
-        ends = [part.end_N + begin for part, begin in zip(parts, begin_P[:-1], strict=True)]
-        return cls(np.concatenate([part.text for part in parts]), np.concatenate(ends))
-
-    def __len__(self) -> int:
-        return len(self.end_N)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        at = operator.index(index)
-        at += len(self) if at < 0 else 0
-        if not 0 <= at < len(self):
-            raise IndexError(f"{index} of {len(self)} names")
-        begin = int(self.end_N[at - 1]) if at else 0
-        return _string(self.text[begin : int(self.end_N[at])].tobytes())
-
-    def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), _AT_ONCE):
-            ends = self.end_N[first : first + _AT_ONCE].tolist()
-            begin = start = int(self.end_N[first - 1]) if first else 0
-            text = self.text[start : ends[-1]].tobytes()
-            for end in ends:
-                yield _string(text[begin - start : end - start])
-                begin = end
-
-    def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(self) == len(other) and all(map(operator.eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _string(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")
-
-
-_TYPES = {
-    "kept": torch.int64, "height": torch.int32, "width": torch.int32,
-    "aspect": torch.float32, "checksum": torch.int32, "names": torch.uint8, "ends": torch.int64,
-}  # fmt: skip
-
-
 @final
 @dataclass(frozen=True)
 class Manifest:
-    """What a canvas file holds; labels and names of classes are the source's.
+    """What a file of the cache holds; names and labels are the source's.
 
     Attributes:
-        version: Of the layout and of how canvases are made.
-        source: Fingerprint of the source when this was built.
-        side: Of a square with as many pixels as a canvas may have.
+        key: Of the request; its first number is the version.
         content: Hash of the canvases and labels.
-        index_N: int64, index in the source of each canvas.
-        size_N2: int64, height and width of each canvas in pixels.
+        index_N: int64, index in the source of each image.
+        size_N2: int64, height and width of each in pixels.
         aspect_N: float32, width / height of each original.
-        checksum_N: uint32, CRC-32 of each canvas.
+        checksum_N: uint32, CRC-32 of each.
         skipped: Reason by name of every broken file.
-        stacks: Names of files with several pages or frames, of which the first is here.
+        stacks: Indices of files with several pages or frames; only the first is used.
+        reading: How the files were read.
     """
 
-    version: int
-    source: str
-    side: int
+    key: Sequence[object]
     content: str
     index_N: np.ndarray
     size_N2: np.ndarray
     aspect_N: np.ndarray
     checksum_N: np.ndarray
-    identifiers: Names
     skipped: Mapping[str, str]
-    stacks: Sequence[str] = ()
-    reading: Reading = field(default_factory=Reading)
+    stacks: Sequence[int]
+    reading: Reading
+
+    @property
+    def nbytes(self) -> int:
+        return int(lengths(self.size_N2, self.reading.layout).sum())
 
     def write(self, path: Path) -> None:
         """Atomically, with a digest."""
         arrays = {
-            "kept": self.index_N,
-            "height": self.size_N2[:, 0].astype(np.int32),
-            "width": self.size_N2[:, 1].astype(np.int32),
+            "index": self.index_N,
+            "size": self.size_N2.astype(np.int32),
             "aspect": self.aspect_N,
             "checksum": self.checksum_N.view(np.int32),
-            "names": self.identifiers.text,
-            "ends": self.identifiers.end_N,
         }
-        described = {
-            **{name: getattr(self, name) for name in ("version", "source", "side", "content")},
-            "skipped": dict(self.skipped),
-            "stacks": list(self.stacks),
-            "reading": asdict(self.reading),
-        }
+        described = {name: getattr(self, name) for name in ("key", "content", "skipped", "stacks")}
+        described["reading"] = asdict(self.reading)
         write_tensors(path, {name: torch.from_numpy(of) for name, of in arrays.items()}, described)
 
     @classmethod
-    def read(cls, path: Path) -> "Manifest":
-        tensors, header = read_tensors(path, "it is built anew")
-        said = read_metadata(header)
+    def read(cls, path: Path) -> "Manifest | None":
+        """None where there is none, its digest is wrong, or another version wrote it."""
         try:
-            if any(
-                tensors[name].shape[1:] or tensors[name].dtype != of for name, of in _TYPES.items()
-            ):
-                raise ValueError("other arrays than are written")
-            names = Names(tensors["names"].numpy(), tensors["ends"].numpy())
-            size_N2 = np.stack([tensors["height"], tensors["width"]], axis=1).astype(np.int64)
-            manifest = cls(
-                int(said["version"]), str(said["source"]), int(said["side"]), str(said["content"]),
-                tensors["kept"].numpy(), size_N2, tensors["aspect"].numpy(),
-                tensors["checksum"].numpy().view(np.uint32),
-                names, dict(said["skipped"]), tuple(said["stacks"]),
-                read_reading(said["reading"]),
-            )  # fmt: skip
-            manifest._check()
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"{path} is damaged, it is no manifest: it is built anew") from error
-        return manifest
-
-    def _check(self) -> None:
-        """Refuses what was written whole, but cannot be what a canvas file holds."""
-        index_N, aspect_N, end_N = self.index_N, self.aspect_N, self.identifiers.end_N
-        if not (
-            self.side > 0
-            and (self.size_N2 > 0).all()
-            and len(index_N) == len(self.size_N2) == len(aspect_N) == len(self.checksum_N)
-            and len(index_N) == len(end_N) > 0
-            and index_N[0] >= 0
-            and (index_N[1:] > index_N[:-1]).all()
-            and ((aspect_N > 0) & np.isfinite(aspect_N)).all()
-            and end_N[0] >= 0
-            and (end_N[1:] >= end_N[:-1]).all()
-            and end_N[-1] == len(self.identifiers.text)
-            and all(isinstance(said, str) for said in (*self.skipped.values(), *self.stacks))
-        ):
-            raise ValueError("arrays that do not fit each other")
-
-
-VERSION = 8  # of the layout, of how a canvas is made and of what its hash covers
-MANIFEST = "safetensors"  # its ending
-_LISTED = 10  # broken images that a message names
-_SEEN = 64  # images of a set, by whose sizes its bytes are estimated
+            tensors, header = read_tensors(path)
+            known = read_metadata(header)
+            if known["key"][0] != VERSION:
+                return None
+        except (UserError, KeyError):
+            return None
+        # Copies: if a mapped file is cut short, a look at it is fatal.
+        index_N, size_N2, aspect_N, checksum_N = (
+            tensors[name].numpy().copy() for name in ("index", "size", "aspect", "checksum")
+        )
+        return cls(
+            known["key"], known["content"], index_N, size_N2.astype(np.int64), aspect_N,
+            checksum_N.view(np.uint32), known["skipped"], known["stacks"],
+            read_reading(known["reading"]),
+        )  # fmt: skip
 
 
 def named_after(name: str, asked: str = "") -> str:
@@ -479,123 +333,83 @@ def named_after(name: str, asked: str = "") -> str:
     return f"{readable}-{hashlib.blake2b(os.fsencode(name + asked), digest_size=4).hexdigest()}"
 
 
+@final
 @dataclass(frozen=True)
 class Request:
-    """A request for the cache of a source.
+    """What is wanted of a source: its canvases, or its test views.
 
     Attributes:
+        fingerprint: As `fingerprint_of` takes it.
         side: Of a square with as many pixels as a canvas may have.
         folder: The cache folder.
-        limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
+        limit: Bytes up to which images are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
         find: From indices of images, or none for a sample, to how the files are read.
-        asked: What `find` depends on beside the files.
+        asked: What `find` depends on besides the files.
+        view: Side of the test views; None for canvases.
     """
 
     source: Source
+    fingerprint: str
     side: int
     folder: Path
     limit: float
     max_broken: float
     workers: int
-    find: Callable[[Sequence[int]], Reading] = lambda _: Reading()
+    find: Callable[[Sequence[int]], Reading]
     asked: str = ""
+    view: int | None = None
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """That of the source and its readers; names of files have its beginning."""
-        said = f"{self.source.fingerprint()} {readers()}"
-        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-
-    @cached_property
-    def reading(self) -> Reading:
-        """How the files are read, where no manifest says it."""
-        return self.find(())
-
-    @cached_property
+    @property
     def stem(self) -> str:
         """How the names of all files of the set begin, whatever its state."""
         return f"{named_after(self.source.whereabouts, self.asked)}-{self.side}px"
 
-    def file(self, ending: str) -> Path:
-        return self.folder / f"{self.stem}.{self.fingerprint[:16]}.{ending}"
+    @property
+    def manifest(self) -> Path:
+        """The file of the manifest; the images are in the same place, ending in `.u8`."""
+        view = f".v{self.view}" if self.view else ""
+        return self.folder / f"{self.stem}.{self.fingerprint[:16]}{view}.{MANIFEST}"
 
     @property
-    def lock(self) -> Path:
-        return self.folder / f"{self.stem}.lock"
+    def key(self) -> list[object]:
+        return [VERSION, self.fingerprint, self.side, self.view]
+
+    def decode(self, index: int, reading: Reading) -> Canvas:
+        """A canvas, or a test view, whose planes are arranged as sheets."""
+        if self.view is None:
+            return self.source.canvas(index, self.side, reading)
+        return as_sheets(self.source.test_view(index, self.view, reading)), 1.0
+
+    def on_the_fly(self, manifest: Manifest) -> OnTheFly:
+        """The images of a manifest, decoded whenever they are read."""
+        return OnTheFly(
+            self.source, manifest.index_N, lambda index: self.decode(index, manifest.reading)[0],
+            self.workers, manifest.size_N2, manifest.checksum_N, manifest.reading.layout,
+        )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CachedSet:
-    """A set in a cache folder.
-
-    Attributes:
-        name: How the names of its files begin.
-        side: Of a square with as many pixels as a canvas may have.
-        images: How many there are.
-        stored: Bytes of the canvases; 0 where they are decoded on the fly.
-        damaged: Canvases that changed since they were written; None where that is not known.
-        readable: Whether the manifest is whole, and of this version.
-    """
-
-    name: str
-    side: int
-    images: int
-    stored: int
-    damaged: int | None = None
-    readable: bool = True
+def as_sheets(planes_PVV: np.ndarray) -> np.ndarray:
+    """The bytes of planes as so many of sheets (S, V, V, 3)."""
+    return planes_PVV.reshape(-1, *planes_PVV.shape[1:], 3)
 
 
-def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
-    """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
-    sets = []
-    for path in sorted(folder.glob("*px.????????????????.safetensors")):
-        name, file = path.name.partition(".")[0], path.with_suffix(".u8")
-        stored = file.stat().st_size if file.is_file() else 0
-        try:
-            manifest = Manifest.read(path)
-        except UserError:
-            sets.append(CachedSet(name, 0, 0, stored, readable=False))
-            continue
-        damaged = _damaged(manifest, file) if verify else None
-        sets.append(CachedSet(name, manifest.side, len(manifest.index_N), stored, damaged))
-    return sets
-
-
-def _damaged(manifest: Manifest, file: Path) -> int:
-    """How many canvases of a file are not what was written."""
-    if not file.is_file():
-        return 0
-    length_N = lengths(manifest.size_N2, manifest.reading.layout)
-    count = len(manifest.checksum_N)
-    written = list(zip(length_N.tolist(), manifest.checksum_N.tolist(), strict=True))
-    with file.open("rb") as canvases:
-        shown = track(written, f"verifying {file.name}", count, "images")
-        return sum(crc32(canvases.read(length)) != checksum for length, checksum in shown)
-
-
-def obtain(request: Request) -> tuple[Manifest, Path | None]:
-    """Opens the cache of a source, building it first if it is missing, stale or damaged.
-
-    Returns:
-        The manifest, and the file of the canvases, None where they exceed the limit.
-    """
+def obtain(request: Request) -> tuple[Manifest, Pixels]:
+    """The images of a source, which are built first if they are missing, stale or damaged."""
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
-        cached = _read(request, tell=_log.debug)
-        if cached is None:
+        manifest = _find(request)
+        if manifest is None:
             # Without locks, builds run side by side under names of their own and the last one
             # stays, which costs time but is right.
-            with locked(request.lock):
-                cached = _read(request)  # another process may have built it meanwhile
-                if cached is None:
-                    for path in request.folder.glob(f"{request.stem}.*"):  # of earlier states
-                        ours = path.suffix in (".u8", f".{MANIFEST}")
-                        if ours and request.fingerprint[:16] not in path.name:
-                            path.unlink(missing_ok=True)
-                    _build(request)
-                    cached = _read(request)
+            with locked(request.folder / f"{request.stem}.lock"):
+                # another process may have built it meanwhile
+                manifest = _find(request) or _build(request)
+        if manifest.nbytes > request.limit:
+            return manifest, request.on_the_fly(manifest)
+        file = request.manifest.with_suffix(".u8")
+        return manifest, Cached(file, request.on_the_fly(manifest))
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
@@ -603,99 +417,41 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "XDG_CACHE_HOME; mast pretrain has data.cache too, and data.cache_limit_gb, over "
             "which it decodes on the fly."
         ) from error
-    assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
-    refuse_too_many(request.source, cached[0].skipped, len(cached[0].index_N), request.max_broken)
-    warn_of_broken(request.source, cached[0].skipped)
-    warn_of_stacks(request.source.name, cached[0].stacks, len(request.source))
-    return cached
 
 
-def obtain_test_views(
-    request: Request, index_N: np.ndarray, reading: Reading, size: int
-) -> tuple[np.ndarray | None, Path | None]:
-    """Opens the file of the test views of a source, writing it first if there is none that fits.
+def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels:
+    """The test views of a source, of the images that have canvases.
 
-    Returns:
-        CRC-32 of each view, and the file; neither where that would exceed the limit, or, with a
-        warning, where the folder cannot be written.
+    They are decoded on the fly where they would exceed the limit, or, with a warning, where the
+    folder cannot be written.
     """
-    if (needed := 3 * reading.layout.sheets * size**2 * len(index_N)) > request.limit:
-        return None, None
-    stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
-    said = {"version": VERSION, "source": request.fingerprint, "size": size}
-
-    def read() -> np.ndarray | None:
+    request = replace(request, view=size, find=lambda _: canvases.reading)
+    square_N2 = np.full((len(canvases.index_N), 2), size)
+    views = replace(canvases, size_N2=square_N2, checksum_N=np.zeros(0, np.uint32))
+    if views.nbytes <= request.limit:
         try:
-            tensors, header = read_tensors(sums, "it is built anew")
-            checksum_N = tensors["checksum"].numpy().view(np.uint32).copy()  # the file may be cut
-            found = len(checksum_N), stored.stat().st_size
-        except (UserError, OSError, KeyError):
-            return None
-        fits = found == (len(index_N), needed) and read_metadata(header).items() >= said.items()
-        return checksum_N if fits else None
-
-    def write() -> np.ndarray:
-        checksums = array("I")
-        view = partial(request.source.test_view, size=size, reading=reading)
-        outcomes = decode_in_order(view, index_N.tolist(), request.workers)
-        with replacing(stored) as unfinished, open(unfinished, "wb") as file:
-            name = f"test views of {request.source.name}"
-            for outcome in track(outcomes, name, len(index_N), "images"):
-                if isinstance(outcome, BrokenImageError):
-                    raise outcome
-                file.write(outcome.tobytes())
-                checksums.append(crc32(outcome.data))
-        checksum_N = np.array(checksums, np.uint32)
-        write_tensors(sums, {"checksum": torch.from_numpy(checksum_N.view(np.int32))}, said)
-        return checksum_N
-
-    try:
-        with locked(request.lock):
-            kept = read()
-            return (write() if kept is None else kept), stored
-    except OSError as error:
-        _log.warning(
-            "the test views of %s cannot be kept in %s (%s): every evaluation cuts them anew",
-            request.source.name, request.folder, error.strerror or error,
-        )  # fmt: skip
-        return None, None
+            found, pixels = obtain(request)
+            if np.array_equal(found.index_N, canvases.index_N):
+                return pixels
+        except UserError as error:
+            _log.warning("every evaluation cuts its test views anew: %s", error)
+    return request.on_the_fly(views)
 
 
-def _read(
-    request: Request, tell: Callable[..., None] = _log.warning
-) -> tuple[Manifest, Path | None] | None:
-    """The finished cache, or None if there is none that fits."""
-    path, stored = request.file(MANIFEST), request.file("u8")
-    if not path.exists():
+def _find(request: Request) -> Manifest | None:
+    """The manifest of what was built; None if it is not whole."""
+    manifest, file = Manifest.read(request.manifest), request.manifest.with_suffix(".u8")
+    if manifest is None or manifest.key != request.key:
         return None
-    try:
-        manifest = Manifest.read(path)
-    except UserError as error:
-        tell("%s", error)
-        return None
-    expected_key = (VERSION, request.fingerprint, request.side)
-    if (manifest.version, manifest.source, manifest.side) != expected_key:
-        return None
-    if manifest.index_N[-1] >= len(request.source):
-        tell("%s does not match the %d images of %s; it is built anew.", path,
-             len(request.source), request.source.name)  # fmt: skip
-        return None
-    expected = int(lengths(manifest.size_N2, manifest.reading.layout).sum())
-    if expected > request.limit:
-        return manifest, None
-    if not stored.exists():
-        return None
-    actual = stored.stat().st_size
-    if actual != expected:
-        tell("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
-        return None
-    return manifest, stored
+    stored = manifest.nbytes <= request.limit
+    whole = not stored or (file.is_file() and file.stat().st_size == manifest.nbytes)
+    return manifest if whole else None
 
 
 def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     """How many bytes the canvases of a set take, by the sizes of some images."""
     known = list[int]()
-    for index in random.Random(0).sample(range(len(source)), min(_SEEN, len(source))):
+    for index in random.Random(0).sample(range(len(source)), min(_SAMPLED, len(source))):
         try:
             known.append(min(math.prod(source.size(index)), side**2))
         except Exception:  # a broken one takes no room
@@ -703,81 +459,111 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
-def _build(request: Request, store: bool = False) -> None:
-    """Decodes every image once and writes canvases and manifest, the manifest last.
+def _build(request: Request) -> Manifest:
+    """Decodes every image once and writes images and manifest, the manifest last.
 
-    Canvases are stored if they may be within the limit, or `store` says that they are.
+    Images are stored if they may be within the limit.
     """
-    needed = expected_bytes(request.source, request.side, request.reading.layout)
+    source, path = request.source, request.manifest
+    if path.exists():
+        _log.warning("%s, or what it describes, is damaged: it is built anew", path)
+    for other in request.folder.glob(f"{request.stem}.*"):
+        of_before = request.fingerprint[:16] not in other.name
+        if other == path or (of_before and other.suffix in (".u8", path.suffix)):
+            other.unlink(missing_ok=True)
+    reading = request.find(())
+    needed = expected_bytes(source, request.view or request.side, reading.layout)
     free = shutil.disk_usage(request.folder).free
-    store = store or needed <= 2 * request.limit
-    if needed <= request.limit and needed > free:
+    if free < needed <= request.limit:
         raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
+    stored = needed <= 2 * request.limit
+    manifest = _decode_all(request, reading, stored)
+    if (deep := sorted(source.deep)) and not reading.layout.deep:
+        _log.warning(
+            "%d images of %s have more than 8 bits, and none of them was in the sample: all "
+            "are read again by their range", len(deep), source.name,
+        )  # fmt: skip
+        manifest = _decode_all(request, request.find(deep), stored)
+    if manifest.nbytes > request.limit:
+        path.with_suffix(".u8").unlink(missing_ok=True)
+    elif not stored:  # the estimate was too high
+        manifest = _decode_all(request, manifest.reading, stored=True)
+    manifest.write(path)
+    return manifest
+
+
+def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
+    """Writes every image that decodes; raises as soon as too many are broken."""
+    source, written = request.source, 0
+    skipped, whole, sizes = dict[str, str](), array("q"), array("q")
+    aspects, checksums = array("f"), array("I")
+    content = hashlib.blake2b(digest_size=16)
+    decode = partial(request.decode, reading=reading)
+    outcomes = decode_in_order(decode, range(len(source)), request.workers)
+    title = f"test views of {source.name}" if request.view else f"reading {source.name}"
+    place = replacing(request.manifest.with_suffix(".u8")) if stored else nullcontext(os.devnull)
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
-    with (
-        replacing(request.file("u8")) if store else nullcontext(os.devnull) as unfinished,
-        open(unfinished, "wb") as file,
-    ):
-        manifest = _decode_all(request, file)
-        if (deep := sorted(request.source.deep)) and not request.reading.layout.deep:
-            _log.warning(
-                "%d images of %s have more than 8 bits, and none of them was in the sample: all "
-                "are read again by their range", len(deep), request.source.name,
-            )  # fmt: skip
-            vars(request)["reading"] = request.find(deep)
-            if store:
-                file.seek(0)
-                file.truncate()
-            manifest = _decode_all(request, file)
-    fits = lengths(manifest.size_N2, manifest.reading.layout).sum() <= request.limit
-    if fits and not store:  # the estimate was too high
-        _build(request, store=True)
-        return
-    if not fits:
-        request.file("u8").unlink(missing_ok=True)
-    request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
-    manifest.write(request.file(MANIFEST))
-
-
-def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
-    """Writes every canvas that decodes; raises as soon as too many images are broken."""
-    source = request.source
-    skipped: dict[str, str] = {}
-    kept, sizes, identifiers = array("q"), array("q"), list[str]()
-    aspect, checksums = array("f"), array("I")
-    content, written = hashlib.blake2b(digest_size=16), 0
-    canvas = partial(source.canvas, side=request.side, reading=request.reading)
-    outcomes = decode_in_order(canvas, range(len(source)), request.workers)
-    shown = track(outcomes, f"reading {source.name}", len(source), "images")
-    for index, outcome in enumerate(shown):
-        if isinstance(outcome, BrokenImageError):
-            skipped[source.identifier(index)] = outcome.reason
-            if len(skipped) >= _LISTED:
-                refuse_too_many(source, skipped, len(kept), request.max_broken)
-            continue
-        pixels = outcome[0].tobytes()
-        written += len(pixels)
-        if written <= request.limit:
-            file.write(pixels)
-        content.update(pixels)
-        checksums.append(crc32(pixels))
-        kept.append(index)
-        sizes.extend(outcome[0].shape[-3:-1])
-        identifiers.append(source.identifier(index))
-        aspect.append(outcome[1])
-    refuse_too_many(source, skipped, len(kept), request.max_broken)
-    index_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
+    with place as unfinished, open(unfinished, "wb") as file:
+        for index, outcome in enumerate(track(outcomes, title, len(source), "images")):
+            if isinstance(outcome, BrokenImageError):
+                skipped[source.identifier(index)] = outcome.reason
+                if len(skipped) >= _LISTED:
+                    refuse_too_many(source, skipped, len(whole), request.max_broken)
+                continue
+            pixels = outcome[0].tobytes()
+            written += len(pixels)
+            if written <= request.limit:
+                file.write(pixels)
+            content.update(pixels)
+            checksums.append(crc32(pixels))
+            whole.append(index)
+            sizes.extend(outcome[0].shape[-3:-1])
+            aspects.append(outcome[1])
+        refuse_too_many(source, skipped, len(whole), request.max_broken)
+    index_N, aspect_N = np.array(whole, np.int64), np.array(aspects, np.float32)
     size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
     content.update(aspect_N.tobytes())  # views are cut by it
-    content.update(b"" if request.reading == Reading() else repr(request.reading).encode())
+    content.update(b"" if reading == Reading() else repr(reading).encode())
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[index_N].tobytes())
     return Manifest(
-        VERSION, request.fingerprint, request.side, content.hexdigest(), index_N, size_N2, aspect_N,
-        np.array(checksums, np.uint32), Names.of(identifiers), skipped,
-        [source.identifier(index) for index in sorted(source.stacks)], request.reading,
+        request.key, content.hexdigest(), index_N, size_N2, aspect_N,
+        np.array(checksums, np.uint32), skipped, sorted(source.stacks), reading,
     )  # fmt: skip
+
+
+class CachedSet(NamedTuple):
+    """A set in a cache folder."""
+
+    name: str  # how the names of its files begin
+    side: int  # of a square with as many pixels as a canvas may have
+    images: int
+    stored: int  # bytes of the canvases; 0 where they are decoded on the fly
+    damaged: int | None  # canvases that changed since they were written; None: not known
+    readable: bool  # whether the manifest is whole, and of this version
+
+
+def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
+    """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
+    sets = []
+    for path in sorted(folder.glob(f"*px.{'?' * 16}.{MANIFEST}")):
+        name, file, manifest = (
+            path.name.partition(".")[0],
+            path.with_suffix(".u8"),
+            Manifest.read(path),
+        )
+        side = int(name.rpartition("-")[2].removesuffix("px"))
+        stored = file.stat().st_size if file.is_file() else 0
+        damaged = 0 if verify else None
+        if verify and stored and manifest is not None:
+            with doing(f"verifying {file.name}"):
+                values_T, layout = np.memmap(file, np.uint8, "r"), manifest.reading.layout
+                checksum_N = InMemory(values_T, manifest.size_N2, layout).checksum_N
+            damaged = int((checksum_N != manifest.checksum_N).sum())
+        count = 0 if manifest is None else len(manifest.index_N)
+        sets.append(CachedSet(name, side, count, stored, damaged, manifest is not None))
+    return sets
 
 
 def refuse_too_many(

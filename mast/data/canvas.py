@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -27,13 +27,14 @@ from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestViews
-from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
+from mast.data.cache import InMemory, OnTheFly, Pixels, Subset, TestViews
+from mast.data.decode import Opened, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
+from mast.data.ranges import find_reading
 from mast.data.registry import open_source
-from mast.data.source import Pages, Source, sampled
+from mast.data.source import Pages, Source, sampled, warn_of_stacks
 from mast.data.store import Facts, key_of
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
@@ -163,8 +164,8 @@ class CanvasSet:
 
     Attributes:
         name: What the user called the set.
-        pixels: The canvases: in memory, in a file of which what is read is verified, decoded when
-            they are read, or some of another set's.
+        pixels: The canvases: in memory, in a file (verified as it is read), decoded on demand, or
+            a subset of another set's.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
         classes: Class names by task, of `targets` and of `multilabels`.
@@ -259,20 +260,18 @@ class CanvasSet:
         before = self.test_views
         if before is None or (views := before(size)) is None:
             return self
-        values_T = views.read(np.arange(len(self)))
-        of_size = InMemory(values_T, views.size_N2, views.layout)
+        of_size = views.in_memory()
         return replace(self, test_views=lambda side: of_size if side == size else before(side))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory."""
         some = self.part(indices)
-        values_T = some.pixels.read(np.arange(len(some)))
-        return replace(some, pixels=InMemory(values_T, some.pixels.size_N2, some.pixels.layout))
+        return replace(some, pixels=some.pixels.in_memory())
 
     def part(
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
     ) -> "CanvasSet":
-        """As `subset`, but nothing is copied: canvases are read when they are asked for."""
+        """As `subset`, but nothing is copied: canvases are read on demand."""
         index_B = np.asarray(indices, np.int64)
         return replace(
             self,
@@ -280,7 +279,7 @@ class CanvasSet:
             pixels=Subset(self.pixels, index_B),
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
-            identifiers=tuple(self.identifiers[i] for i in index_B),
+            identifiers=[self.identifiers[i] for i in index_B],
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
             test_views=cache.some_views(self.test_views, index_B),
@@ -370,64 +369,65 @@ def open_canvas(
             views have no pixels.
     """
     config, source, reading, find = find_images(config, view_size, model, reading)
-    folder = cache_of(config)
     side = config.canvas or canvas_size(view_size)
-    workers = config.workers or max(1, cores() // processes)
-    limit = config.cache_limit_gb * 1e9
-    said = config.range, config.channels, config.no_data
-    asked = "" if said == (("auto",), 3, None) else repr(said)
+    options = config.range, config.channels, config.no_data
+    asked = "" if options == (("auto",), 3, None) else repr(options)
     request = cache.Request(
-        source, side, folder, limit, config.max_broken, workers,
+        source, cache.fingerprint_of(source), side, cache_of(config), config.cache_limit_gb * 1e9,
+        config.max_broken, config.workers or max(1, cores() // processes),
         find, asked if reading is None else repr(reading) + asked,
     )  # fmt: skip
-    manifest, stored = cache.obtain(request)
-    if stored is None and isinstance(source, Pieces) and source.shared:
+    manifest, pixels = cache.obtain(request)
+    source.stacks.update(manifest.stacks)
+    if isinstance(pixels, OnTheFly) and isinstance(source, Pieces) and source.shared:
         shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
             "raise data.cache_limit_gb%s",
             source.name, config.cache_limit_gb, shard * (manifest.reading.layout == RGB),
         )  # fmt: skip
-    known, layout = manifest.reading, manifest.reading.layout
-    # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
-    index_N, checksum_N = manifest.index_N.copy(), manifest.checksum_N.copy()
-    decoded = OnTheFly(
-        source, index_N, lambda index: source.canvas(index, side, known)[0], workers,
-        manifest.size_N2, checksum_N, layout,
-    )  # fmt: skip
 
     @functools.cache
-    def make(size: int) -> Pixels | None:
+    def test_views(size: int) -> Pixels | None:
         area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
-        if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
-            return None
-        checksum_N, file = cache.obtain_test_views(request, index_N, known, size)
-        views = OnTheFly(
-            source, index_N, functools.partial(source.test_view, size=size, reading=known), workers,
-            np.full((len(index_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
-            layout,
-        )  # fmt: skip
-        return views if file is None else Cached(file, views)
+        shrunk = (area_N + sides_N >= side**2).any()  # where an image may be larger than its canvas
+        return cache.obtain_test_views(request, manifest, size) if shrunk else None
 
+    return set_of(
+        config, source, manifest.index_N, manifest.skipped,
+        pixels=pixels, aspect_N=manifest.aspect_N, fingerprint=manifest.content,
+        test_views=test_views, reading=manifest.reading,
+    )  # fmt: skip
+
+
+def set_of(
+    config: DataConfig,
+    source: Source,
+    index_N: np.ndarray,
+    skipped: Mapping[str, str],
+    **known: Any,
+) -> CanvasSet:
+    """The whole images of a source, which warns of others, with what it says of them.
+
+    Other arguments are as of `CanvasSet`.
+    """
+    cache.refuse_too_many(source, skipped, len(index_N), config.max_broken)
+    cache.warn_of_broken(source, skipped)
+    stacks = {source.identifier(index): functools.partial(source.digest, index)
+              for index in sorted(source.stacks)}  # fmt: skip
+    warn_of_stacks(source.name, [*stacks], len(source))
     groups = split_cut(config.spec)[1].groups
+    identifiers = [source.identifier(index) for index in index_N.tolist()]
     return CanvasSet(
         name=config.spec if groups else source.name,
-        pixels=decoded if stored is None else Cached(stored, decoded),
-        aspect_N=manifest.aspect_N.copy(),
-        targets={task: target_N[index_N] for task, target_N in source.targets.items()},
+        targets={task: label_N[index_N] for task, label_N in source.targets.items()},
         classes=source.classes,
-        identifiers=manifest.identifiers,
-        fingerprint=manifest.content,
-        skipped=dict(manifest.skipped),
+        identifiers=identifiers,
+        skipped=dict(skipped),
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
-        test_views=make,
-        reading=known,
-        stacks={
-            name: functools.partial(source.digest, int(index))
-            for name, index in zip(manifest.identifiers, index_N, strict=True)
-            if manifest.stacks and name in manifest.stacks
-        },
-        groups=groups and group_names(config.spec, manifest.identifiers, groups),
+        stacks=stacks,
+        groups=groups and group_names(config.spec, identifiers, groups),
+        **known,
     )
 
 
@@ -439,26 +439,24 @@ def open_files(
     Args:
         paths: One or more files, by which the images are identified.
         view_size: As of `open_canvas`, whose canvases are as large.
-        reading: How the files of the set are read beside which they are looked at.
+        reading: How files are read in the set that they are compared with.
     """
-    side = canvas_size(view_size)
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
-        canvas_HWC, aspect = read_canvas(named(path), side, reading)
-        views.append(read_test_view(named(path), view_size, reading))
+        canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
+        views.append(cache.as_sheets(read_test_view(named(path), view_size, reading)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     reading = reading or Reading()
-    values_T = np.concatenate([view.ravel() for view in views])
-    of_size = InMemory(values_T, np.full((len(views), 2), view_size), reading.layout)
+    of_size = InMemory.of(views, reading.layout)
     return CanvasSet(
         name="files",
         pixels=InMemory.of(canvases, reading.layout),
         aspect_N=np.array(aspects, np.float32),
         targets={},
         classes={},
-        identifiers=tuple(map(str, paths)),
+        identifiers=list(map(str, paths)),
         fingerprint=digest.hexdigest(),
         test_views=lambda size: of_size if size == view_size else None,
         reading=reading,

@@ -13,9 +13,8 @@ import logging
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -25,27 +24,27 @@ from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.errors import UserError
 from mast.core.files import special, state_of
-from mast.core.reading import Layout, Reading, cut_center, cut_planes
+from mast.core.reading import RGB, Reading, cut_center, cut_planes
 from mast.data.formats import (
-    UNDO_ORIENTATION,
     Bands,
     formats,
-    has_four_bands,
     is_deep,
     load_pixels,
-    lost_by_pillow,
     needed_chunks,
-    needs,
     no_image,
     orientation_of,
     read_array,
+    read_deep,
     read_tiff,
-    refuse_bomb,
+    refuse_repeats,
     refuse_size,
+    undo_orientation,
 )
 from mast.data.profiles import in_srgb
+from mast.data.ranges import alone, read_channels, shows_nothing
 
 Opened: TypeAlias = Image.Image | Bands
+_log = logging.getLogger("mast")
 
 
 class BrokenImageError(UserError):
@@ -75,7 +74,7 @@ def open_image(
     state: tuple[int, int] | None = None,
     page: int = 0,
     max_pixels: int | None = None,
-) -> Image.Image | Bands:
+) -> Opened:
     """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
 
     Args:
@@ -102,32 +101,35 @@ def open_image(
             try:
                 from mast.data.dicom import read_dicom
             except ModuleNotFoundError:
-                raise needs("dicom") from None
+                said = "needs the extra dicom: pip install 'mast-ssl[dicom]'"
+                raise ModuleNotFoundError(said) from None
             return read_dicom(content, page, max_pixels)
-        refuse_bomb(content)
+        is_png = begin.startswith(b"\x89PNG")
+        encoded = content.read() if is_png else b""
+        refuse_repeats(encoded, b"iCCP")  # each is unpacked
         try:
-            image = _opened(file, begin)
+            image = _opened(BytesIO(encoded) if is_png else file, begin)
         except (UnidentifiedImageError, ValueError) as error:
-            if begin.startswith(b"\x89PNG"):
-                file = needed_chunks(content)
-                image = _opened(file, begin)
+            if is_png:
+                image = _opened(BytesIO(needed_chunks(encoded)), begin)
             elif isinstance(error, ValueError):
                 raise
             elif begin.startswith((b"II", b"MM")):
-                return read_tiff(file, page, max_pixels)
+                return read_tiff(content, page, max_pixels)
             else:
                 raise no_image(begin) from None
-    try:
-        refuse_size(*image.size, max_pixels)
-        if page:
-            image.seek(page)
-        bands = lost_by_pillow(image, file, page, max_pixels)
-    except Exception:
-        image.close()
-        raise
-    if bands:
-        image.close()
-    return bands or image
+        with ExitStack() as undone:
+            undone.callback(image.close)
+            refuse_size(*image.size, max_pixels)
+            if image.info.get("progressive"):  # each scan goes over all pixels
+                content.seek(0)
+                refuse_repeats(content.read(), b"\xff\xda")
+            if page:
+                image.seek(page)
+            if bands := read_deep(image, content, page, max_pixels):
+                return bands
+            undone.pop_all()
+    return image
 
 
 def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
@@ -154,232 +156,7 @@ class _LargeTiff(TiffImagePlugin.TiffImageFile):
         super().load_prepare()
 
 
-Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
-_VALUES = 16_384  # of each of them and of its channels
-_TAILS = 0.1, 99.9  # percentiles
-_NOISE = 0.05  # share of the largest values, down to which floats may be negative
-_LEAST = 0.1  # share of a range, of which a set uses less only by mistake
-_FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
-_NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
-_GRAY = ("1", "L", "LA", "La", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow
-_CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # to so many channels, from so many others
-_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
-_log = logging.getLogger("mast")
-
-
-def find_reading(
-    name: str,
-    images: Iterable[Image.Image | Bands],
-    wanted: Range = ("auto",),
-    channels: int = 3,
-    no_data: float | None = None,
-) -> Reading:
-    """How the files of a set are read, from some of its images.
-
-    Those of 8 bits count only where there are no others.
-
-    Args:
-        name: Of the set, for messages.
-        images: As `sampled` gives them.
-        wanted: Two numbers, which become 0 and 1, or one word, as docs/data.md has them.
-        channels: C, the channels that the encoder takes; 3 repeat gray.
-        no_data: What stands for no value, beside what a file says itself.
-    """
-    plain = wanted in (("auto",), ("dtype",))
-    found, counts = list[Bands](), set[int]()
-    for image in images:
-        counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in _GRAY else 3)
-        if isinstance(image, Bands) or not plain:
-            with suppress(Exception):  # a broken one is counted when all are decoded
-                bands = image if isinstance(image, Bands) else Bands.of(image)
-                step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
-                some_HWC = bands.values_HWC[::step, ::step].copy()
-                found.append(replace(bands, values_HWC=some_HWC, alpha_HW=None))
-    if counts and not counts & {channels, *_CONVERTED.get(channels, ())}:
-        several = " and ".join(map(str, sorted(counts)))
-        raise UserError(
-            f"{name} has images of {several} channels, and {channels} are expected: "
-            f"mast pretrain data.channels={max(counts)} trains an encoder of {max(counts)}"
-        )
-    if channels == 3 and 4 in counts:
-        _log.warning(
-            "%s has images of 4 channels, of which the first 3 are read: data.channels 4 reads all",
-            name,
-        )
-    deep = [bands for bands in found if is_deep(bands)]
-    layout = Layout(channels, deep=bool(deep))
-    used = deep or found
-    if not used or (plain and not deep):
-        return Reading(layout, no_data=no_data)
-    reading = Reading(layout, *_limits(used, wanted, channels, no_data), no_data)
-    _warn(name, reading, used)
-    return reading
-
-
-def alone(bands: Bands) -> Reading:
-    """How an image without a set is read: as RGB of 8 bits."""
-    dtype, windowed = bands.values_HWC.dtype, bands.window is not None
-    way = "dtype" if dtype == np.uint8 or (dtype == np.uint16 and not windowed) else "auto"
-    return Reading(Layout(), *_limits([bands], (way,), 3, None))
-
-
-def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
-    """The channels of an image one by one, each (H, W) float32 in [0, 1].
-
-    Transparent images of colors are composited over white, or black where they show nothing on it.
-    """
-    layout = reading.layout
-    values_HWC, alpha_HW = bands.values_HWC, bands.alpha_HW
-    if is_deep(bands) and not layout.deep:
-        own = alone(bands)
-        low, high = own.low, own.high
-    elif layout.deep and not is_deep(bands):
-        low, high = (0.0,), (255.0,)
-    else:
-        low, high = reading.low, reading.high
-
-    def channel(at: int) -> np.ndarray:
-        # numbers of more than 24 bits lose their last ones in float32
-        exact = "f8" if values_HWC.dtype.itemsize > 2 else "f4"
-        values_HW: np.ndarray = values_HWC[:, :, at].astype(exact, copy=False)
-        there_HW = there(values_HWC[:, :, at], reading.no_data, bands.no_data)
-        least, most = low[at % len(low)], high[at % len(high)]
-        with np.errstate(invalid="ignore", over="ignore"):
-            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1).astype(np.float32)
-        if bands.inverted:
-            unit_HW = 1 - unit_HW
-        return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
-
-    count, wanted = bands.channels, layout.channels
-    if count + 1 == wanted and alpha_HW is not None:
-        yield from map(channel, range(count))
-        yield alpha_HW.astype(np.float32)
-        return
-    channels: Iterable[np.ndarray] = map(channel, range(wanted))
-    if count == 1 and wanted == 3:
-        channels = [channel(0)] * 3
-    elif count == 3 and wanted == 1:
-        red_HW, green_HW, blue_HW = map(channel, range(3))
-        channels = [0.299 * red_HW + 0.587 * green_HW + 0.114 * blue_HW]
-    elif count != wanted and (count, wanted) != (4, 3):
-        raise ValueError(f"it has {count} channels, and {wanted} are expected")
-    if alpha_HW is None or wanted not in (1, 3):
-        yield from channels
-        return
-    opaque_CHW = np.stack([*channels])
-    ground = 0.0 if shows_nothing(255 * opaque_CHW.mean(0), alpha_HW) else 1.0
-    for channel_HW in opaque_CHW:
-        yield (channel_HW * alpha_HW + ground * (1 - alpha_HW)).astype(np.float32)
-
-
-def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
-    """Whether the visible part, of a brightness of 0 to 255, is too bright to show on white."""
-    total = float(alpha_HW.sum(dtype=np.float64))
-    seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
-    return total > 0 and float(seen) > _BRIGHT * total
-
-
-def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
-    """Where values are; None: everywhere."""
-    there = None
-    if values.dtype.kind == "f":
-        there = np.isfinite(values) & (np.abs(values) < _NONE)
-    for value in {*no_data} - {None}:
-        differs = values != value
-        there = differs if there is None else there & differs
-    return there
-
-
-def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np.ndarray:
-    """Values of one channel, of all images alike many."""
-    parts = []
-    for bands in images:
-        some_N = bands.values_HWC[:, :, channel % bands.channels].ravel()
-        there_N = there(some_N, no_data, bands.no_data)
-        parts.append((some_N if there_N is None else some_N[there_N]).astype(np.float64))
-    return np.concatenate(parts)
-
-
-def _limits(
-    images: Sequence[Bands], wanted: Range, channels: int, no_data: float | None
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What becomes 0 and what 1, one number each or one for each channel."""
-    if len(wanted) == 2:
-        low, high = map(float, wanted)
-        return (low,), (high,)
-    types = {bands.values_HWC.dtype for bands in images}
-    if wanted == ("dtype",):
-        lows, highs = zip(*map(_of_type, images), strict=True)
-        return (min(lows),), (max(highs),)
-    if wanted == ("auto",):
-        windows = [bands.window for bands in images if bands.window is not None]
-        if len(windows) == len(images):
-            low, high = np.median(windows, axis=0).tolist()
-            return (low,), (high,)
-        every_N = np.concatenate([_sampled(images, at, no_data) for at in range(channels)])
-        bottom, top = np.percentile(every_N, _TAILS).tolist() if len(every_N) else (-1.0, 0.0)
-        floats = any(of.kind == "f" for of in types)
-        # a little noise around 0 is not a range below it
-        if bottom >= -_NOISE * top if floats else bottom >= 0 <= every_N.min():
-            declared = [bands.bits for bands in images if bands.bits is not None]
-            if all(of.kind in "bu" for of in types) and len(declared) == len(images):
-                return (0.0,), (2.0 ** max(declared) - 1,)
-            if all(of.kind in "biu" for of in types):
-                # a hot pixel alone does not decide
-                most = float(every_N.max()) if every_N.max() <= 4 * top else top
-                fitting = [2.0**bits - 1 for bits in (8, 10, 12, 14, 16) if most < 2**bits]
-            else:
-                fitting = [limit for limit in _FLOATS if top <= limit]
-                fitting = [limit for limit in fitting[:1] if limit == 1.0 or top >= _LEAST * limit]
-            if fitting:
-                return (0.0,), (fitting[0],)
-    several = max(bands.channels for bands in images) > 1
-    limits = []
-    for at in range(channels if several else 1):
-        some_N = _sampled(images, at, no_data)
-        low, high = np.percentile(some_N, _TAILS).tolist() if len(some_N) else (0.0, 1.0)
-        limits.append((low, high if high > low else low + 1))
-    lows, highs = zip(*limits, strict=True)
-    return lows, highs
-
-
-def _of_type(bands: Bands) -> tuple[float, float]:
-    """The least and the largest value that an image could have."""
-    kind = bands.values_HWC.dtype
-    if kind.kind in "bf":
-        return 0.0, 1.0
-    if bands.bits is not None and kind.kind == "u":
-        return 0.0, 2.0**bands.bits - 1
-    return float(np.iinfo(kind).min), float(np.iinfo(kind).max)
-
-
-def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
-    """Warns where little of the range is used."""
-    for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
-        some_N = _sampled(images, at, reading.no_data)
-        low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
-        for end in (low, high):  # which may stand for no value
-            others_N = some_N[some_N != end]
-            if len(others_N) > _LEAST * len(some_N):
-                others = np.percentile(others_N, _TAILS)
-                if 0 < others[1] - others[0] < _LEAST * (high - low):
-                    _log.warning(
-                        "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
-                        "data.no_data %g leaves more of the range to the others",
-                        name, *others, end, 100 - 100 * len(others_N) / len(some_N), end,
-                    )  # fmt: skip
-                    return
-        if min(high, most) - max(low, least) < _LEAST * (most - least):
-            _log.warning(
-                "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
-                "data.range percentile, or two numbers, would use more",
-                name, low, high, least, most,
-            )  # fmt: skip
-            return
-
-
-SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
-CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
+_LANCZOS = Image.Resampling.LANCZOS
 _T = TypeVar("_T")
 
 
@@ -441,8 +218,11 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     if reading is not None and reading != Reading():
         bands = Bands.of(image) if isinstance(image, Image.Image) else image
         width, height = bands.size
-        shape = canvas_shape(width, height, side)
-        planes_PHW = reading.layout.split(_resized(bands, reading, shape))
+        shape, channels = canvas_shape(width, height, side), read_channels(bands, reading)
+        images = list(map(Image.fromarray, channels))
+        if bands.size != shape:
+            images = [image.resize(shape, _LANCZOS, reducing_gap=3.0) for image in images]
+        planes_PHW = reading.layout.split(np.stack([*map(np.asarray, images)]).clip(0, 1))
         sheets_SHWC = planes_PHW.reshape(-1, 3, *planes_PHW.shape[1:]).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(sheets_SHWC), width / height
     width, height = image.size
@@ -453,13 +233,13 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     if turned:
         (width, height), shrunk = (height, width), shrunk[::-1]
     if rgb.size != shrunk:
-        rgb = rgb.resize(shrunk, Image.Resampling.LANCZOS, reducing_gap=3.0)
+        rgb = rgb.resize(shrunk, _LANCZOS, reducing_gap=3.0)
     return np.asarray(rgb), width / height
 
 
 def crop_fraction(size: int) -> float:
-    """The share of the short side that a test view of `size` pixels shows."""
-    return CROP_FRACTION if size > SMALL else 1.0
+    """The share of the short side that a test view of `size` pixels shows: 224 of 256."""
+    return 0.875 if size > 96 else 1.0
 
 
 def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
@@ -512,33 +292,28 @@ def upright_size(image: Opened) -> tuple[int, int]:
     return (height, width) if turned else (width, height)
 
 
-def _resized(bands: Bands, reading: Reading, size: tuple[int, int]) -> np.ndarray:
-    """The channels of an image, (C, H, W) in [0, 1], shrunk to a width and height."""
-    if bands.size == size:
-        return np.stack([*read_channels(bands, reading)])
-    shrunk = (
-        Image.fromarray(channel_HW).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-        for channel_HW in read_channels(bands, reading)
-    )
-    return np.stack([np.asarray(channel) for channel in shrunk]).clip(0, 1)
-
-
 def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
     if isinstance(image, Image.Image) and (image.mode == "F" or image.mode.startswith("I")):
         image = Bands.of(image)
     if isinstance(image, Bands):
-        reading = alone(image)
         if is_deep(image):
             _warn_of_range()
-        image_CHW = np.stack([*read_channels(image, reading)])
-        return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
+        image_CHW = np.stack([*read_channels(image, alone(image))])
+        return Image.fromarray(RGB.split(image_CHW).transpose(1, 2, 0)), False
     load_pixels(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
-    orientation = orientation_of(image)
-    rgb = _rgb(image)
-    if undo := UNDO_ORIENTATION.get(orientation):
-        rgb = Image.fromarray(np.ascontiguousarray(undo(np.asarray(rgb))))
+    orientation, rgb = orientation_of(image), in_srgb(image)
+    if rgb.has_transparency_data:
+        rgba = rgb.convert("RGBA")
+        alpha = rgba.getchannel("A")
+        bright = shows_nothing(np.asarray(rgba.convert("L")), np.asarray(alpha))
+        rgb = Image.new("RGB", image.size, "black" if bright else "white")
+        rgb.paste(rgba, mask=alpha)
+    rgb = rgb if rgb.mode == "RGB" else rgb.convert("RGB")
+    if orientation > 1:
+        turned_HWC = undo_orientation(np.asarray(rgb), orientation)
+        rgb = Image.fromarray(np.ascontiguousarray(turned_HWC))
     return rgb, orientation >= 5
 
 
@@ -548,15 +323,3 @@ def _warn_of_range() -> None:
         "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
         "the reading of an encoder says another"
     )
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    image = in_srgb(image.convert("RGB") if has_four_bands(image) else image)
-    if not image.has_transparency_data:
-        return image if image.mode == "RGB" else image.convert("RGB")
-    image = image.convert("RGBA")
-    alpha = image.getchannel("A")
-    bright = shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
-    ground = Image.new("RGB", image.size, "black" if bright else "white")
-    ground.paste(image, mask=alpha)
-    return ground

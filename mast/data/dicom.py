@@ -14,9 +14,9 @@ from pydicom.pixels.utils import pixel_array
 from mast.data.formats import Bands, as_bands, checked, refuse_size
 
 # A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
-_LOSSLESS = uid.JPEGLossless, uid.JPEGLosslessSV1
 _LS = uid.JPEGLSLossless, uid.JPEGLSNearLossless
-DECODER_DEPENDENCIES = dict.fromkeys((uid.JPEGExtended12Bit, *_LOSSLESS, *_LS), ("imagecodecs",))
+_OURS = uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1, *_LS
+DECODER_DEPENDENCIES = dict.fromkeys(_OURS, ("imagecodecs",))
 
 
 def is_available(_syntax: str) -> bool:
@@ -37,7 +37,7 @@ def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
     return values.tobytes()
 
 
-for syntax in DECODER_DEPENDENCIES:
+for syntax in _OURS:
     get_decoder(syntax).add_plugin("imagecodecs", (__name__, "decode_frame"))
 
 
@@ -54,12 +54,10 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
     refuse_size(dicom.Columns, dicom.Rows, max_pixels)
     pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
     values = pixel_array(file, index=checked(page, pages))
-    if pages > file.seek(0, 2):
-        raise ValueError(f"{pages} frames in fewer bytes")
     if dicom.PhotometricInterpretation == "PALETTE COLOR":
         values, bits = apply_color_lut(values, dicom)[..., :3], None
     if values.ndim == 3:
-        return replace(as_bands(values, "DICOM", bits), pages=range(pages))
+        return replace(as_bands(values, bits), pages=range(pages))
     padding = [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
     no_data = np.ravel(padding)
     units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
@@ -68,7 +66,7 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
         values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
         values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
     return replace(
-        as_bands(values[..., None], "DICOM", bits, *no_data),
+        as_bands(values[..., None], bits, *no_data),
         inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
         window=_window(_part(dicom, page, "FrameVOILUTSequence", "WindowWidth")),
         pages=range(pages),

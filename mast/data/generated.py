@@ -6,10 +6,11 @@ and which operator's invariance destroys it (`DESTROYED_BY`). A horizontal flip 
 diagonals, so what is invariant to it reaches 50 % at most, and the left and right columns of the
 grid. Everything else is chance and belongs to no task.
 
-`toys` has the same tasks, drawn so that a small encoder at 32 pixels learns each: larger objects
-with distinct outlines, saturated, with a larger eye and a tighter grid, which a shift can outdo.
-The ground is grey and even, with little noise. Stripes and checkers that are bright on the same
-share of the surface were not told apart, even with labels; so the share differs by class.
+One world is drawn by two tables of numbers. With those of `toys` a small encoder at 32 pixels
+learns each task: larger objects with distinct outlines, saturated, with a larger eye and a tighter
+grid, which a shift can outdo, on an even gray ground with little noise. Stripes and checkers that
+are bright on the same share of the surface were not told apart, even with labels; so the share
+differs by class.
 
 Pixels are computed as float32 in [0, 1] and returned as uint8.
 
@@ -19,9 +20,7 @@ Legend: N images, P side of the image in pixels, C channels.
 import functools
 import hashlib
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self, final
 
@@ -70,6 +69,21 @@ class Generated(Source):
     tasks: ClassVar[Mapping[str, tuple[str, ...]]]
     drawing: ClassVar[int] = 2
 
+    # Lengths are shares of the side, or of the object's radius where they lie on it.
+    easy: ClassVar[bool]  # an even ground, patterns along the eye or across, of unlike shares
+    radius: ClassVar[tuple[float, float]]
+    grid: ClassVar[tuple[float, float, float]]  # of the centres: the first, the step, the shift
+    turn: ClassVar[float]  # degrees
+    hue: ClassVar[float]  # turns
+    saturation: ClassVar[tuple[float, float]]
+    value: ClassVar[tuple[float, float]]
+    dark: ClassVar[tuple[float, float]]  # tone, as a share of the light one
+    eye: ClassVar[tuple[float, float]]  # where, along the direction in which it looks, and radius
+    pupil: ClassVar[tuple[float, float]]
+    wave: ClassVar[float]  # of a pattern
+    noise: ClassVar[float]  # the largest deviation
+    shapes: ClassVar[tuple[tuple[float, ...], ...]]  # arguments of `_OUTLINES`
+
     def __init__(self, split: str = "train", count: int | None = None, side: int = 48) -> None:
         if split not in SPLITS:
             raise unknown(f"split of {self.word}", split, SPLITS)
@@ -90,11 +104,6 @@ class Generated(Source):
         """With the count: sets of other counts have caches of their own."""
         return f"{self.name}:{self._count}"
 
-    @staticmethod
-    @abstractmethod
-    def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
-        """Draws one image, (side, side, 3) uint8, from the class of every task."""
-
     @classmethod
     def named(cls, spec: str, _root: Path, _download: bool) -> Self:
         """Opens `word`, `word@SPLIT` or `word@SPLIT:COUNT`."""
@@ -102,7 +111,7 @@ class Generated(Source):
         match = re.fullmatch(rf"{word}(?:@(\w+)(?::(\d+))?)?", spec)
         if match is None:
             raise UserError(
-                f"cannot read {spec!r}: expected {word}, {word}@test or {word}@train:4096."
+                f"{spec!r} is no set: expected {word}, {word}@test or {word}@train:4096"
             )
         split, count = match.groups()
         return cls(split or "train", int(count) if count else None)
@@ -110,14 +119,13 @@ class Generated(Source):
     @classmethod
     def described(cls, spec: str, _root: Path, _download: bool) -> SetDescription:
         """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others."""
-        word = cls.word
-        if spec.startswith(f"{word}@"):
+        word, _, count = spec.partition(":")
+        if "@" in word:
             refuse_split(spec)
-        count = spec.removeprefix(word).removeprefix(":")
         if not count:
             return SetDescription({part: f"{word}@{part}" for part in PARTS})
         if not count.isdecimal() or int(count) < 4:
-            raise UserError(f"expected {word}:N with 4 training images or more, got {word}:{count}")
+            raise UserError(f"expected {word}:N with 4 training images or more, got {spec}")
         few = {part: int(count) // (1 if part == "train" else 4) for part in PARTS}
         return SetDescription({part: f"{word}@{part}:{few[part]}" for part in PARTS})
 
@@ -133,6 +141,83 @@ class Generated(Source):
         text = f"{self.drawing} {self.name} {self._count} {self.side}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
+    @classmethod
+    def draw(cls, labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
+        """Draws one image, (side, side, 3) uint8, from the class of every task."""
+        shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
+        radius, (first, step, shift) = random.uniform(*cls.radius), cls.grid
+        row, column = divmod(position, 3)
+        center = np.array([column, row]) * step + first + random.uniform(-shift, shift, 2)
+        angle = np.deg2rad(45 + 90 * orientation + random.uniform(-cls.turn, cls.turn))
+        cos, sin = np.float32(np.cos(angle) / radius), np.float32(np.sin(angle) / radius)
+        x_1P, y_P1 = _axes(side)
+        dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
+        u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
+        edge = np.float32(radius * side)  # pixels a radius: every outline is one pixel soft
+
+        # --- colors ---
+        hue = (color / 8 + random.uniform(-cls.hue, cls.hue)) % 1.0
+        light_3 = _hsv(hue, random.uniform(*cls.saturation), random.uniform(*cls.value))
+        dark_3 = light_3 * np.float32(random.uniform(*cls.dark))
+        slopes = np.zeros(2, np.float32)
+        if cls.easy:
+            ground_3 = _hsv(0.0, 0.0, random.uniform(0.35, 0.65))
+        else:
+            ground_3 = _hsv(random.uniform(), random.uniform(0.0, 0.35), random.uniform(0.2, 0.8))
+            slopes = random.uniform(-0.25, 0.25, 2).astype(np.float32)
+        light = slopes[0] * (x_1P - 0.5) + slopes[1] * (y_P1 - 0.5)
+
+        # --- background, surface, eye; then blur and noise ---
+        image_CPP = ground_3[:, None, None] + light
+        share_PP = cls._texture(CLASSES["texture"][texture], u_PP, v_PP, edge, random)
+        surface_CPP = dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
+        outline_PP = _OUTLINES[shape](u_PP, v_PP, *cls.shapes[shape])
+        image_CPP += (np.float32(0.5) - outline_PP * edge).clip(0, 1) * (surface_CPP - image_CPP)
+        for (along, size), level in ((cls.eye, np.float32(1.0)), (cls.pupil, np.float32(0.0))):
+            disk_PP = np.hypot(u_PP - along, v_PP) - size
+            image_CPP += (np.float32(0.5) - disk_PP * edge).clip(0, 1) * (level - image_CPP)
+        if blur := BLUR[sharpness]:
+            blur_PP = _blur_matrix(side, blur)
+            image_CPP = blur_PP @ image_CPP @ blur_PP.T
+        noise_CPP = random.standard_normal(image_CPP.shape, np.float32)
+        image_CPP = image_CPP + noise_CPP * np.float32(random.uniform(0.0, cls.noise))
+        return (image_CPP.clip(0, 1) * 255 + 0.5).astype(np.uint8).transpose(1, 2, 0)
+
+    @classmethod
+    def _texture(
+        cls,
+        texture: str,
+        u_PP: np.ndarray,
+        v_PP: np.ndarray,
+        edge: np.float32,
+        random: np.random.Generator,
+    ) -> np.ndarray:
+        """The share of the light tone on the surface, in [0, 1]; if easy, unlike by class."""
+        phase_u, phase_v, *turns = random.uniform(0, 2 * np.pi, 3 - cls.easy).astype(np.float32)
+        # Turned by chance against the object, so that a pattern says nothing of the orientation.
+        tilt = np.float32(np.pi / 2 * random.integers(2)) if cls.easy else turns[0]
+        frequency = np.float32(2 * np.pi / cls.wave)
+        cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
+        a_PP = cos * u_PP + sin * v_PP + phase_u
+        b_PP = cos * v_PP - sin * u_PP + phase_v
+        match texture:
+            case "plain":
+                return np.full_like(u_PP, 1.0 if cls.easy else random.uniform(0.5, 1.0))
+            case "stripes":
+                wave_PP = np.sin(a_PP) - (0.55 if cls.easy else 0.0)
+            case "checker":
+                wave_PP = np.sin(a_PP * 0.8) * np.sin(b_PP * 0.8)
+            case "dots":
+                dots_PP = np.cos(a_PP) + np.cos(b_PP) - 0.9
+                wave_PP = -dots_PP if cls.easy else dots_PP
+            case _:  # patches: a few waves of random direction and length
+                wave_PP = np.zeros_like(u_PP)
+                for direction, length, phase in random.uniform(0, 1, (4, 3)).astype(np.float32):
+                    turn = 2 * np.pi * direction
+                    along_PP = np.cos(turn) * a_PP + np.sin(turn) * b_PP
+                    wave_PP += np.sin((0.3 + 0.5 * length) * along_PP + 2 * np.pi * phase)
+        return (wave_PP * (edge / frequency) + np.float32(0.5)).clip(0, 1)
+
 
 def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:
     """Labels (N,): every run of `classes` images from the start holds each class once."""
@@ -140,232 +225,55 @@ def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:
     return np.random.default_rng(seed).permuted(blocks, axis=1).ravel()[:count].astype(np.int64)
 
 
-# ---------------------------------------------------------------------------------------- the sets
-
-
 @final
 class Factors(Generated):
     """Generated images of six properties."""
 
-    word: ClassVar[str] = "factors"
-    tasks: ClassVar[Mapping[str, tuple[str, ...]]] = CLASSES
-
-    @staticmethod
-    def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
-        shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
-        radius = random.uniform(0.2, 0.26)
-        row, column = divmod(position, 3)
-        center = np.array([column, row]) * 0.23 + 0.27 + random.uniform(-0.07, 0.07, 2)
-        own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-15, 15))
-
-        # --- colors ---
-        hue = (color / 8 + random.uniform(-0.025, 0.025)) % 1.0
-        light_3 = _hsv(hue, random.uniform(0.7, 1.0), random.uniform(0.8, 1.0))
-        dark_3 = light_3 * np.float32(random.uniform(0.25, 0.4))
-        ground_3 = _hsv(random.uniform(), random.uniform(0.0, 0.35), random.uniform(0.2, 0.8))
-
-        # --- background, surface, eye; then blur and noise ---
-        x_1P, y_P1 = _axes(side)
-        slope_x, slope_y = random.uniform(-0.25, 0.25, 2).astype(np.float32)
-        image_CPP = ground_3[:, None, None] + (slope_x * (x_1P - 0.5) + slope_y * (y_P1 - 0.5))
-        surface_CPP = _mixed(dark_3, light_3, _texture(CLASSES["texture"][texture], own, random))
-        outline_PP = _OUTLINES[shape](own, *_FACTOR_SHAPES[shape])
-        image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
-        eye_PP = np.hypot(own.u_PP - 0.5, own.v_PP)
-        image_CPP += _inside(eye_PP - 0.27, own) * (np.float32(1.0) - image_CPP)
-        image_CPP -= _inside(eye_PP - 0.12, own) * image_CPP
-        return _pixels(image_CPP, BLUR[sharpness], (0.0, 0.04), random)
+    word, tasks, easy = "factors", CLASSES, False
+    radius, grid, turn = (0.2, 0.26), (0.27, 0.23, 0.07), 15
+    hue, saturation, value, dark = 0.025, (0.7, 1.0), (0.8, 1.0), (0.25, 0.4)
+    eye, pupil, wave, noise = (0.5, 0.27), (0.5, 0.12), 0.75, 0.04
+    shapes = (0.88,), (0.78,), (0.6,), (0.55, 0.835, 0.58), (0.95, 0.34), (0.62, 0.34)
 
 
 @final
 class Toys(Generated):
     """The same properties, each easy to learn."""
 
-    word: ClassVar[str] = "toys"
-    tasks: ClassVar[Mapping[str, tuple[str, ...]]] = CLASSES | {
-        "texture": ("plain", "stripes", "checker", "dots")
-    }
-
-    @staticmethod
-    def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
-        shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
-        radius = random.uniform(0.27, 0.3)
-        row, column = divmod(position, 3)
-        center = np.array([column, row]) * 0.13 + 0.37 + random.uniform(-0.02, 0.02, 2)
-        own = _frame(side, center, radius, 45 + 90 * orientation + random.uniform(-10, 10))
-
-        # --- colors ---
-        hue = (color / 8 + random.uniform(-0.02, 0.02)) % 1.0
-        light_3 = _hsv(hue, random.uniform(0.8, 1.0), random.uniform(0.9, 1.0))
-        dark_3 = light_3 * np.float32(random.uniform(0.2, 0.3))
-        ground_3 = _hsv(0.0, 0.0, random.uniform(0.35, 0.65))
-
-        # --- background, surface, eye; then blur and noise ---
-        share_PP = _toy_texture(CLASSES["texture"][texture], own, random)
-        surface_CPP = _mixed(dark_3, light_3, share_PP)
-        image_CPP = ground_3[:, None, None] + np.zeros_like(surface_CPP)
-        outline_PP = _OUTLINES[shape](own, *_TOY_SHAPES[shape])
-        image_CPP += _inside(outline_PP, own) * (surface_CPP - image_CPP)
-        eye_PP = np.hypot(own.u_PP - 0.56, own.v_PP)
-        image_CPP += _inside(eye_PP - 0.42, own) * (np.float32(1.0) - image_CPP)
-        pupil_PP = np.hypot(own.u_PP - 0.72, own.v_PP)
-        image_CPP -= _inside(pupil_PP - 0.15, own) * image_CPP
-        return _pixels(image_CPP, BLUR[sharpness], (0.0, 0.01), random)
+    word, easy = "toys", True
+    tasks = CLASSES | {"texture": CLASSES["texture"][:4]}  # no patches
+    radius, grid, turn = (0.27, 0.3), (0.37, 0.13, 0.02), 10
+    hue, saturation, value, dark = 0.02, (0.8, 1.0), (0.9, 1.0), (0.2, 0.3)
+    eye, pupil, wave, noise = (0.56, 0.42), (0.72, 0.15), 0.85, 0.01
+    shapes = (0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22)
 
 
-# -------------------------------------------------------------------------------------- the object
+# Signed distances to outlines, negative inside, in coordinates of the object: the origin at its
+# centre, u along the direction in which it looks, v across, its radius 1.
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The coordinates of an object: the origin at its centre, its radius 1.
-
-    u runs along the direction in which it looks, v across, to the right of it. `edge` is pixels a
-    unit, which makes every outline one pixel soft.
-    """
-
-    u_PP: np.ndarray
-    v_PP: np.ndarray
-    edge: np.float32
-
-
-def _frame(side: int, center: np.ndarray, radius: float, angle: float) -> _Frame:
-    """`center` and `radius` are shares of the side; `angle` is in degrees clockwise from the right,
-    to where the object looks."""
-    x_1P, y_P1 = _axes(side)
-    radians = np.deg2rad(angle)
-    cos, sin = np.float32(np.cos(radians) / radius), np.float32(np.sin(radians) / radius)
-    dx_1P, dy_P1 = x_1P - np.float32(center[0]), y_P1 - np.float32(center[1])
-    u_PP, v_PP = cos * dx_1P + sin * dy_P1, cos * dy_P1 - sin * dx_1P
-    return _Frame(u_PP, v_PP, np.float32(radius * side))
-
-
-# Signed distances to outlines in units of the frame, negative inside.
-
-
-def _circle(own: _Frame, radius: float) -> np.ndarray:
-    return np.hypot(own.u_PP, own.v_PP) - radius
-
-
-def _square(own: _Frame, half: float) -> np.ndarray:
-    return np.maximum(abs(own.u_PP), abs(own.v_PP)) - half
-
-
-def _triangle(own: _Frame, inner: float) -> np.ndarray:
-    """Points away from where the object looks, which leaves an eye room at the base."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    return np.maximum(u_PP, abs(v_PP) * 0.8660254 - u_PP * 0.5) - inner
-
-
-def _star(own: _Frame, along: float, across: float, inner: float) -> np.ndarray:
+def _star(u: np.ndarray, v: np.ndarray, along: float, across: float, inner: float) -> np.ndarray:
     """Five points; folded into half a point, one straight edge with this normal remains."""
-    u_PP, v_PP = own.u_PP, own.v_PP
-    fold_PP = abs((np.arctan2(v_PP, u_PP) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
-    radius_PP = np.hypot(u_PP, v_PP)
-    return along * radius_PP * np.cos(fold_PP) + across * radius_PP * np.sin(fold_PP) - inner
+    fold = abs((np.arctan2(v, u) * (5 / np.pi) + 1) % 2 - 1) * (np.pi / 5)
+    radius = np.hypot(u, v)
+    return along * radius * np.cos(fold) + across * radius * np.sin(fold) - inner
 
 
-def _cross(own: _Frame, long: float, wide: float) -> np.ndarray:
+def _cross(u: np.ndarray, v: np.ndarray, long: float, wide: float) -> np.ndarray:
     """Two bars of this half length and half width."""
-    across_PP, along_PP = abs(own.u_PP), abs(own.v_PP)
-    long_PP, short_PP = np.maximum(across_PP, along_PP), np.minimum(across_PP, along_PP)
-    return np.maximum(long_PP - long, short_PP - wide)
-
-
-def _ring(own: _Frame, middle: float, half: float) -> np.ndarray:
-    return abs(_circle(own, middle)) - half
+    longer, shorter = np.maximum(abs(v), abs(u)), np.minimum(abs(v), abs(u))
+    return np.maximum(longer - long, shorter - wide)
 
 
 _OUTLINES: tuple[Callable[..., np.ndarray], ...] = (
-    _circle, _square, _triangle, _star, _cross, _ring,
-)  # fmt: skip
-_FACTOR_SHAPES = ((0.88,), (0.78,), (0.6,), (0.55, 0.835, 0.58), (0.95, 0.34), (0.62, 0.34))
-_TOY_SHAPES = ((0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22))
-
-
-def _inside(distance_PP: np.ndarray, own: _Frame) -> np.ndarray:
-    """How much of each pixel is inside an outline."""
-    return (np.float32(0.5) - distance_PP * own.edge).clip(0, 1)
-
-
-# ------------------------------------------------------------------------------------- its surface
-
-
-def _texture(texture: str, own: _Frame, random: np.random.Generator) -> np.ndarray:
-    """The share of the light tone on the surface, in [0, 1]."""
-    phase_u, phase_v, tilt = random.uniform(0, 2 * np.pi, 3).astype(np.float32)
-    # Turned at random against the object, so that a pattern says nothing of the orientation.
-    a_PP, b_PP = _phases(own, tilt, 0.75)
-    a_PP, b_PP = a_PP + phase_u, b_PP + phase_v
-    match texture:
-        case "plain":
-            return np.full_like(own.u_PP, random.uniform(0.5, 1.0))
-        case "stripes":
-            wave_PP = np.sin(a_PP)
-        case "checker":
-            wave_PP = np.sin(a_PP * 0.8) * np.sin(b_PP * 0.8)
-        case "dots":
-            wave_PP = np.cos(a_PP) + np.cos(b_PP) - 0.9
-        case _:  # patches: a few waves of random direction and length
-            wave_PP = np.zeros_like(own.u_PP)
-            for direction, length, phase in random.uniform(0, 1, (4, 3)).astype(np.float32):
-                turn = 2 * np.pi * direction
-                along_PP = np.cos(turn) * a_PP + np.sin(turn) * b_PP
-                wave_PP += np.sin((0.3 + 0.5 * length) * along_PP + 2 * np.pi * phase)
-    return _pattern(wave_PP, own, 0.75)
-
-
-def _toy_texture(texture: str, own: _Frame, random: np.random.Generator) -> np.ndarray:
-    """The share of the light tone on the surface, in [0, 1]; on average it differs by class."""
-    phase_u, phase_v = random.uniform(0, 2 * np.pi, 2).astype(np.float32)
-    # Along the eye or across, by chance, so that a pattern says nothing of the orientation.
-    a_PP, b_PP = _phases(own, np.float32(np.pi / 2 * random.integers(2)), 0.85)
-    a_PP, b_PP = a_PP + phase_u, b_PP + phase_v
-    match texture:
-        case "plain":
-            return np.ones_like(own.u_PP)
-        case "stripes":
-            wave_PP = np.sin(a_PP) - 0.55
-        case "checker":
-            wave_PP = np.sin(a_PP * 0.8) * np.sin(b_PP * 0.8)
-        case _:  # dots, dark ones
-            wave_PP = 0.9 - np.cos(a_PP) - np.cos(b_PP)
-    return _pattern(wave_PP, own, 0.85)
-
-
-def _phases(own: _Frame, tilt: np.float32, length: float) -> tuple[np.ndarray, np.ndarray]:
-    """Two phases (P, P) of patterns that repeat after `length` radii, across each other, turned by
-    `tilt` radians against the object."""
-    frequency = np.float32(2 * np.pi / length)
-    cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
-    return cos * own.u_PP + sin * own.v_PP, cos * own.v_PP - sin * own.u_PP
-
-
-def _pattern(wave_PP: np.ndarray, own: _Frame, length: float) -> np.ndarray:
-    """The share of the light tone, in [0, 1], where a wave of this length is above 0."""
-    sharp = own.edge / np.float32(2 * np.pi / length)
-    return (wave_PP * sharp + np.float32(0.5)).clip(0, 1)
-
-
-def _mixed(dark_3: np.ndarray, light_3: np.ndarray, share_PP: np.ndarray) -> np.ndarray:
-    """Two colors, (C, P, P), the second by its share of each pixel."""
-    return dark_3[:, None, None] + (light_3 - dark_3)[:, None, None] * share_PP
-
-
-# --------------------------------------------------------------------------------------- its pixels
-
-
-def _pixels(
-    image_CPP: np.ndarray, blur: float, noise: tuple[float, float], random: np.random.Generator
-) -> np.ndarray:
-    """Blurs by a share of the side, adds noise of a deviation between two, and rounds to (P, P, C)
-    uint8."""
-    if blur:
-        blur_PP = _blur_matrix(image_CPP.shape[-1], blur)
-        image_CPP = blur_PP @ image_CPP @ blur_PP.T
-    noise_CPP = random.standard_normal(image_CPP.shape, np.float32)
-    image_CPP = image_CPP + noise_CPP * np.float32(random.uniform(*noise))
-    return (image_CPP.clip(0, 1) * 255 + 0.5).astype(np.uint8).transpose(1, 2, 0)
+    lambda u, v, radius: np.hypot(u, v) - radius,  # circle
+    lambda u, v, half: np.maximum(abs(u), abs(v)) - half,  # square
+    # triangle: points away from where the object looks, which leaves an eye room at the base
+    lambda u, v, inner: np.maximum(u, abs(v) * 0.8660254 - u * 0.5) - inner,
+    _star,
+    _cross,
+    lambda u, v, middle, half: abs(np.hypot(u, v) - middle) - half,  # ring
+)
 
 
 def _hsv(hue: float, saturation: float, value: float) -> np.ndarray:

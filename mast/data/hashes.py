@@ -1,4 +1,4 @@
-"""What tells that images look alike, whatever file they are in: digests and perceptual hashes."""
+"""Digests and perceptual hashes of images, which do not depend on the format of their file."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
-BITS = 24  # of more than that in a hash that tells images apart; docs/log.md
+BITS = 24  # of a hash that must exceed it for the hash to count; docs/log.md
 # Of the 8 lowest frequencies along 32 pixels, as `scipy.fft.dct` has them.
 _COSINES = 2 * np.cos(np.pi / 64 * np.outer(np.arange(8), np.arange(1, 64, 2)))
 _ODD = np.array([1, -1] * 4)

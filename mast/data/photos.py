@@ -17,13 +17,12 @@ from mast.core.display import doing, track
 from mast.core.files import default_cache
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
-from mast.data.cache import OnTheFly, decode_in_order, refuse_too_many, warn_of_broken
-from mast.data.canvas import CanvasSet, DataConfig, find_images
+from mast.data.cache import OnTheFly, as_sheets, decode_in_order
+from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
-from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Pieces, file_of, split_cut
-from mast.data.source import Source, warn_of_stacks
+from mast.data.pieces import Pieces, file_of
+from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
 
 SIDE = 616  # of a square with as many pixels as a canvas has
@@ -65,44 +64,26 @@ def open_photos(
     skipped = {
         source.identifier(at): each for at, each in enumerate(found) if isinstance(each, str)
     }
-    refuse_too_many(source, skipped, len(source) - len(skipped), config.max_broken)
-    warn_of_broken(source, skipped)
-    frames = {source.identifier(at): functools.partial(source.digest, at)
-              for at in sorted(source.stacks)}  # fmt: skip
-    warn_of_stacks(source.name, [*frames], len(source))
     whole = [(at, *each) for at, each in enumerate(found) if not isinstance(each, str)]
     index_N = np.array([at for at, _, _ in whole], np.int64)
-    keys, facts = tuple(key for _, key, _ in whole), tuple(each for _, _, each in whole)
-    workers = config.workers or cores()
+    keys, facts = [key for _, key, _ in whole], [each for _, _, each in whole]
     sides_N2 = np.array([(each.height, each.width) for each in facts], np.int64)
+
+    def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> OnTheFly:
+        workers = config.workers or cores()
+        return OnTheFly(source, index_N, decode, workers, sides_N2, layout=known.layout)
 
     @functools.cache
     def views(side: int) -> OnTheFly:
         view = functools.partial(source.test_view, size=side, reading=known)
-        square_N2 = np.full((len(index_N), 2), side)
-        return OnTheFly(source, index_N, view, workers, square_N2, np.zeros(0), known.layout)
+        return decoded(lambda index: as_sheets(view(index)), np.full((len(index_N), 2), side))
 
-    groups = split_cut(config.spec)[1].groups
-    identifiers = tuple(source.identifier(at) for at in index_N.tolist())
-    return CanvasSet(
-        name=config.spec if groups else source.name,
-        pixels=OnTheFly(
-            source, index_N, lambda index: source.canvas(index, SIDE, known)[0], workers,
-            sides_N2, np.zeros(0), known.layout,
-        ),
+    return set_of(
+        config, source, index_N, skipped,
+        pixels=decoded(lambda index: source.canvas(index, SIDE, known)[0], sides_N2),
         aspect_N=np.array([each.aspect for each in facts], np.float32),
-        targets={task: label_N[index_N] for task, label_N in source.targets.items()},
-        classes=source.classes,
-        identifiers=identifiers,
-        fingerprint=key_of(*keys).hex(),
-        skipped=skipped,
-        multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
-        test_views=views,
-        reading=known,
-        stacks=frames,
-        groups=groups and group_names(config.spec, identifiers, groups),
-        own_keys=keys,
-        facts=facts,
+        fingerprint=key_of(*keys).hex(), test_views=views, reading=known,
+        own_keys=keys, facts=facts,
     )  # fmt: skip
 
 

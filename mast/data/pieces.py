@@ -28,8 +28,9 @@ from mast.core.files import cells, named, own_form, read_text, spelling
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
-from mast.data.decode import BrokenImageError, Opened, there, upright, upright_size
+from mast.data.decode import BrokenImageError, Opened, upright, upright_size
 from mast.data.formats import Bands, page_numbers, readers
+from mast.data.ranges import there
 from mast.data.source import Pages, Source, part_of
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie

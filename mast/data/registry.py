@@ -29,7 +29,7 @@ from mast.data.libraries import (
     open_torchvision,
 )
 from mast.data.listed import as_spec, describe_listed, open_listed
-from mast.data.pieces import in_pieces, split_cut
+from mast.data.pieces import Cut, in_pieces, split_cut
 from mast.data.shards import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
 
@@ -73,16 +73,11 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     Raises:
         UserError: If nothing goes by that name, or it holds no image.
     """
-    text = os.fspath(spec)
-    if not text:
-        raise UserError("data is empty: name a folder or a set")
-    place = named(root) if root is not None else default_cache() / "downloads"
-    text, cut = split_cut(text)
+    text, cut, place = _read(spec, root)
     cut = replace(cut, groups=None)  # of canvases (`mast.data.groups`)
     parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
-    if len(parts) == 1:
-        return in_pieces(_open(text, place, download), cut, place)
-    whole = joined(text, [with_objects(_open(part, place, download)) for part in parts])
+    opened = [_open(part, place, download) for part in parts]
+    whole = joined(text, [*map(with_objects, opened)]) if len(opened) > 1 else opened[0]
     return in_pieces(whole, cut, place)
 
 
@@ -105,32 +100,30 @@ def describe(
     Raises:
         UserError: If it names a single split, or there is no such folder.
     """
-    text = os.fspath(data)
-    if not text:
-        raise UserError("data is empty: name a folder or a set")
-    whole, cut = split_cut(text)
-    place = named(root) if root is not None else default_cache() / "downloads"
+    whole, cut, place = _read(data, root)
     described = _scheme(whole).describe(whole, place, download)
-    return replace(
-        described, parts={part: spec + cut.suffix for part, spec in described.parts.items()}
-    )
+    parts = {part: spec + cut.suffix for part, spec in described.parts.items()}
+    return replace(described, parts=parts)
+
+
+def _read(spec: str | Path, root: str | Path | None) -> tuple[str, Cut, Path]:
+    """A name without what of each file is an image, that, and where sets are downloaded to."""
+    if not (text := os.fspath(spec)):
+        raise UserError("data is empty: name a folder or a set")
+    return *split_cut(text), default_cache() / "downloads" if root is None else named(root)
 
 
 def _scheme(text: str) -> Scheme:
-    word = re.match(r"\w*", text)
-    assert word is not None, text
-    scheme, following = SOURCES.get(word[0]), text[word.end() :]
-    if scheme and (following.startswith(":") or (scheme.alone and following[:1] in ("", "@"))):
-        return scheme
-    return SOURCES["folder"]
+    word, sign = re.findall(r"^(\w*)(.?)", text, re.DOTALL)[0]
+    scheme = SOURCES.get(word, SOURCES["folder"])
+    is_named = sign == ":" or (scheme.alone and sign in ("", "@"))
+    return scheme if is_named else SOURCES["folder"]
 
 
 def _open(text: str, root: Path, download: bool) -> Source:
     scheme = _scheme(text)
     if scheme is SOURCES["folder"] and not os.path.exists(named(text)):
-        above = named(text).absolute().parent
-        while not os.path.isdir(above):
-            above = above.parent
+        above = next(of for of in named(text).absolute().parents if os.path.isdir(of))
         examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
             f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "

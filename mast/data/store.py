@@ -1,6 +1,6 @@
 """What is known of single images, kept for later calls: of their pixels, and their features.
 
-    images-2.sqlite      digests of files, facts of images, and of which images an encoder has rows
+    images-2.sqlite      digests of files, facts of images, and which features there are
     images-2/*.f32       the rows of an encoder, float32, in the order in which they came
 
 The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
@@ -16,10 +16,10 @@ import os
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast, final
+from typing import NamedTuple, final
 from zlib import crc32
 
 import numpy as np
@@ -42,14 +42,13 @@ create table if not exists encoders
 create table if not exists features
     (encoder text, key blob, row int, checksum int, primary key (encoder, key)) without rowid;
 """
-# What this process could not do with a file, by the method, and files that it made anew.
-_failed, _anew = set[tuple[Path, str]](), set[Path]()
-# Codes of SQLite that say something of what is in a file.
+# Files that this process could not read, or write (True), and files that it made anew.
+_failed, _anew = set[tuple[Path, bool]](), set[Path]()
+# Codes of SQLite for errors in the content of a file.
 _WITHIN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT,
            sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB}  # fmt: skip
-P = ParamSpec("P")
-T = TypeVar("T")
-Rows: TypeAlias = tuple[np.ndarray, np.ndarray]  # of features, and whether each is known
+# What comes of damaged files, whose values may be of any type, and of a disk.
+_ERRORS = sqlite3.Error, OSError, TypeError, ValueError, OverflowError
 
 
 class Facts(NamedTuple):
@@ -79,42 +78,18 @@ def key_of(*parts: object) -> bytes:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether it is what a file holds that raised an error; damaged values may be of any type."""
+    """Whether it is what a file holds that raised an error."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     return not isinstance(error, OSError) and code in _WITHIN
 
 
-Method: TypeAlias = Callable[Concatenate["ImageStore", P], T]
-
-
-def _or(nothing: Callable[[], T]) -> Callable[[Method[P, T]], Method[P, T]]:
-    """A method that returns nothing, and warns once, where its files cannot be read or written."""
-
-    def trying(method: Method[P, T]) -> Method[P, T]:
-        def tried(self: "ImageStore", *args: P.args, **kwargs: P.kwargs) -> T:
-            place = self.file, method.__name__
-            try:
-                return nothing() if place in _failed else method(self, *args, **kwargs)
-            except (sqlite3.Error, OSError, TypeError, ValueError, OverflowError) as error:
-                if _is_damage(error) and self.file not in _anew:
-                    _anew.add(self.file)
-                    with suppress(OSError):  # then it is as damaged as before
-                        self._remove()
-                        _log.warning("%s is damaged (%s): it is made anew", self.file, error)
-                    return tried(self, *args, **kwargs)
-                if self.keeps:
-                    _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
-                _failed.add(place)
-                return nothing()
-
-        return tried
-
-    return trying
-
-
 @final
 class ImageStore:
-    """A store in a folder, which may be deleted; where it cannot be used, nothing is known."""
+    """A store in a folder, which may be deleted.
+
+    Where it is damaged it is made anew; where it cannot be used, nothing is known. Either is a
+    warning, once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / f"images-{VERSION}.sqlite"
@@ -127,22 +102,52 @@ class ImageStore:
 
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection for a block, which is one transaction."""
-        self.rows.mkdir(parents=True, exist_ok=True)
-        if self.file.exists() and not self.file.is_file():
-            raise OSError("it is no file")
-        database = sqlite3.connect(self.file, timeout=WAIT_S, isolation_level=None)
+        """A connection for a block, which is one transaction; an error of the files ends the block.
+
+        Where there is no database, an empty one in memory takes its place.
+        """
+        try:
+            database = self._connect(write, ":memory:" if (self.file, write) in _failed else None)
+        except _ERRORS as error:
+            self._note(error, write)
+            database = self._connect(write, ":memory:")
+        with closing(database):  # which undoes what was not committed
+            try:
+                yield database
+                database.commit()
+            except _ERRORS as error:
+                self._note(error, write)
+
+    def _connect(self, write: bool, place: str | None = None) -> sqlite3.Connection:
+        """A connection to the file, or to another place, with a transaction begun."""
+        if place is None:
+            self.rows.mkdir(parents=True, exist_ok=True)
+            if self.file.exists() and not self.file.is_file():
+                raise OSError("it is no file")
+        database = sqlite3.connect(place or self.file, timeout=WAIT_S, isolation_level=None)
         try:
             if not database.execute("pragma schema_version").fetchone()[0]:
                 database.executescript(f"begin immediate; {_TABLES} commit;")
             database.execute("begin immediate" if write else "begin")
             size = "select page_count * page_size from pragma_page_count, pragma_page_size"
-            if database.execute(size).fetchone()[0] > _bytes(self.file):  # SQLite would read zeros
-                raise sqlite3.DatabaseError("it is cut short")
-            yield database
-            database.execute("commit")
-        finally:
-            database.close()  # what was not committed is undone
+            if place is None and database.execute(size).fetchone()[0] > _bytes(self.file):
+                raise sqlite3.DatabaseError("it is cut short")  # SQLite would read zeros
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _note(self, error: Exception, write: bool) -> None:
+        """Remove a damaged store, once; otherwise the store is not used any more."""
+        if _is_damage(error) and self.file not in _anew:
+            _anew.add(self.file)
+            with suppress(OSError):  # then it is as damaged as before
+                self._remove()
+                _log.warning("%s is damaged (%s): it is made anew", self.file, error)
+            return
+        if self.keeps:
+            _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
+        _failed.add((self.file, write))
 
     # --------------------------------------------------------------------------------- files
 
@@ -152,54 +157,45 @@ class ImageStore:
         Files whose size, times and inode are what they were are not read.
         """
         paths = [os.fsencode(os.path.abspath(file)) for file in files]
-        known = self._files(paths)
-        found, new = [], {}
+        known, found, new = dict[bytes, tuple[str, bytes]](), list[bytes](), []
+        with self._open() as database:
+            rows = _select(database, "select * from files where path", paths)
+            known = {path: (state, digest) for path, state, digest in rows}
         for path in paths:
             state, (before, digest) = _state(path), known.get(path, ("", b""))
             if state is None or before != state:
                 digest = _digest(path) if state is not None else b""
                 if state and digest and _state(path) == state:  # it did not change meanwhile
-                    new[path] = (state, digest)
+                    new.append((path, state, digest))
             found.append(digest or os.urandom(SIZE))  # what cannot be read is not known again
         if new:
-            self._add_files(new)
+            with self._open(write=True) as database:
+                database.executemany("insert or replace into files values (?, ?, ?)", new)
         return found
 
-    @_or(dict[bytes, tuple[str, bytes]])
-    def _files(self, paths: Sequence[bytes]) -> dict[bytes, tuple[str, bytes]]:
-        with self._open() as database:
-            rows = _select(database, "select * from files where path", paths)
-            return {path: (state, digest) for path, state, digest in rows}
-
-    @_or(lambda: None)
-    def _add_files(self, files: Mapping[bytes, tuple[str, bytes]]) -> None:
-        with self._open(write=True) as database:
-            rows = [(path, *each) for path, each in files.items()]
-            database.executemany("insert or replace into files values (?, ?, ?)", rows)
-
-    @_or(int)
     def recheck(self) -> int:
         """Read all known files again, and forget those that changed; how many look as they did."""
+        changed = list[tuple[bytes, str]]()
         with self._open() as database:
             rows = database.execute("select * from files").fetchall()
-        shown = track(rows, "reading files", len(rows), "files")
-        changed = [(path, state) for path, state, digest in shown if _digest(path) != digest]
+            database.commit()
+            shown = track(rows, "reading files", len(rows), "files")
+            changed = [(path, state) for path, state, digest in shown if _digest(path) != digest]
         with self._open(write=True) as database:
             database.executemany("delete from files where path = ? and state = ?", changed)
         return sum(_state(path) == state for path, state in changed)
 
     # --------------------------------------------------------------------------------- facts
 
-    @_or(dict[bytes, Facts])
     def facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
         """What is known of images, by key."""
+        found = dict[bytes, Facts]()
         with self._open() as database:
-            rows = _select(database, "select * from images where key", keys)
-            found = {key: (Facts(*facts), checksum) for key, *facts, checksum in rows}
-        return {key: facts for key, (facts, checksum) in found.items()
-                if _checksum(facts) == checksum}  # fmt: skip
+            for key, *values, checksum in _select(database, "select * from images where key", keys):
+                if _checksum(facts := Facts(*values)) == checksum:
+                    found[key] = facts
+        return found
 
-    @_or(lambda: None)
     def add_facts(self, facts: Mapping[bytes, Facts]) -> None:
         """Keep what was found of images."""
         with self._open(write=True) as database:
@@ -209,7 +205,7 @@ class ImageStore:
 
     # ------------------------------------------------------------------------------ features
 
-    def features(self, encoder: str, keys: Sequence[bytes]) -> Rows:
+    def features(self, encoder: str, keys: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """What an encoder gave of images.
 
         Args:
@@ -219,11 +215,7 @@ class ImageStore:
         Returns:
             features_ND in float32, and whether each is known, (N,); D is 0 where none is.
         """
-        nothing = np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool)
-        return self._features(encoder, keys) or nothing
-
-    @_or(lambda: cast(Rows | None, None))
-    def _features(self, encoder: str, keys: Sequence[bytes]) -> Rows | None:
+        features_ND, known_N = np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool)
         with self._open() as database:
             found = database.execute("select dimensions from encoders where name = ?", [encoder])
             dimensions = next((each for (each,) in found), 0)
@@ -233,25 +225,23 @@ class ImageStore:
             file = self.rows / f"{encoder}.f32"
             there = _bytes(file) // 4 if file.is_file() else 0
             if not known or dimensions not in range(1, there + 1):
-                return None
-            opened = file.open("rb")  # that of these entries, whatever others do from here on
-        features_ND = np.zeros((len(keys), dimensions), np.float32)
-        known_N = np.zeros(len(keys), bool)
-        entered = [(*known[key], at) for at, key in enumerate(keys) if key in known]
-        whole = range(there // dimensions)
-        with opened:
-            # in order, so that what is read ahead is used
-            for row, checksum, at in sorted(each for each in entered if each[0] in whole):
-                opened.seek(4 * dimensions * row)
-                values = opened.read(4 * dimensions)
-                if crc32(values) == checksum:
-                    features_ND[at] = np.frombuffer(values, "<f4")
-                    known_N[at] = True
-        if damaged := len(entered) - int(known_N.sum()):
-            _log.warning("%s: %d rows are damaged, and encoded again", file, damaged)
+                return features_ND, known_N
+            features_ND = np.zeros((len(keys), dimensions), np.float32)
+            entered = [(*known[key], at) for at, key in enumerate(keys) if key in known]
+            whole = range(there // dimensions)
+            with file.open("rb") as opened:  # that of these entries, whatever others do from here
+                database.commit()
+                # in order, so that what is read ahead is used
+                for row, checksum, at in sorted(each for each in entered if each[0] in whole):
+                    opened.seek(4 * dimensions * row)
+                    values = opened.read(4 * dimensions)
+                    if crc32(values) == checksum:
+                        features_ND[at] = np.frombuffer(values, "<f4")
+                        known_N[at] = True
+            if damaged := len(entered) - int(known_N.sum()):
+                _log.warning("%s: %d rows are damaged, and encoded again", file, damaged)
         return features_ND, known_N
 
-    @_or(lambda: None)
     def add_features(
         self, encoder: str, keys: Sequence[bytes], features_ND: np.ndarray, about: str = ""
     ) -> None:
@@ -279,23 +269,23 @@ class ImageStore:
 
     # -------------------------------------------------------------------------------- upkeep
 
-    @_or(list[Kept])
     def kept(self) -> list[Kept]:
         """What there is of each encoder."""
-        if not self.file.exists():
-            return []
+        found = list[Kept]()
         counted = (
             "select name, about, count(key) from encoders left join features on name = encoder "
             "group by name order by about, name"
         )
-        with self._open() as database:
-            return [Kept(name, str(about), images, _bytes(self.rows / f"{name}.f32"))
-                    for name, about, images in database.execute(counted)]  # fmt: skip
+        if self.file.exists():
+            with self._open() as database:
+                found = [Kept(name, str(about), images, _bytes(self.rows / f"{name}.f32"))
+                         for name, about, images in database.execute(counted)]  # fmt: skip
+        return found
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Remove the features of some encoders; None: all that is kept."""
         try:
-            with self._open(write=True) as database:  # others may be at work
+            with closing(self._connect(write=True)) as database:  # others may be at work
                 if names is None:
                     for table in ("files", "images", "encoders", "features"):
                         database.execute(f"delete from {table}")
@@ -303,6 +293,7 @@ class ImageStore:
                     database.execute("delete from features where encoder = ?", [name])
                     database.execute("delete from encoders where name = ?", [name])
                     (self.rows / f"{name}.f32").unlink(missing_ok=True)
+                database.commit()
             with (
                 suppress(sqlite3.OperationalError),
                 closing(sqlite3.connect(self.file)) as database,

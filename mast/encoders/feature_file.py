@@ -114,16 +114,8 @@ def _key(path: str) -> str:
 
 def _read_npz(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
     with np.load(path) as arrays:
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise ValueError("it is one array")
-        name = _named(arrays.files)
-        metadata: dict[str, Any] = {
-            key: arrays[key].item() for key in ("data", "size") if key in arrays.files
-        }
-        names = arrays[name]
-        if names.dtype.kind not in "US":
-            raise ValueError(f"{name} is of {names.dtype}, not of text")
-        return arrays["features"], names.astype(str).tolist(), metadata
+        metadata = {key: arrays[key].item() for key in ("data", "size") if key in arrays.files}
+        return arrays["features"], arrays[_named(arrays.files)].astype(str).tolist(), metadata
 
 
 def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
@@ -137,15 +129,8 @@ def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]
     known = schema.metadata or {}
     metadata = {key: parse_json(known[key.encode()]) for key in ("data", "size")
             if key.encode() in known}  # fmt: skip
-    rows = table["features"].combine_chunks()
-    if rows.null_count or table[name].null_count:
-        raise ValueError("a row is empty")
-    flat_T = rows.flatten().to_numpy(zero_copy_only=False)
-    lengths_N = rows.value_lengths().to_numpy(zero_copy_only=False)
-    if len(set(lengths_N.tolist())) != 1:
-        raise ValueError("features are of several lengths")
     names = [str(value) for value in table[name].to_pylist()]
-    return flat_T.reshape(len(names), -1), names, metadata
+    return np.stack(table["features"].to_numpy()), names, metadata
 
 
 def _named(names: Sequence[str]) -> str:

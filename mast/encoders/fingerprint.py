@@ -1,4 +1,4 @@
-"""What tells encoders apart: hashes of their weights and of what rebuilds them."""
+"""Hashes that identify encoders: of their weights and of what rebuilds them."""
 
 from __future__ import annotations
 

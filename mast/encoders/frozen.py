@@ -94,7 +94,7 @@ class FrozenEncoder:
         self.representations = representations
         trained_on = torch.device(self.bench.compute.device or "cpu")
         assert trained_on.type == self.device.type, "a bench stands where its encoder is"
-        # The set is kept beside its features so that its id cannot be taken by another one.
+        # The set is kept with its features so that no other set can get its id.
         self._extracted: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
 
     @functools.cached_property

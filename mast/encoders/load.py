@@ -109,7 +109,7 @@ def load(
         download: Whether the weights that the name names may be downloaded.
         untrained: Whether the name of an architecture stands for random weights.
         seed: Of random weights.
-        options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
+        options: Other fields of `EncoderConfig` for the named architecture.
 
     Returns:
         The module, and the folder of its evaluations: the run's, or in `runs/`
@@ -153,21 +153,16 @@ def load(
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent
-    known = RunFolder(path).config.is_file() or (path / ADAPTED).is_file()
-    if path.is_dir() and not known:
-        raise UserError(
-            f"{path} is not a run folder: it has no config.yaml; without it, give its "
-            "encoder.safetensors"
-        )
-    if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
-        folder = short_folder(path.stem, _sha256(path))
+    if not (RunFolder(folder).config.is_file() or (path / ADAPTED).is_file()):  # taken elsewhere
+        weights_of = RunFolder(path).encoder if path.is_dir() else path
+        folder = short_folder(path.stem, _sha256(weights_of))
     return Loaded(encoder, size, encoder.describe(), folder)
 
 
 def short_folder(name: str, sha256: str) -> Path:
-    """Where what is measured of an encoder belongs that is no run: `runs/resnet50-3f9a1c`.
+    """The folder for results of an encoder that is not a run: `runs/resnet50-3f9a1c`.
 
-    VICReg and Barlow Twins both write `resnet50.pth`, so digits of a SHA-256 tell such apart.
+    VICReg and Barlow Twins both write `resnet50.pth`, so the name has digits of a SHA-256.
     """
     short = name.rpartition(":")[2].partition(".")[0][:LONGEST]
     return Path("runs") / f"{short or 'encoder'}-{sha256[:6]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from mast.data import (
     split_cut,
     with_objects,
 )
+from mast.data.source import PARTS, Metric
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,
@@ -84,8 +85,7 @@ class NamedSets:
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
             return SetDescription(overrides)
-        data = "factors" if self.data is None else str(self.data)
-        described = describe(data, self.root, self.download)
+        described = describe(str(self.data or "factors"), self.root, self.download)
         if overrides:  # what has no parts is none of them
             parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
             described = replace(described, parts={**parts, **overrides})
@@ -101,33 +101,22 @@ class NamedSets:
     ) -> EvaluationData | ObjectData:
         """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
         described = self._with_test()
-        if kind is EvaluationData and WHOLE in described.parts:
-            return self._divided(described, size, seed, model)
-        missing = sorted({"train", "test"} - described.parts.keys())
-        if missing:
-            raise UserError(
-                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
-                f"{' and '.join(missing)} too"
-            )
-        if kind is EvaluationData:
-            sets, metric = self._parts(described.parts, size, model), described.metric
-            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
-        return self._objects(described, size)
+        if kind is ObjectData:
+            return self._objects(described, size)
+        sets = self._read(described.parts, ("test", "train"), size, model)
+        if WHOLE in sets:
+            return self._divided(sets[WHOLE], size, seed, described.metric)
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
         """What may be learned from: train and val, or all of a folder without parts."""
         described = self.description()
-        if WHOLE in described.parts:
-            whole = self._whole(described, size, model)
-            return LearningData(whole, None, size, described.metric, whole=True)
-        if "train" not in described.parts:
-            raise UserError(
-                f"{self.data or 'what is named'} has no train folder: name images to learn from"
-            )
-        pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
-        sets = self._parts(pool, size, model)
-        return LearningData(sets["train"], sets.get("val"), size, described.metric)
+        pool = {part: of for part, of in described.parts.items() if part != "test"}
+        sets = self._read(pool, ("train",), size, model)
+        learned, *others = sets.values()
+        val = others[0] if others else None
+        return LearningData(learned, val, size, described.metric, whole=WHOLE in sets)
 
     @entry()
     def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:
@@ -137,11 +126,9 @@ class NamedSets:
         parts.
         """
         described = self._with_test()
-        if WHOLE in described.parts:
-            return self._whole(described, size, model), described.metric
-        if "test" not in described.parts:
-            raise UserError(f"{self.data or 'what is named'} has no test folder: name images")
-        return self._canvases(described.parts["test"], size, model), described.metric
+        tested = {part: of for part, of in described.parts.items() if part in ("test", WHOLE)}
+        (images,) = self._read(tested, ("test",), size, model).values()
+        return images, described.metric
 
     def _with_test(self) -> SetDescription:
         """The parts, with val as test where there is none."""
@@ -153,16 +140,26 @@ class NamedSets:
                              "what is named", tested)  # fmt: skip
         return described
 
-    def _parts(
-        self, parts: Mapping[str, str], size: int, model: nn.Module | None
+    def _require(self, parts: Collection[str], needed: Sequence[str]) -> None:
+        if missing := [part for part in needed if part not in parts]:
+            raise UserError(
+                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder: give "
+                f"{' and '.join(missing)} too"
+            )
+
+    def _read(
+        self, parts: Mapping[str, str], needed: Sequence[str], size: int, model: nn.Module | None
     ) -> dict[str, CanvasSet]:
-        """Parts of a set, whose values are read as those of the training part."""
-        train = self._canvases(parts["train"], size, model)
-        reading = train.reading if train.reading.layout.deep else None
-        sets = {
-            part: train if part == "train" else self._canvases(spec, size, model, reading)
-            for part, spec in parts.items()
-        }
+        """Parts of a set, whose values are read as those of the training part, which is first."""
+        if WHOLE in parts:
+            return {WHOLE: self._whole(parts[WHOLE], size, model)}
+        self._require(parts, needed)
+        sets: dict[str, CanvasSet] = {}
+        reading: Reading | None = None
+        for part in filter(parts.__contains__, PARTS):
+            sets[part] = self._canvases(parts[part], size, model, reading)
+            if part == "train" and sets[part].reading.layout.deep:
+                reading = sets[part].reading
         for (one, of), (other, of_other) in itertools.combinations(sets.items(), 2):
             if shared := {*(of.groups or ())} & {*(of_other.groups or ())}:
                 raise UserError(
@@ -179,11 +176,8 @@ class NamedSets:
         )
         return labelled_images(open_canvas(config, size, 1, model, reading))
 
-    def _divided(
-        self, described: SetDescription, size: int, seed: int, model: nn.Module | None
-    ) -> EvaluationData:
+    def _divided(self, whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
         """A folder without parts, of which a share of each class is tested."""
-        whole = self._whole(described, size, model)
         label_N = next(iter(whole.targets.values()))
         groups_N = groups_of(whole.units)
         learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
@@ -195,14 +189,13 @@ class NamedSets:
             None,
             whole.part(tested_M, f"{whole.name}@test"),
             size,
-            described.metric,
+            metric,
             split={"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)},
         )
 
-    def _whole(self, described: SetDescription, size: int, model: nn.Module | None) -> CanvasSet:
+    def _whole(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
-        whole = self._canvases(described.parts[WHOLE], size, model)
-        folder = os.path.isdir(split_cut(described.parts[WHOLE])[0])
+        whole, folder = self._canvases(spec, size, model), os.path.isdir(split_cut(spec)[0])
         if not whole.targets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
@@ -224,6 +217,7 @@ class NamedSets:
         return whole
 
     def _objects(self, described: SetDescription, size: int) -> ObjectData:
+        self._require(described.parts, ("test", "train"))
         sources = {
             part: with_objects(open_source(spec, self.root, self.download))
             for part, spec in described.parts.items()

@@ -19,12 +19,12 @@ from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.load import ADAPTED, Adaptable
-from mast.invariance.naming import NONE, Energies, Naming
+from mast.invariance.change_classifier import ChangeClassifier, ChangeFeatures
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
-from mast.models.encoders import check_size, copied
+from mast.models.encoders import copied
 
-VERSION = 2
+VERSION = 3
 NOISE = "noise"  # what its file calls the features of `Depths.noise`
 SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
 AGAIN = "run `mast adapt` again"
@@ -34,16 +34,16 @@ AGAIN = "run `mast adapt` again"
 class Adapted(Adaptable):
     """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
 
-    `naming` tells by which operator two images differ; `operators` can be ignored or matched;
+    `classifier` tells by which operator two images differ; `operators` can be ignored or matched;
     `size` is the side of the views in pixels.
     """
 
-    def __init__(self, depths: Depths, subspaces: Subspaces, naming: Naming) -> None:
+    def __init__(self, depths: Depths, subspaces: Subspaces, classifier: ChangeClassifier) -> None:
         super().__init__()
         self.depths = depths
         self.subspaces = subspaces
-        self.naming = naming
-        self.operators = tuple(name for name in OPERATORS if name in subspaces.moves)
+        self.classifier = classifier
+        self.operators = tuple(name for name in OPERATORS if name in subspaces.factors)
         self.size = depths.size
         self._spaces: dict[tuple[tuple[str, ...], tuple[str, ...]], Space] = {}
 
@@ -97,8 +97,8 @@ class Adapted(Adaptable):
             Of each pair the likeliest property, such as "orientation", or "none" of those that
             operators change, and its probability, all operators being as frequent.
         """
-        energies = Energies(self.subspaces, self.depths.widths)
-        return self.naming.properties(energies((second_PF - first_PF).cpu()))
+        energies = ChangeFeatures(self.subspaces, self.depths.widths)
+        return self.classifier.properties(energies((second_PF - first_PF).cpu()))
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
@@ -108,13 +108,12 @@ class Adapted(Adaptable):
 
 def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
     """What its file holds."""
-    subspaces, naming = adapted.subspaces, adapted.naming
-    moves = {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
-    return moves | {
+    subspaces, classifier = adapted.subspaces, adapted.classifier
+    return {f"factors/{name}": moves_RF for name, moves_RF in subspaces.factors.items()} | {
         "mean": subspaces.mean_F,
         "scale": subspaces.scale_F.clone(),
-        "naming/weight": naming.weight_CE,
-        "naming/bias": naming.bias_C,
+        "classifier/weight": classifier.weight_CE,
+        "classifier/bias": classifier.bias_C,
     }
 
 
@@ -125,7 +124,7 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
         "size": adapted.size,
         "layers": list(adapted.depths.layers[:-1]),
         "encoder": _of(adapted.encoder),
-        "names": list(adapted.naming.names),
+        "names": list(adapted.classifier.names),
     }
     tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
     write_tensors(folder / ADAPTED, tensors, {"subspaces": {**described, **about}})
@@ -171,37 +170,26 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     try:
-        check_size(metadata["size"])
-        depths = Depths(
-            encoder, metadata["size"], [str(name) for name in metadata["layers"]]
-        ).eval()
-        moves = {name.removeprefix("moves/"): values
-                 for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-        names, dim = tuple(map(str, metadata["names"])), sum(depths.widths)
-        shapes: dict[str, tuple[int, ...]] = {
-            "mean": (dim,), "scale": (dim,), NOISE: (2, dim), "naming/bias": (len(names),),
-            "naming/weight": (len(names), 2 * len(moves) + len(depths.widths) + 2),
-            **{f"moves/{name}": (len(of), dim) for name, of in moves.items()},
-        }  # fmt: skip
-        fits = (
-            {name: tuple(values.shape) for name, values in tensors.items()} == shapes
-            and {*names} == {*moves, NONE}
-            and {*moves} <= {*OPERATORS}
-            and all(values.dtype is torch.float32 for values in tensors.values())
-            and bool((tensors["scale"] > 0).all())
+        depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
+        moves = {name.removeprefix("factors/"): values
+                 for name, values in tensors.items() if name.startswith("factors/")}  # fmt: skip
+        classifier = ChangeClassifier(
+            tuple(metadata["names"]), tensors["classifier/weight"], tensors["classifier/bias"]
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        known = Subspaces(tensors["mean"], tensors["scale"], moves)
+        now_2F, then_2F = _of_noise(depths), tensors[NOISE]
+        torch.cat([(then_2F - known.mean_F) / known.scale_F, *moves.values()])  # of one width
+        energies = 2 * len(moves) + len(depths.widths) + 2
+        if classifier.weight_CE.shape != (len(classifier.names), energies):
+            raise ValueError(f"{energies} energies are expected")
+        parts = [each_2F.split(depths.widths, dim=1) for each_2F in (now_2F, then_2F)]
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
-    if not fits:
-        raise UserError(f"{file} is not what `mast adapt` writes: {AGAIN}")
-    parts = (each.split(depths.widths, dim=1) for each in (_of_noise(depths), tensors[NOISE]))
     same = [float((now - then).norm()) <= SAME * float(then.norm())
             for now, then in zip(*parts, strict=True)]  # fmt: skip
     if not all(same):  # other code, or random layers
         raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
-    naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
-    known = Subspaces(tensors["mean"], tensors["scale"], moves)
-    return Adapted(depths, known, naming).eval()
+    return Adapted(depths, known, classifier).eval()
 
 
 @torch.no_grad()

@@ -20,7 +20,6 @@ from mast.core.errors import UserError
 from mast.core.files import named, read_text
 from mast.core.tensors import digest
 from mast.data import CanvasSet
-from mast.encoders.feature_file import ENDINGS
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.encoders.load import ADAPTED, EncoderOptions, frozen, load, source_name
@@ -29,18 +28,18 @@ from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
 from mast.invariance.subspaces import Weights
 
-DEPTHS = "depths"  # the space of all depths, each scaled alike, in which nothing is ignored
+DEPTHS = "depths"  # the space of all depths, standardized, in which nothing is ignored
 
 
 @dataclass(frozen=True)
-class Invariances:
+class InvarianceChoice:
     """In which of an encoder's features images are compared; raises where choices conflict.
 
     Args:
         ignore: Operators, or properties, to which the features are to be invariant.
         match: Likewise, those by which images are compared.
         space: The file of weights that pairs have chosen, or `DEPTHS`.
-        pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
+        pairs: Whether pairs are to choose weights: `SearchEncoder.weighted` takes these.
     """
 
     ignore: str | Sequence[str] = ()
@@ -80,7 +79,7 @@ class Invariances:
 
 
 @dataclass(frozen=True)
-class Compared:
+class SearchEncoder:
     """An encoder that returns the features in which images are compared.
 
     Attributes:
@@ -113,7 +112,7 @@ class Compared:
         whole = self.encoder.whole
         return (whole.features if keep else whole.extract)(canvases, self.size)
 
-    def weighted(self, weights: Weights) -> Compared:
+    def weighted(self, weights: Weights) -> SearchEncoder:
         """An adapted encoder in the space of weights."""
         assert self.adapted is not None
         assert self.encoder.whole is not None
@@ -123,19 +122,19 @@ class Compared:
         return replace(self, encoder=encoder, chosen=chosen)
 
 
-def compared(
+def load_search_encoder(
     options: EncoderOptions,
-    invariances: Invariances,
+    invariances: InvarianceChoice,
     compute: Compute,
     cache: bool = True,
     bench: Bench | None = None,
     photos: Callable[..., CanvasSet] | None = None,
-) -> Compared:
+) -> SearchEncoder:
     """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
-            size of views, the encoder, and what is to see them, as `open_photos`.
+            size of views, the encoder and a function for new views (`see` of `open_photos`).
 
     Raises:
         UserError: As `load`; operators that the encoder does not have or that leave no dimension;
@@ -153,7 +152,6 @@ def compared(
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
-        _check_choice(encoder, invariances)
         loaded = load(*options)
         if invariances.of_depths:
             if photos is None:
@@ -167,13 +165,13 @@ def compared(
             if adapted is None and (invariances.pairs or file):
                 raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
         if adapted is None:
-            return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+            return SearchEncoder(frozen(loaded, encoder, compute, cache, bench), loaded.size)
         chosen = {kind: _acting(adapted, names) for kind, names in words.items()}
         chosen = {kind: names for kind, names in chosen.items() if names}
     closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
     chosen = chosen or {"space": [DEPTHS]}
     whole = frozen(loaded_depths(adapted.depths), encoder, compute, cache)
-    by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
+    by = SearchEncoder(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
     return by if file is None else by.weighted(read_weights(file, adapted))
 
 
@@ -185,16 +183,6 @@ def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
     if idle and "all" not in names:
         say(f"left out, as they do not change the photos: {', '.join(idle)}")
     return [name for name in meant if name in adapted.operators]
-
-
-def _check_choice(encoder: str | Path | nn.Module, invariances: Invariances) -> None:
-    """Refuse to choose what is compared where there is no encoder, or where it was adapted."""
-    if not invariances.of_depths or isinstance(encoder, nn.Module):
-        return
-    if Path(encoder).suffix in ENDINGS:
-        raise UserError(f"{encoder} holds features: ignore, match and space need their encoder")
-    if Path(encoder).is_file() and (Path(encoder).parent / ADAPTED).is_file():
-        raise UserError(f"ignore, match and space need {Path(encoder).parent}, got {encoder}")
 
 
 def _in_space(
@@ -219,13 +207,10 @@ def adapted_encoder(
     if isinstance(encoder, nn.Module):
         adapted = encoder if isinstance(encoder, Adapted) else None
     else:
-        is_folder = (Path(encoder) / ADAPTED).is_file()
-        adapted = load_adapted(str(encoder)) if is_folder else None
-    if adapted is not None:
-        if weights is not None:
-            raise UserError(
-                "weights are for a name, and what is adapted has its own: leave them out"
-            )
-        if size not in (None, at := adapted.size):
-            raise UserError(f"it was adapted at {at} pixels: leave size out, or adapt it at {size}")
+        adapted = load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
+    if adapted is not None and (weights is not None or size not in (None, adapted.size)):
+        raise UserError(
+            f"size or weights: {source_name(encoder)} was adapted with its own, at {adapted.size} "
+            "pixels: leave both out"
+        )
     return adapted

@@ -23,7 +23,7 @@ from mast.data.photos import opener
 from mast.encoders.extract import represent
 from mast.encoders.load import EncoderOptions, load, source_name
 from mast.invariance.adapted import Adapted
-from mast.invariance.choice import Invariances, adapted_encoder, compared
+from mast.invariance.choice import InvarianceChoice, adapted_encoder, load_search_encoder
 from mast.invariance.measure import FEWEST, at_depths, measured
 from mast.models import DEFAULT
 from mast.models.encoders import check_images, evaluating
@@ -125,23 +125,23 @@ class Encoder:
             UserError: An image that cannot be read; with ignore or match before `measure` a tensor,
                 or too few images to measure on.
         """
-        chosen = Invariances(ignore=ignore, match=match)
+        chosen = InvarianceChoice(ignore=ignore, match=match)
         if isinstance(images, Tensor):
             return self._of_tensor(images, chosen)
         photos = opener(self._config(images))
         options = EncoderOptions(self._module(chosen), self.size)
-        by = compared(options, chosen, self._compute, photos=photos)
+        by = load_search_encoder(options, chosen, self._compute, photos=photos)
         canvases = by.opened(photos)
         if chosen.of_depths and by.adapted is None:
             raise UserError(f"ignore and match need {FEWEST} photos: call measure(photos) first")
         self.adapted = self.adapted or by.adapted
         return by.features(canvases).numpy()
 
-    def _of_tensor(self, images_NCHW: Tensor, chosen: Invariances) -> np.ndarray:
+    def _of_tensor(self, images_NCHW: Tensor, chosen: InvarianceChoice) -> np.ndarray:
         if chosen.of_depths and self.adapted is None:
             raise UserError("ignore and match need photos to measure: call measure(photos) first")
         options = EncoderOptions(self._module(chosen), self.size)
-        module = compared(options, chosen, self._compute).encoder.module
+        module = load_search_encoder(options, chosen, self._compute).encoder.module
         with evaluating(module), torch.inference_mode():
             check_images(self._loaded.module, images_NCHW)
             batches = images_NCHW.split(self._compute.images_at_once(self.size))
@@ -149,7 +149,7 @@ class Encoder:
             parts = [represent(module, part.to(device), torch.float32).cpu() for part in batches]
         return torch.cat(parts).numpy()
 
-    def _module(self, chosen: Invariances) -> nn.Module:
+    def _module(self, chosen: InvarianceChoice) -> nn.Module:
         """What features are taken from: of an adapted encoder all depths where that is chosen."""
         return self.adapted if self.adapted and chosen.of_depths else self._loaded.module
 

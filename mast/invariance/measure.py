@@ -19,33 +19,25 @@ from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, out_folder, short_name
 from mast.core.kinds import Device
 from mast.core.launch import find_device
-from mast.core.run import EVALUATIONS, SPACES, provenance
+from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
-from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_photos, set_name
 from mast.data.store import key_of
 from mast.encoders.changes import acting_on, changed_by
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
-from mast.encoders.load import ADAPTED, Loaded, frozen, load
-from mast.invariance.adapted import (
-    NOISE,
-    VERSION,
-    Adapted,
-    open_adapted,
-    save_adapted,
-    tensors_of,
-)
-from mast.invariance.naming import Naming
+from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load
+from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
+from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
-from mast.models import Depths, Encoder, load_encoder, save_encoder
+from mast.models import Depths, Encoder, save_encoder
 from mast.models.depths import OUTPUT
 from mast.models.encoders import copied
 
-MEASURED = "measured.txt"  # the keys of the images, beside what was found with them
+MEASURED = "measured.txt"  # the keys of the images, in the same folder
 ALIKE = 0.8  # of these, which would be chosen again
 FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
-ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
+ENCODER = "encoder.safetensors"
 # What is drawn where "whatever its color" and "whichever way up" are meant.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": (-180.0, 180.0)},
@@ -78,7 +70,7 @@ class Adaptation(Shown):
         for column in ("destroys", "mean square displacement, % of variance", "axes of 90 % of it"):
             table.add_column(column, justify="left" if column == "destroys" else "right")
         total = float(len(self.adapted.depths.layers))
-        for name, moves_RF in self.adapted.subspaces.moves.items():
+        for name, moves_RF in self.adapted.subspaces.factors.items():
             value_R = moves_RF.square().sum(dim=1)
             axes = int((value_R.cumsum(0) < 0.9 * value_R.sum()).sum()) + 1
             share = f"{100 * float(value_R.sum()) / total:.0f}"
@@ -92,42 +84,35 @@ class Adaptation(Shown):
 
 def adapt(
     data: str | Path,
-    encoder: str | Path | nn.Module,
-    images: int = IMAGES,
-    out: str | Path | None = None,
-    size: int | None = None,
-    layers: str | Sequence[str] | None = None,
-    operators: str | Sequence[str] | None = None,
-    device: Device = "auto",
-    weights: str | Path | None = None,
-    download: bool = False,
-    untrained: bool = False,
-    seed: int = 0,
-    max_broken: float = 1.0,
+    options: EncoderOptions,
+    images: int,
+    out: str | Path | None,
+    layers: str | Sequence[str] | None,
+    operators: str | Sequence[str] | None,
+    device: Device,
+    max_broken: float,
 ) -> Adaptation:
     """Measure how operators move an encoder's features, as `mast.commands.adapt` says."""
     if images < FEWEST:
         raise UserError(f"images must be {FEWEST} or more, got {images}")
-    compute = Compute(find_device(device))
-    loaded = load(encoder, size, weights, download, untrained, seed)
+    encoder, seed, compute = options.run, options.seed, Compute(find_device(device))
+    loaded = load(*options)
     whole = at_depths(loaded, encoder, layers)
     depths = cast(Depths, whole.module)
     named = _named(operators, depths.channels)
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
         folder = out_folder(out or Path("runs") / short_name(f"{loaded.folder.name}-adapted"))
-        _check_ours(folder, depths)
+        _check_ours(folder)
         check_writable(folder)
     config = DataConfig(set_name(data), max_broken=max_broken)
     canvases = _some(open_photos(config, loaded.size, depths), images, seed)
     adapted = _moved(frozen(whole, encoder, compute), canvases, named, seed)
     if folder is not None:
-        _keep_results(adapted, folder)
+        (folder / ENCODER).unlink(missing_ok=True)  # an earlier encoder's
+        save_adapted(adapted, folder, _about(canvases, str(data), seed))
         if isinstance(depths.encoder, Encoder):
             save_encoder(depths.encoder, folder / ENCODER)
-        else:
-            (folder / ENCODER).unlink(missing_ok=True)  # an earlier encoder's
-        save_adapted(adapted, folder, _about(canvases, str(data), seed))
     left_out = tuple(name for name in named if name not in adapted.operators)
     return Adaptation(folder, adapted, len(canvases), left_out)
 
@@ -242,12 +227,12 @@ def _moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], see
         changed[name] = source.features(canvases, depths.size, change)[:, columns_F]
     with doing("axes of each operator"):
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
-    if not subspaces.moves:
+    if not subspaces.factors:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
-    changed = {name: changed[name] for name in subspaces.moves}
+    changed = {name: changed[name] for name in subspaces.factors}
     with doing("fitting the operator classifier"):
-        naming = Naming.learn(features_NF, changed, depths.widths, seed)
-    return Adapted(depths.cpu(), subspaces, naming).eval()
+        classifier = ChangeClassifier.learn(features_NF, changed, depths.widths, seed)
+    return Adapted(depths.cpu(), subspaces, classifier).eval()
 
 
 def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:
@@ -261,34 +246,15 @@ def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _check_ours(folder: Path, depths: Depths) -> None:
-    """Refuse a folder that has something else than what this command wrote, such as a run."""
+def _check_ours(folder: Path) -> None:
+    """Refuse a folder of something else, such as a run, or with results, which would be mixed."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    others = {name for name in names if not name.startswith(".")} - {ADAPTED, ENCODER}
-    if ENCODER in names and ADAPTED not in names:  # it was ended between the two
-        encoder = depths.encoder
-        same = isinstance(encoder, Encoder) and (
-            fingerprint(load_encoder(folder), None) == fingerprint(encoder, None)
-        )
-        others |= set[str]() if same else {ENCODER}
-    if others and (ADAPTED not in names or CONFIG in names):
+    ours = {ADAPTED, ENCODER} if ADAPTED in names else set[str]()
+    if others := {name for name in names if not name.startswith(".")} - ours:
         raise UserError(
-            f"{folder} has {min(others)}, which this command did not write: give another out"
+            f"out: {folder} has {min(others)}, which `mast adapt` did not write: name another "
+            "folder, or remove it"
         )
-
-
-def _keep_results(adapted: Adapted, folder: Path) -> None:
-    """Refuse a folder that has results of another adaptation, which `compare` would mix up."""
-    measured = [name for name in (EVALUATIONS, SPACES) if (folder / name).exists()]
-    if measured and (folder / ADAPTED).is_file():
-        before, _ = read_tensors(folder / ADAPTED)
-        before.pop(NOISE, None)
-        now = tensors_of(adapted)
-        if before.keys() != now.keys() or any(not torch.equal(before[k], now[k]) for k in now):
-            raise UserError(
-                f"{folder} has {measured[0]} of another adaptation: remove them, or give another "
-                "out"
-            )
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:

@@ -96,7 +96,10 @@ def write_weights(
 
 def is_weights(path: Path) -> bool:
     """Whether `write_weights` wrote a file."""
-    written = _read(path)
+    try:
+        written = read_json(path)
+    except UserError:
+        return False
     return isinstance(written, dict) and {"version", "adapted", "weights"} <= written.keys()
 
 
@@ -105,26 +108,20 @@ def check_weights(path: str | Path) -> Path:
     path = named(path)
     if not is_weights(path):
         kind = "no weights in" if path.exists() else "no file"
-        raise UserError(f"{kind} {path}: give depths, or what `mast neighbours` wrote by pairs")
+        raise UserError(f"space: {kind} {path}: give depths, or what `mast neighbours` wrote")
     return path
 
 
 def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     """Weights that were kept."""
-    written: Any = _read(check_weights(path))
+    written = read_json(check_weights(path))
     if written["version"] != VERSION or written["adapted"] != digest(tensors_of(adapted)):
-        raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
-    names, weights = {*adapted.subspaces.properties, REST}, written["weights"]
-    if not isinstance(weights, dict) or weights.keys() != names or not all(
-        isinstance(value, int | float) and 0 <= value < float("inf") for value in weights.values()
-    ) or not any(weights.values()):  # fmt: skip
-        raise UserError(f"{path} has weights that cannot be: {in_short(weights)}")
-    return weights
-
-
-def _read(path: Path) -> object:
-    """What a file says as JSON; nothing of another file."""
+        raise UserError(f"space: {path} is of another adapted encoder: choose by the pairs again")
+    weights: Any = written["weights"]
     try:
-        return read_json(path)
-    except UserError:
-        return None
+        known = {name: float(weights[name]) for name in (*adapted.subspaces.properties, REST)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"space: {path} has no weights of all properties: {error}") from error
+    if min(known.values()) < 0 or max(known.values()) == 0:
+        raise UserError(f"space: {path} has weights that cannot be: {in_short(weights)}")
+    return known

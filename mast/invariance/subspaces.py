@@ -26,7 +26,7 @@ RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
 RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
 MATCHED = 32  # axes that are kept to match operators
 REST = "rest"  # what no operator moves
-LEAST = 1e-4  # weight of the rest, so that what is kept has a finite one beside it
+LEAST = 1e-4  # weight of the rest, so that the weights of the others stay finite
 ROUNDING = 3e-5  # share of a depth's size, such as instance normalization leaves of a mean
 STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
 
@@ -85,9 +85,9 @@ class Subspaces:
 
     mean_F: Tensor  # of the features of unchanged images
     scale_F: Tensor  # the root of the variance of its depth, the same for all numbers of one
-    # Of each operator moves_RF, whose product W_k = movesᵀ moves is the second moment of its
-    # displacements of centred and scaled features.
-    moves: Mapping[str, Tensor]
+    # Of each operator M (R, F), whose product W_k = MᵀM is the second moment of its displacements
+    # of centered and scaled features.
+    factors: Mapping[str, Tensor]
 
     @classmethod
     def of(
@@ -115,10 +115,10 @@ class Subspaces:
         return cls(mean_F, scale_F, moves)
 
     def _check(self, operators: Sequence[str]) -> None:
-        if missing := [name for name in operators if name not in self.moves]:
+        if missing := [name for name in operators if name not in self.factors]:
             raise UserError(
                 f"`mast adapt` did not look at {missing[0]}, or it did not change the images; "
-                f"choose from: {', '.join(self.moves)}"
+                f"choose from: {', '.join(self.factors)}"
             )
 
     def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
@@ -130,7 +130,7 @@ class Subspaces:
         nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
         if not operators:
             return Space(self.mean_F, self.scale_F, *nothing)
-        value_M, axes_MF = axes_of(torch.cat([self.moves[name] for name in operators]))
+        value_M, axes_MF = axes_of(torch.cat([self.factors[name] for name in operators]))
         floor = ridge * float(value_M.sum()) / axes_MF.shape[1]
         shrink_M = 1 - (floor / (value_M + floor)).sqrt()
         return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
@@ -154,18 +154,18 @@ class Subspaces:
         destroyed = {OPERATORS[name].destroys for name in operators}
         others = [
             name
-            for name in self.moves
+            for name in self.factors
             if name in ignored or OPERATORS[name].destroys not in destroyed
         ]
         rest = self.ignoring(others, RIDGE_TO_MATCH)
-        seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
+        seen_RF = torch.cat([rest.moved(self.factors[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
                      axes_of(seen_RF)[1][:axes].clone())  # fmt: skip
 
     @property
     def properties(self) -> tuple[str, ...]:
         """What the operators destroy."""
-        return tuple(dict.fromkeys(OPERATORS[name].destroys for name in sorted(self.moves)))
+        return tuple(dict.fromkeys(OPERATORS[name].destroys for name in sorted(self.factors)))
 
     @functools.cached_property
     def parts(self) -> Parts:
@@ -196,7 +196,7 @@ def is_steady(part_NC: Tensor, size_BC: Tensor) -> bool:
 
 
 class Parts:
-    """What of a squared distance lies in each property, and the rest: what is left of it where all
+    """The parts of a squared distance: one for each property, and the rest, which is left where all
     operators are ignored.
 
     Whitened by W = Σ W_k + floor I, an operator has the share W^-½ W_k W^-½ of every direction, and
@@ -206,12 +206,12 @@ class Parts:
 
     def __init__(self, subspaces: Subspaces) -> None:
         self._scale_F = subspaces.scale_F
-        value_M, self.axes_MF = axes_of(torch.cat([*subspaces.moves.values()]))
+        value_M, self.axes_MF = axes_of(torch.cat([*subspaces.factors.values()]))
         floor = RIDGE * float(value_M.sum()) / self.axes_MF.shape[1]
         self.left_M = floor / (value_M + floor)
         onto_FM = self.axes_MF.T * (value_M + floor).rsqrt()
         self.rows = {
-            each: torch.cat([moves_RF for name, moves_RF in subspaces.moves.items()
+            each: torch.cat([moves_RF for name, moves_RF in subspaces.factors.items()
                              if OPERATORS[name].destroys == each]) @ onto_FM
             for each in subspaces.properties
         }  # fmt: skip

@@ -66,7 +66,7 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                                  f"{each.shape}")  # fmt: skip
         changed = {str(at): torch.from_numpy(each) for at, each in enumerate(arrays)}
         found = Subspaces.of(x_ND, changed, [x_ND.shape[1]], still=0.0)
-        self.space_ = found.ignoring(list(found.moves), self.ridge)
+        self.space_ = found.ignoring(list(found.factors), self.ridge)
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -39,7 +39,7 @@ MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.m
 FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
 WIDE = 0.3
 SAME = 0.95  # cosine of similar images there, however many there are
-COPIES = 5  # of an image, at most, that do not count in what is usual around it
+COPIES = 5  # of an image, at most, that are left out of its `neighbour_mean`
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
 MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
@@ -205,7 +205,7 @@ def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
 def first_copies(canvases: CanvasSet) -> np.ndarray:
     """The position of the first copy of each image by pixels or hash, or its own: (N,).
 
-    Features do not count: those of a bad encoder make copies of what is only alike.
+    Features do not count: those of a bad encoder would make copies of images that are merely similar.
     """
     _, distinct_U, of_N = _distinct(canvases)
     hash_UB = torch.from_numpy(canvases.hashes_N8B[distinct_U, 0].astype(np.float32))
@@ -221,7 +221,7 @@ def _distinct(canvases: CanvasSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return first_N, *np.unique(first_N, return_inverse=True)
 
 
-def around(nearest_NK: Tensor, margin: float) -> Tensor:
+def neighbour_mean(nearest_NK: Tensor, margin: float) -> Tensor:
     """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
 
     `nearest_NK` are the cosines of the nearest, the image itself among them.
@@ -249,7 +249,7 @@ def grouped(
     that are similar to it and in no group. So no group has ends that differ.
 
     Similar are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too, whose
-    cosine exceeds by this much the mean of what is usual `around` either (cross-domain similarity
+    cosine exceeds by this much the mean of what is usual around either (`neighbour_mean`) (cross-domain similarity
     local scaling), among `FEWEST` images or more. `joined_N` has groups that are there already, by
     their first images; they join others with these.
 
@@ -279,7 +279,7 @@ def _compared(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
     least_N = None
     if margin is not None:
         nearest_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0]
-        least_N = (around(nearest_NK, margin) + margin) / 2
+        least_N = (neighbour_mean(nearest_NK, margin) + margin) / 2
     rows, columns = block_shape(x_ND, x_ND)
     blocks = sum(
         math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
@@ -299,7 +299,7 @@ def _proposed(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
     cosine_NK, position_NK = nearest_of_all(x_ND, NEAREST)
     near_NK = cosine_NK > above
     if margin is not None:
-        least_N = (around(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
+        least_N = (neighbour_mean(torch.from_numpy(cosine_NK), margin).numpy() + margin) / 2
         near_NK |= cosine_NK > least_N[:, None] + least_N[position_NK]
     of_P, k_P = np.nonzero(near_NK & (position_NK >= 0))
     pairs_P2 = np.sort(np.stack([of_P, position_NK[of_P, k_P]], axis=1), axis=1)

@@ -19,7 +19,7 @@ LEAST = torch.finfo(torch.float32).tiny  # a vector counts as at least so long: 
 NEAR = 0.99  # cosine of standardised features of copies; docs/log.md has what it finds and misses
 DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
 FEWEST = 10  # images that say what is usual; docs/log.md
-ROWS = 1024  # queries at a time, beside which reading the bank costs little
+ROWS = 1024  # queries at a time: enough that reading the bank costs little
 
 
 def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor]:

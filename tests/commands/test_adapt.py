@@ -166,7 +166,7 @@ def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
         torch.testing.assert_close(encoder(images), small.adapted.encoder(images))
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
             torch.testing.assert_close(again(images, **choice), small.adapted(images, **choice))
-    with pytest.raises(UserError, match="adapted at 32 pixels"):
+    with pytest.raises(UserError, match="at 32 pixels"):
         mast.neighbours(colors, "00.png", small.path, k=3, size=48, ignore="color")
 
 
@@ -278,19 +278,16 @@ def test_a_folder_of_something_else_is_left_alone(
 ) -> None:
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
-    with pytest.raises(UserError, match="which this command did not write"):
+    with pytest.raises(UserError, match=r"checkpoints, which .* did not write"):
         mast.adapt(colors, SMALL, untrained=True, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
-    assert small.path is not None  # what it wrote itself is written again, ended or not
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    (begun / "encoder.safetensors").write_bytes((small.path / "encoder.safetensors").read_bytes())
+    assert small.path is not None
+    begun = tmp_path / "begun"  # what it wrote itself is written again, ended or not
+    shutil.copytree(small.path, begun)
+    (begun / "encoder.safetensors").unlink()
     mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
-    (begun / "evaluations").mkdir()
-    with pytest.raises(UserError, match="has evaluations of another adaptation"):
-        mast.adapt(colors, SMALL, untrained=True, out=begun, **{**options, "operators": FEW[:2]})
-    (begun / "subspaces.safetensors").unlink()
-    with pytest.raises(UserError, match="which this command did not write"):
+    (begun / "evaluations").mkdir()  # of another adaptation
+    with pytest.raises(UserError, match="has evaluations"):
         mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
 
 
@@ -340,7 +337,7 @@ def test_what_cannot_be_adapted_is_one_line(
     ("header", "tensors"),
     [
         ({"version": 1}, {}), ({"size": "32"}, {}), ({"names": ["none"]}, {}),
-        ({}, {"mean": torch.zeros(3)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
+        ({}, {"mean": torch.zeros(3)}), ({}, {"classifier/weight": torch.zeros(2, 2)}),
     ],
 )  # fmt: skip
 def test_a_right_digest_makes_no_subspaces_right(

@@ -386,7 +386,7 @@ def test_canvases_carry_the_labels_of_what_is_kept(coco, tmp_path):
     (coco / "train2017" / "20.png").write_bytes(b"no image")
     config = DataConfig(f"coco:{coco}@train2017", cache=tmp_path / "cache", max_broken=0.5)
     for canvases in (open_canvas(config, 32), open_canvas(replace(config, cache_limit_gb=0), 32)):
-        assert canvases.identifiers == ("10.png", "30.png")
+        assert canvases.identifiers == ["10.png", "30.png"]
         assert canvases.multilabels["objects"].tolist() == [[1, 1, 0], [1, 0, 0]]
         assert canvases.classes == {"objects": ("cat", "dog", "owl")}
         assert canvases.targets == {}

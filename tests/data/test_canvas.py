@@ -3,6 +3,8 @@
 import hashlib
 import json
 import math
+import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -15,11 +17,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import v2
 
+from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import DataConfig, Folder, open_canvas, open_source
 from mast.data import cache as cache_module
-from mast.data.cache import Cached, Names
+from mast.data.cache import Cached
 from mast.data.decode import canvas_shape
 from mast.encoders.extract import test_views as shown_views
 
@@ -46,9 +49,7 @@ def builds(monkeypatch):
     """Counts how often a cache is built."""
     made = []
     original = cache_module._build
-    monkeypatch.setattr(
-        cache_module, "_build", lambda request: made.append(request) or original(request)
-    )
+    monkeypatch.setattr(cache_module, "_build", lambda *of: made.append(of) or original(*of))
     return made
 
 
@@ -66,7 +67,7 @@ def test_canvases_keep_the_shape_of_their_images(config, photos):
     canvases = open_canvas(config, 32)
     assert len(canvases) == 12
     assert canvases.pixels.size_N2[[0, 7]].tolist() == [[14, 28], [15, 26]]
-    assert canvases.identifiers[:2] == ("a/00.png", "a/02.png")
+    assert canvases.identifiers[:2] == ["a/00.png", "a/02.png"]
     assert canvases.classes == {"class": ("a", "b")}
     assert canvases.targets["class"].tolist() == [0] * 6 + [1] * 6
     with Image.open(photos / "b/03.png") as image:
@@ -125,15 +126,31 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
     assert before.batch([0]).values_T.max() > 0, "a set that is open keeps its own file"
 
 
+def in_place(file, make):
+    file.unlink()
+    make(file)
+
+
 DAMAGE = {
     "long": lambda data, manifest: data.write_bytes(data.read_bytes() + b"x"),
     "no data": lambda data, manifest: data.unlink(),
+    "a pipe": lambda data, manifest: in_place(data, os.mkfifo),
     "no manifest": lambda data, manifest: manifest.unlink(),
+    "a pipe as manifest": lambda data, manifest: in_place(manifest, os.mkfifo),
     "half a manifest": lambda data, manifest: manifest.write_bytes(manifest.read_bytes()[:100]),
+    "no tensors": lambda data, manifest: manifest.write_bytes(b"[" * 99_999),
+    "a bit of the manifest": lambda data, manifest: flip(manifest, -3),
     "another version": lambda data, manifest: write_tensors(
         manifest, {"kept": torch.zeros(1), "checksum": torch.zeros(12)}, {"version": 3}
     ),
 }
+
+
+def flip(file, *places):
+    content = bytearray(file.read_bytes())
+    for at in places:
+        content[at] ^= 1
+    file.write_bytes(content)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -147,20 +164,53 @@ def test_a_damaged_cache_is_built_anew(config, builds, damage):
     again = open_canvas(config, 24)
     np.testing.assert_array_equal(everything(again), expected[0])
     assert torch.equal(views(again, 24), expected[1])
-    assert len(builds) == 2
+    assert [request.view for (request,) in builds] == [None, 24] * 2
 
 
-def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):
+def test_damaged_canvases_are_decoded_again(config, builds, caplog):
+    """While the set is open; whoever opens it next builds the file anew."""
+    expected = everything(open_canvas(config, 32))
+    [file] = files(config, "u8")
+    whole = file.read_bytes()
+    flip(file, 100, *range(len(whole) // 2, len(whole)))
     canvases = open_canvas(config, 32)
-    expected = everything(canvases)
-    [data] = files(config, "u8")
-    theirs = tmp_path / "theirs"
-    theirs.write_bytes(bytes(data.stat().st_size))
-    data.unlink()
-    data.symlink_to(theirs)
+    for _ in range(2):
+        np.testing.assert_array_equal(everything(canvases), expected)
+    [said] = [record.message for record in caplog.records]
+    assert "first at image 0" in said
+    assert len(builds) == 1
     np.testing.assert_array_equal(everything(open_canvas(config, 32)), expected)
-    assert not any(theirs.read_bytes())
-    assert "cannot be mended: it is a link" in caplog.text
+    assert len(builds) == 2
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("later", [1, 0])  # nanoseconds; nothing of the file shows the second
+def test_a_damaged_canvas_whose_image_changed_is_refused(config, photos, later):
+    canvases = open_canvas(config, 32)
+    [file] = files(config, "u8")
+    flip(file, *range(100, file.stat().st_size))
+    image = photos / canvases.identifiers[5]
+    before = image.stat()
+    Image.new("RGB", (40, 30), "white").save(image)
+    image.write_bytes(image.read_bytes().ljust(before.st_size, b"\0"))
+    os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns + later))
+    with pytest.raises(UserError, match="start again"):
+        canvases.batch([4, 5])
+
+
+def test_a_cache_is_verified_whole(config, capsys):
+    def shown(*options, cache=config.cache):
+        assert main(["show", "cache", "--cache", str(cache), *options]) == 0
+        return " ".join(re.sub(r"[│┃]", " ", capsys.readouterr().out).split())
+
+    open_canvas(config, 32)
+    assert "not verified" in shown()
+    assert "whole" in shown("--verify")
+    flip(*files(config, "u8"), 10, -10)
+    assert "2 damaged" in shown("--verify")
+    flip(*files(config, "safetensors"), -3)
+    assert "manifest damaged" in shown()
+    assert "set" in shown(cache=config.cache / "none")
 
 
 @pytest.mark.parametrize(
@@ -175,12 +225,11 @@ def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):
     ],
 )
 def test_a_build_that_ends_early_leaves_nothing(config, monkeypatch, error, raised, message):
-    def fail(request, file):
-        file.write(b"half")
+    def fail(_):
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache_module, "_decode_all", fail)
+        patch.setattr(cache_module, "crc32", fail)  # when the first canvas was written
         with pytest.raises(raised, match=message):
             open_canvas(config, 32)
     assert not [path for path in config.cache.iterdir() if path.suffix != ".lock"]
@@ -295,19 +344,14 @@ def test_test_views_are_those_of_whole_images(config, monkeypatch, limit_gb):
     assert again.fingerprint == canvases.fingerprint
     assert len(files(config, "u8")) == (3 if limit_gb else 0)
     if limit_gb:  # what is kept is read, and decoded again where it is damaged
-        [path] = config.cache.glob("*.v24.u8")
-        damaged = bytearray(path.read_bytes())
-        damaged[5] ^= 1
-        path.write_bytes(damaged)
+        flip(next(config.cache.glob("*.v24.u8")), 5)
         read, decode = [], Folder.test_view
         monkeypatch.setattr(
             Folder,
             "test_view",
-            lambda source, index, **how: (read.append(index), decode(source, index, **how))[1],
+            lambda source, index, *how: (read.append(index), decode(source, index, *how))[1],
         )
         assert torch.equal(views(again, 24), expected)
-        assert read == [0]
-        assert torch.equal(views(open_canvas(config, 24), 24), expected)
         assert read == [0]
 
 
@@ -379,17 +423,3 @@ def test_wrong_values_are_refused():
     for wrong in ({"canvas": 0}, {"max_broken": 5.0}, {"workers": 0}):
         with pytest.raises(UserError, match=f"data.{next(iter(wrong))}"):
             DataConfig(**wrong)
-
-
-TEXT = st.sampled_from(["", "a", "cat/1.jpg", "\u00e9/\u6f22", "\udcff\udc80"])
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(TEXT, max_size=10), st.slices(10))
-def test_names_in_two_arrays_are_those_that_went_in(texts, some):
-    names = Names.of(texts)
-    assert list(names) == texts
-    assert names == tuple(texts)
-    assert names[some] == tuple(texts[some])
-    assert [names[at] for at in range(-len(names), len(names))] == texts * 2
-    assert names != (*texts, "more")

@@ -3,7 +3,6 @@
 import inspect
 import json
 import math
-import pickle
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torchvision
-from layouts import picture, voc_object, write_coco, write_pets, write_voc
+from layouts import picture, voc_object, write_coco, write_voc
 from scipy.io import savemat
 
 from mast.core.errors import UserError
 from mast.data import describe, open_source
-from mast.data.libraries import CATALOGUE, RandomSplit
+from mast.data.libraries import CATALOGUE, drawn
 from mast.evaluation.labelled_sets import EvaluationData
 
 
@@ -83,16 +82,6 @@ def sun(root):
     write(folder / "Testing_01.txt", "/a/abbey/sun_x.jpg", "/b/bar/indoor/sun_y.jpg")
 
 
-def cifar(root):
-    folder = root / "cifar-10-batches-py"
-    folder.mkdir()
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship"]
-    for at, file in enumerate([*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"]):
-        data = {"data": np.full((1, 3072), at, np.uint8), "labels": [at]}
-        (folder / file).write_bytes(pickle.dumps(data))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [*names, "truck"]}))
-
-
 def caltech(root):
     for name, count in (("BACKGROUND_Google", 1), ("accordion", 33), ("yin_yang", 31)):
         folder = root / "caltech101" / "101_ObjectCategories" / name
@@ -112,7 +101,6 @@ class Row:
 
 
 ROWS = {
-    "CIFAR10": Row(cifar, {"train": [0, 1, 2, 3, 4], "test": [5]}, ("airplane", "automobile")),
     "Caltech101": Row(
         caltech,
         {"train": [0] * 30 + [1] * 30, "test": [0, 0, 0, 1]},
@@ -128,12 +116,6 @@ ROWS = {
     "INaturalist": Row(
         naturalist, {"train": [0, 0, 1, 1], "test": [0, 1]}, ("00000_Animalia_a_b_c_d_e_f",)
     ),
-    "OxfordIIITPet": Row(
-        write_pets,
-        {"train": [0, 1, 2] * 4, "test": [0, 1, 2] * 2},
-        ("Class0", "Class1", "Class2"),
-        "mean_per_class",
-    ),
     "Places365": Row(places, {"train": [0, 1], "test": [1, 0]}, ("/b/bar", "/a/airfield")),
     "SUN397": Row(sun, {"train": [1, 0], "test": [0, 1]}, ("abbey", "bar/indoor")),
     "StanfordCars": Row(cars, {"train": [1, 0, 2], "test": [2, 1]}, ("Acura", "BMW", "Fiat")),
@@ -143,7 +125,7 @@ ROWS = {
 @pytest.fixture(autouse=True)
 def _no_checksums(monkeypatch):
     """Lets torchvision take files that are only laid out as the published ones are."""
-    for module in ("flowers102", "places365", "cifar"):
+    for module in ("flowers102", "places365"):
         monkeypatch.setattr(
             getattr(torchvision.datasets, module),
             "check_integrity",
@@ -204,16 +186,16 @@ def test_images_follow_the_split(tmp_path):
 
 def test_drawn_images_are_disjoint_and_always_the_same():
     label_N = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 20))
-    drawn = RandomSplit({"train": 9, "val": 4, "test": None})
-    positions = {split: drawn.positions("x", split, label_N) for split in drawn.parts}
+    parts = {"train": 9, "val": 4, "test": None}
+    positions = {split: drawn("x", split, parts, label_N) for split in parts}
     assert sorted(np.concatenate(list(positions.values()))) == list(range(60))
     assert np.bincount(label_N[positions["val"]]).tolist() == [4, 4, 4]
     assert np.bincount(label_N[positions["test"]]).tolist() == [7, 7, 7]
-    again = drawn.positions("x", "train", label_N)
+    again = drawn("x", "train", parts, label_N)
     np.testing.assert_array_equal(again, positions["train"])
     assert not np.array_equal(label_N[again], np.sort(label_N[again]))  # positions ascend
     with pytest.raises(UserError, match=r"class 0 of x has 20 images, .* need 21 or more"):
-        RandomSplit({"train": 20, "test": None}).positions("x", "train", label_N)
+        drawn("x", "train", {"train": 20, "test": None}, label_N)
 
 
 def test_a_list_that_is_missing_or_does_not_fit(tmp_path):
@@ -254,28 +236,22 @@ def too_few_flowers(root):
     savemat(root / "flowers-102" / "imagelabels.mat", {"labels": [1, 2, 1]})
 
 
-def unlabelled_cars(root):
-    cars(root)
-    names = np.array(["Acura", "BMW"], object)
-    savemat(root / "stanford_cars" / "devkit" / "cars_meta.mat", {"class_names": names})
+def damaged_flowers(root):
+    flowers(root)
+    (root / "flowers-102" / "setid.mat").write_bytes(b"no matrix")
 
 
-def other_images(root):
-    (root / "stored.json").write_text('{"targets": [0, 1]}')
-
-
-def damaged_cars(root):
-    cars(root)
-    (root / "stanford_cars" / "devkit" / "cars_train_annos.mat").write_bytes(b"no matrix")
+def stored(values):
+    return lambda root: (root / "stored.json").write_text(json.dumps(values))
 
 
 @pytest.mark.parametrize(
     ("name", "layout", "message"),
     [
-        ("Flowers102@test", too_few_flowers, "a label file of .*Flowers102 .* 6 is in one and not"),
-        ("StanfordCars", unlabelled_cars, "the highest label is 2, and there are 2 classes"),
-        ("StanfordCars", damaged_cars, "torchvision's StanfordCars in"),
-        ("Stored", other_images, "does not fit its images: 2 labels for 3 images"),
+        ("Flowers102@test", too_few_flowers, "Flowers102 .* 6 is in one .* and not"),
+        ("Flowers102", damaged_flowers, "torchvision's Flowers102 in"),
+        ("Stored", stored({"targets": [0, 1]}), "2 labels up to 1 for 3 images of 2"),
+        ("Stored", stored({"targets": [0, 2, 1], "classes": "ab"}), "to 2 for 3 images of 2"),
     ],
 )
 def test_label_files_that_do_not_fit(name, layout, message, tmp_path, monkeypatch):
@@ -297,7 +273,7 @@ class Stored(torchvision.datasets.VisionDataset):
 
 
 @pytest.mark.parametrize(
-    ("stored", "expected"),
+    ("values", "expected"),
     [
         ({"labels": [0, 1, 1], "classes": ["a", "b", "c"]}, ([0, 1, 1], ("a", "b", "c"))),
         ({"targets": ["x.png"] * 3, "y": [1, 0, 0]}, ([1, 0, 0], ("0", "1"))),
@@ -306,14 +282,12 @@ class Stored(torchvision.datasets.VisionDataset):
         ({"labels": [None] * 3}, None),
     ],
 )
-def test_labels_wherever_they_are(stored, expected, tmp_path, monkeypatch):
+def test_labels_wherever_they_are(values, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
-    (tmp_path / "stored.json").write_text(json.dumps(stored))
+    stored(values)(tmp_path)
     source = open_source("torchvision:Stored", root=tmp_path)
-    if expected is None:
-        assert source.targets == {} == source.classes
-    else:
-        assert (source.targets["class"].tolist(), source.classes["class"]) == expected
+    found = source.targets and (source.targets["class"].tolist(), source.classes["class"])
+    assert (found or None) == expected
 
 
 # ------------------------------------------------------------------------- other sources

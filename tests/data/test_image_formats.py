@@ -20,10 +20,10 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data import formats
-from mast.data.canvas import DataConfig, open_canvas
-from mast.data.decode import BrokenImageError, alone, open_image
+from mast.data.decode import BrokenImageError, open_image
 from mast.data.folder import Folder, walk
 from mast.data.formats import Bands, extensions
+from mast.data.ranges import alone
 from mast.data.shards.shard import Sample
 
 H, W = 18, 20
@@ -31,9 +31,10 @@ VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)
 GRAY = VALUES[..., 0]
 
 
-def opened(content, page=0):
-    bands = open_image(io.BytesIO(content), page=page)
-    assert isinstance(bands, Bands)
+def opened(content, page=0, deep=True):
+    image = open_image(io.BytesIO(content), page=page)
+    assert isinstance(image, Bands) or not deep
+    bands = image if isinstance(image, Bands) else Bands.of(image)
     assert bands.values_HWC.dtype.isnative
     return bands
 
@@ -125,15 +126,18 @@ def header(shape, kind="<f4"):
         {"compression": "lzw", "tile": (16, 16)},
     ],
 )
-def test_five_bands_of_a_tiff(how):
-    for values in (VALUES, (VALUES / 7).astype(np.float32), (VALUES >> 8).astype(np.uint8)):
-        bands = opened(tiff(values, **how))
-        assert bands.values_HWC.dtype == values.dtype
-        np.testing.assert_array_equal(bands.values_HWC, values)
-        assert (bands.alpha_HW, bands.bits, bands.inverted) == (None, None, False)
-        planes = np.moveaxis(values, 2, 0)
-        bands = opened(tiff(planes, **how, planarconfig="separate"))
-        np.testing.assert_array_equal(bands.values_HWC, values)
+def test_values_of_a_tiff_are_those_in_the_file(how):
+    floats, wide = (VALUES / 7).astype(np.float32), VALUES.astype("u4") * 60_000
+    for values in (VALUES, floats, (VALUES >> 8).astype(np.uint8)):
+        planes = tiff(np.moveaxis(values, 2, 0), **how, planarconfig="separate")
+        for bands in (opened(tiff(values, **how)), opened(planes)):
+            assert bands.values_HWC.dtype == values.dtype
+            np.testing.assert_array_equal(bands.values_HWC, values)
+            assert (bands.alpha_HW, bands.bits, bands.inverted) == (None, None, False)
+    for gray in (wide[..., 0], *(GRAY.astype(kind) for kind in ("u2", "i1", "i2", "i4", "f8"))):
+        bands = opened(tiff(gray, **how))
+        assert bands.values_HWC.dtype == gray.dtype
+        np.testing.assert_array_equal(bands.values_HWC[..., 0], gray)
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "jpeg2000"])
@@ -145,45 +149,12 @@ def test_an_image_in_a_tiff_is_no_larger_than_its_strip(kind):
         opened(patched(content, t257=32))
 
 
-@pytest.mark.parametrize("kind", ["u2", "u4", "i1", "i2", "i4", "f4", "f8"])
-def test_gray_of_a_tiff_keeps_its_values(kind, monkeypatch):
-    values = GRAY.astype(kind) * (1 if np.dtype(kind).itemsize <= 2 else 60_000)
-    bands = opened(tiff(values))
-    assert bands.values_HWC.dtype == kind
-    np.testing.assert_array_equal(bands.values_HWC[..., 0], values)
-    monkeypatch.setitem(sys.modules, "tifffile", None)
-    if kind in ("u2", "u4", "i2", "i4", "f4"):
-        other = opened(tiff(values))
-        assert other.values_HWC.dtype == kind
-        np.testing.assert_array_equal(other.values_HWC, bands.values_HWC)
-
-
-@pytest.mark.parametrize("with_extra", [True, False])
-def test_a_turned_tiff_is_upright(with_extra, monkeypatch):
-    if not with_extra:
-        monkeypatch.setitem(sys.modules, "tifffile", None)
-    turned_HW = np.rot90(GRAY, -1)
-    bands = opened(tiff(GRAY, extratags=tag(274, 6)))
-    np.testing.assert_array_equal(bands.values_HWC[..., 0], turned_HW)
-    if with_extra:
-        bands = opened(tiff(VALUES[..., :4], "rgb", extrasamples=[2], extratags=tag(274, 6)))
-        assert bands.alpha_HW.shape == turned_HW.shape
+def test_a_turned_tiff_is_upright():
+    turned_HW, turned = np.rot90(GRAY, -1), tag(274, 6)
+    four = opened(tiff(VALUES[..., :4], "rgb", extrasamples=[2], extratags=turned))
+    assert four.alpha_HW.shape == turned_HW.shape
+    for bands in (opened(tiff(GRAY, extratags=turned)), four):
         np.testing.assert_array_equal(bands.values_HWC[..., 0], turned_HW)
-
-
-@pytest.mark.parametrize("cut", ["", "#tile=16"])
-def test_an_extra_that_is_installed_later_is_used(cut, tmp_path, monkeypatch):
-    for name in ("a", "b"):
-        Image.new("RGB", (32, 32)).save(tmp_path / f"{name}.png")
-    (tmp_path / "colors.tif").write_bytes(tiff(VALUES[..., :3], "rgb"))
-    config = DataConfig(f"{tmp_path}{cut}", cache=tmp_path / "cache", max_broken=1)
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "tifffile", None)
-        assert open_canvas(config, 16).skipped
-    canvases = open_canvas(config, 16)
-    assert not canvases.skipped
-    pieces = sum(name.startswith("colors") for name in canvases.identifiers)
-    assert pieces == (-(-H // 16) * -(-W // 16) if cut else 1)
 
 
 def test_what_the_tags_of_a_tiff_say():
@@ -191,43 +162,33 @@ def test_what_the_tags_of_a_tiff_say():
     assert bands.bits == 12
     np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
     assert opened(tiff(GRAY, "miniswhite")).inverted
-    assert opened(tiff(GRAY, extratags=tag(42113, "-9999"))).no_data == -9999
     least = float(np.finfo(np.float32).min)
-    floats = np.full((H, W), least, np.float32)
-    bands = opened(tiff(floats, extratags=tag(42113, "-3.4028234663852886e+38")))
-    assert bands.no_data == least == bands.values_HWC[0, 0, 0]
-    assert opened(tiff(GRAY, extratags=tag(42113, "none"))).no_data is None
+    for values, said, no_data in (
+        (GRAY, "-9999", -9999),
+        (GRAY, "none", None),
+        (GRAY.astype(np.float32), "-3.4028234663852886e+38", least),
+    ):
+        assert opened(tiff(values, extratags=tag(42113, said))).no_data == no_data
 
 
-def test_without_the_extra_the_tags_of_a_gray_tiff_say_the_same(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tifffile", None)
-    bands = opened(tiff(GRAY, "miniswhite", extratags=tag(42113, "7")))
-    assert (bands.bits, bands.inverted, bands.no_data) == (None, True, 7)
-    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY)
-    bands = opened(twelve_bits(GRAY >> 4))
-    assert (bands.bits, bands.inverted, bands.no_data) == (12, False, None)
-    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
-    for values in (VALUES[..., :3], VALUES, VALUES.astype(np.uint8)):
-        with pytest.raises(ImportError, match=r"pip install 'mast-ssl\[bands\]'"):
-            opened(tiff(values, "rgb"))
-
-
-def test_only_a_band_that_is_called_alpha_is_opacity():
-    four = VALUES[..., :4]
-    for values in (four, four.astype(np.uint8)):
-        for photometric in ("rgb", "minisblack"):
-            bands = opened(
-                tiff(values, photometric, extrasamples=[0] * (1 if photometric == "rgb" else 3))
-            )
-            assert (bands.channels, bands.alpha_HW) == (4, None)
-            np.testing.assert_array_equal(bands.values_HWC, values)
-    bands = opened(tiff(four, "rgb", extrasamples=["unassalpha"]))
-    np.testing.assert_array_equal(bands.values_HWC, four[..., :3])
-    np.testing.assert_allclose(bands.alpha_HW, four[..., 3] / 65535, rtol=1e-6)
-    bands = opened(tiff(VALUES, "rgb", extrasamples=[0, 2]))
-    np.testing.assert_array_equal(bands.values_HWC, four)
-    bands = opened(tiff(VALUES[..., :2], extrasamples=["unassalpha"]))
-    np.testing.assert_array_equal(bands.values_HWC, GRAY[..., None])
+@pytest.mark.parametrize(
+    ("channels", "photometric", "extra", "opaque"),
+    [
+        (4, "rgb", [0], None),
+        (4, "minisblack", [0] * 3, None),
+        (4, "rgb", ["unassalpha"], 3),
+        (5, "rgb", [0, 2], 4),
+        (2, "minisblack", ["unassalpha"], 1),
+    ],
+)
+def test_only_a_band_that_is_called_alpha_is_opacity(channels, photometric, extra, opaque):
+    for values in (VALUES[..., :channels], (VALUES[..., :channels] >> 8).astype(np.uint8)):
+        bands = opened(tiff(values, photometric, extrasamples=extra), deep=opaque is None)
+        np.testing.assert_array_equal(bands.values_HWC, values[..., : opaque or channels])
+        assert (bands.alpha_HW is None) == (opaque is None)
+        if opaque is not None:
+            expected = values[..., opaque] / np.iinfo(values.dtype).max
+            np.testing.assert_allclose(bands.alpha_HW, expected, rtol=1e-6)
 
 
 def test_colors_that_were_multiplied_by_opacity_are_divided():
@@ -237,11 +198,11 @@ def test_colors_that_were_multiplied_by_opacity_are_divided():
     assert (bands.values_HWC == round(30_000 / 40_000 * 65535)).all()
 
 
-def test_inks_become_colors_as_with_eight_bits():
+def test_inks_become_colors_of_eight_bits():
     inks = (VALUES[..., :4] >> 8).astype(np.uint8)
     expected = np.asarray(Image.fromarray(inks, "CMYK").convert("RGB"))
     rgb_HWC = opened(tiff(inks.astype(np.uint16) * 257, "separated")).values_HWC
-    assert np.abs(rgb_HWC / 257 - expected).max() <= 1
+    np.testing.assert_array_equal(rgb_HWC, expected)
 
 
 def test_pages_of_a_tiff_are_opened_one_by_one():
@@ -264,12 +225,12 @@ def test_a_tiff_of_too_many_pages_is_broken_and_one_in_a_circle_is_not(monkeypat
     circle = bytearray(FIVE)
     struct.pack_into("<I", circle, link, at)
     np.testing.assert_array_equal(opened(bytes(circle)).values_HWC, VALUES)
-    monkeypatch.setattr(formats, "_MANY", 2000)
+    monkeypatch.setattr(formats, "MOST_PAGES", 2000)
     many = np.zeros(3000, [("tags", "<u2"), ("tag", "V12"), ("after", "<u4")])
     many["tags"], many["after"] = 1, len(FIVE) + 18 * np.arange(1, len(many) + 1)
     chain = bytearray(FIVE)
     struct.pack_into("<I", chain, link, len(FIVE))
-    with pytest.raises(ValueError, match="more parts"):
+    with pytest.raises(ValueError, match="2,000"):
         opened(bytes(chain) + many.tobytes())
 
 
@@ -306,15 +267,12 @@ def test_a_color_of_a_deep_png_is_transparent_and_its_orientation_undone():
     np.testing.assert_array_equal(bands.alpha_HW, np.rot90(expected, -1))
 
 
-def test_sixteen_bits_of_a_ppm():
-    for magic, values in ((b"P5", GRAY), (b"P6", VALUES[..., :3])):
-        bands = opened(b"%b %d %d 65535\n" % (magic, W, H) + values.astype(">u2").tobytes())
-        np.testing.assert_array_equal(bands.values_HWC, np.atleast_3d(values))
-        bands = opened(b"%b %d %d 1000\n" % (magic, W, H) + (values // 66).astype(">u2").tobytes())
-        expected = np.rint(values // 66 * 65.535)
-        assert np.abs(bands.values_HWC - np.atleast_3d(expected)).max() <= 1
-    with pytest.raises(ValueError):
-        opened(b"P6 %d %d 65535\n" % (W, H) + bytes(50))
+@pytest.mark.parametrize(("magic", "values"), [(b"P5", GRAY), (b"P6", VALUES[..., :3])])
+def test_sixteen_bits_of_a_ppm(magic, values):
+    for most, stored in ((65535, values), (1000, values // 66)):
+        bands = opened(b"%b %d %d %d\n" % (magic, W, H, most) + stored.astype(">u2").tobytes())
+        expected = np.rint(np.atleast_3d(stored) * (65535 / most))
+        assert np.abs(bands.values_HWC - expected).max() <= (most < 65535)
 
 
 # ------------------------------------------------------------------------------- modes of Pillow
@@ -326,9 +284,7 @@ def test_any_mode_of_pillow_becomes_bands(mode):
     image.putalpha(Image.fromarray((GRAY >> 8).astype(np.uint8)))
     image = (image if "A" in mode else image.convert("RGB")).convert(mode)
     bands = Bands.of(image)
-    channels = 1 if mode in ("1", "LA") else 3
-    assert (bands.values_HWC.dtype, bands.channels) == (np.uint8, channels)
-    expected = np.asarray(image.convert("RGB"))[..., :channels]
+    expected = np.asarray(image.convert("RGB"))[..., : 1 if mode in ("1", "LA") else 3]
     np.testing.assert_array_equal(bands.values_HWC, expected)
     if mode in ("LA", "RGBA", "PA"):
         np.testing.assert_allclose(bands.alpha_HW, np.asarray(image.getchannel("A")) / 255)
@@ -371,16 +327,12 @@ def test_a_dicom_is_in_the_units_of_its_modality():
     ct = dicom(
         STORED, RescaleSlope="2", RescaleIntercept="-1024", PixelPaddingValue=0,
         WindowCenter=["40", "300"], WindowWidth=["400", "1500"],
+        PhotometricInterpretation="MONOCHROME1",
     )  # fmt: skip
     bands = opened(ct)
-    assert (bands.values_HWC.dtype, bands.bits) == (np.float32, None)
+    assert (bands.values_HWC.dtype, bands.bits, bands.inverted) == (np.float32, None, True)
     np.testing.assert_array_equal(bands.values_HWC[..., 0], STORED * 2.0 - 1024)
     assert (bands.no_data, bands.window) == (-1024, (-160, 239))
-    assert bands.format == "DICOM"
-
-
-def test_what_a_dicom_says_about_its_values():
-    assert opened(dicom(STORED, PhotometricInterpretation="MONOCHROME1")).inverted
     exact = dicom(STORED, WindowCenter="40", WindowWidth="400", VOILUTFunction="LINEAR_EXACT")
     assert opened(exact).window == (-160, 240)
     narrow = alone(opened(dicom(STORED, WindowCenter="1000", WindowWidth="201")))
@@ -509,16 +461,6 @@ def segment(number, content):
     return struct.pack(">BBH", 0xFF, number, len(content) + 2) + content
 
 
-def directory(*tags, big=False):
-    """The head of a TIFF."""
-    number, entry = ("<Q", "<HHQQ") if big else ("<H", "<HHII")
-    head = (
-        struct.pack("<2sHHHQ", b"II", 43, 8, 0, 16) if big else struct.pack("<2sHI", b"II", 42, 8)
-    )
-    entries = b"".join(struct.pack(entry, *tag) for tag in tags)
-    return head + struct.pack(number, len(tags)) + entries
-
-
 def encoded(kind, values=None, **options):
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 255, np.uint8) if values is None else values).save(
@@ -568,9 +510,6 @@ BROKEN = {
                                   t322=2**13, t323=2**13),
     "a TIFF that is text": b"II, said a text",
     "a TIFF of no tag": b"MM\0*" + bytes(20),
-    "60,000 tags": directory(*((1000 + at, 3, 1, 1) for at in range(60_000))),
-    "10^7 tiles": directory((324, 4, 10_000_000, 8)),
-    "10^7 strips": directory((273, 4, 10_000_000, 8), big=True),
     # DICOM
     **{f"a DICOM cut at {length}": PLAIN[:length] for length in (132, 200, len(PLAIN) - 1)},
     "a DICOM of 3.6 * 10^9 pixels": dicom(STORED, Rows=60_000, Columns=60_000),
@@ -580,14 +519,9 @@ BROKEN = {
     "noise as DICOM": bytes(128) + b"DICM" + VALUES.tobytes(),
     "a deflated DICOM": dicom(np.zeros((H, W), np.uint16), DEFLATED),
     # made to take minutes
-    "Exif 150 times": in_jpeg(*[segment(0xE1, b"Exif\0\0" + bytes(60_000))] * 150),
-    "20,000 segments": in_jpeg(*[segment(0xFE, b"")] * 20_000),
-    "fill bytes": in_jpeg(b"\xff" * 10_000),
     "1,000 scans": scans(1000),
     "2,000 profiles": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000),
     "behind the pixels": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000, after=True),
-    "empty chunks": in_png(*[chunk(b"IDAT", b"")] * 3000),
-    "a long comment": b"P6 1 1\n#" + bytes(1_000_000) + b"\n255\n\0\0\0",
     "a PNG of 3.6 * 10^9 pixels": b"\x89PNG\r\n\x1a\n"
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
     + chunk(b"IDAT", MEGABYTE),
@@ -596,8 +530,6 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monkeypatch):
-    monkeypatch.setattr(formats, "_MANY", 2000)
-    monkeypatch.setattr(formats, "_HEADER", 5000)
     began = time.process_time()
     tracemalloc.start()
     try:

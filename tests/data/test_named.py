@@ -16,32 +16,25 @@ from mast.data import DataConfig, describe, open_canvas, open_source
 from mast.data.source import unique_names
 
 
-def test_torchvision_set(tiny, tmp_path):
+def test_torchvision_set(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(torchvision.datasets.Tiny, "classes", ("crane", "crane"))
     with pytest.raises(UserError, match=r"Tiny in .*not found.*allow the download"):
         open_source("torchvision:Tiny@train", root=tmp_path)
     source = open_source("torchvision:Tiny", root=tmp_path, download=True)
     assert source.name == "torchvision:Tiny@train"
     assert source.load(2).tolist() == np.full((3, 6, 3), 2).tolist()
     assert source.targets["class"].tolist() == [0, 1, 1, 0]
-    assert source.classes == {"class": ("cat", "dog")}
+    assert source.classes == {"class": ("crane (0)", "crane (1)")}
     test = open_source("torchvision:Tiny@test", root=tmp_path)
-    assert len(test) == 2
-    assert test.fingerprint() != source.fingerprint()
+    assert (len(test), test.fingerprint() != source.fingerprint()) == (2, True)
     config = DataConfig("torchvision:Tiny@test", root=tmp_path, cache=tmp_path / "cache")
     assert open_canvas(config, 8).aspect_N.tolist() == [2.0, 2.0]
+    unlabelled = open_source("torchvision:FakeData")  # which has no root either
+    assert (len(unlabelled), unlabelled.targets) == (1000, {})
+    assert unlabelled.load(0).shape == (224, 224, 3)
 
 
-def test_torchvision_set_without_labels_or_root():
-    source = open_source("torchvision:FakeData")
-    assert len(source) == 1000
-    assert source.targets == {}
-    assert source.load(0).shape == (224, 224, 3)
-
-
-def test_classes_of_one_name_are_told_apart(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(torchvision.datasets.Tiny, "classes", ("crane", "crane"))
-    source = open_source("torchvision:Tiny", root=tmp_path, download=True)
-    assert source.classes == {"class": ("crane (0)", "crane (1)")}
+def test_classes_of_one_name_have_their_numbers():
     assert unique_names(["a", "a (1)", "a"]) == ("a (0)", "a (1)", "a (2)")
     assert len(set(unique_names(["a", "a", "a (0)"]))) == 3
     assert unique_names(["\ud800", "\\ud800"]) == ("\\ud800 (0)", "\\ud800 (1)")
@@ -67,32 +60,23 @@ def test_hugging_face_set_that_cannot_be_used(hub, tmp_path, name, message):
         open_source(f"hf:{name}", root=tmp_path)
 
 
-def test_labels_that_are_hidden_are_left_out(hub, tmp_path, caplog):
-    source = open_source("hf:hidden", root=tmp_path)
-    assert {task: label_N.tolist() for task, label_N in source.targets.items()} == {"label": [0, 1]}
-    assert source.classes == {"label": ("cat", "dog")}
-    assert "breed" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "classes", "labels"),
     [
+        ("hidden", ("cat", "dog"), [0, 1]),
         ("null", ("cat", "dog"), [1, -1, 0, -1]),
         ("numbers", ("0", "1", "2"), [2, -1, 0, -1]),
         ("two", ("cat", "dog"), [1, -1, 0, 0]),
+        ("lists", ("cat", "dog"), [[0, 1], [0, 0], [-1, -1], [1, 1]]),
+        ("texts", ("cat", "dog"), [[0, 1], [0, 0], [-1, -1], [1, 1]]),
     ],
 )
-def test_labels_of_any_kind_are_labels(hub, tmp_path, name, classes, labels):
-    source = open_source(f"hf:{name}", root=tmp_path)
-    assert source.classes == {"label": classes}
-    assert source.targets["label"].tolist() == labels
-
-
-@pytest.mark.parametrize("name", ["lists", "texts"])
-def test_lists_of_labels_are_several_labels_of_an_image(hub, tmp_path, name):
+def test_labels_of_any_kind_are_labels(hub, tmp_path, caplog, name, classes, labels):
     source = open_source(f"hf:{name}@train", root=tmp_path)
-    assert (source.targets, source.classes) == ({}, {"label": ("cat", "dog")})
-    assert source.multilabels["label"].tolist() == [[0, 1], [0, 0], [-1, -1], [1, 1]]
+    assert source.classes == {"label": classes}
+    ((task, found),) = {**source.targets, **source.multilabels}.items()
+    assert (task, found.tolist()) == ("label", labels)
+    assert ("breed" in caplog.text) == (name == "hidden")  # no label of which is known
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.data.decode import find_reading, read_channels
 from mast.data.formats import Bands
+from mast.data.ranges import find_reading, read_channels
 from mast.encoders.extract import test_views as views_of
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.named_sets import NamedSets
@@ -93,22 +93,23 @@ def test_a_small_range_far_from_zero_keeps_its_levels(values):
     np.testing.assert_allclose(channel_HW.ravel(), np.linspace(0, 1, 2304), atol=1e-7)
 
 
-def test_little_of_a_range_is_warned_of(caplog):
-    find_reading("dim", [image(0, 300, np.uint16)], ("dtype",))
+@pytest.mark.parametrize(
+    ("top", "end", "dtype"),
+    [(300, None, np.uint16), (2500, -32768, np.int16), (2500, 65535, np.uint16)],
+)
+def test_little_of_a_range_is_warned_of(top, end, dtype, caplog):
+    elevation = image(0, 20_000, dtype)
+    find_reading("bright", [elevation], ("dtype",))
+    assert not caplog.messages
+    elevation = image(100, top, dtype)
+    way = ("dtype",) if end is None else ("auto",)
+    if end is not None:
+        find_reading("set", [elevation])
+        assert not caplog.messages
+        elevation.values_HWC[:4] = end
+    find_reading("set", [elevation], way)
     assert "less than a tenth" in caplog.text
-    caplog.clear()
-    find_reading("bright", [image(0, 9000, np.uint16)], ("dtype",))
-    assert not caplog.messages
-
-
-@pytest.mark.parametrize(("end", "dtype"), [(-32768, np.int16), (65535, np.uint16)])
-def test_what_may_stand_for_no_value_is_named(end, dtype, caplog):
-    elevation = image(100, 2500, dtype)
-    find_reading("set", [elevation])
-    assert not caplog.messages
-    elevation.values_HWC[:4] = end
-    find_reading("set", [elevation])
-    assert f"data.no_data {end} " in caplog.text
+    assert (f"data.no_data {end} " in caplog.text) == (end is not None)
     caplog.clear()
     find_reading("set", [elevation], no_data=end)
     assert not caplog.messages
@@ -224,26 +225,24 @@ def test_larger_images_are_read_by_the_same_range(tmp_path):
     assert opened(tmp_path / "set").fingerprint == canvases.fingerprint  # both are kept
 
 
-def test_another_set_is_read_as_what_was_learned_from(tmp_path):
+@pytest.mark.parametrize(
+    ("learned", "read", "levels"),
+    [
+        (Reading(Layout(1, deep=True), (0.0,), (4095.0,)), None, 4095),
+        # Otherwise 120 of 65,535 levels would be none, and all images copies.
+        (Reading(Layout(1)), Reading(Layout(1, deep=True), (0.0,), (255.0,)), 255),
+    ],
+)
+def test_another_set_is_read_as_what_was_learned_from(learned, read, levels, tmp_path):
+    """But an encoder of 8 bits says nothing of deeper files."""
     model = nn.Sequential(nn.Identity())
-    model.reading, model.channels = Reading(Layout(1, deep=True), (0.0,), (4095.0,)), 1
-    folder = write(tmp_path / "dim", [np.full((SIDE, SIDE), 409, np.uint16)] * 2)
-    assert opened(folder).reading.high == (1023.0,)
+    model.reading, model.channels = learned, 1
+    folder = write(tmp_path / "dim", [np.full((SIDE, SIDE), of, np.uint16) for of in (30, 120)])
+    assert opened(folder).reading.high == (255.0,)
     canvases = opened(folder, nn.Sequential(model))
-    assert canvases.reading == model.reading
-    torch.testing.assert_close(
-        images_of(canvases), torch.full((2, 1, SIDE, SIDE), 409 / 4095), rtol=0, atol=1e-5
-    )
-
-
-def test_an_encoder_of_8_bits_says_nothing_of_deeper_files(tmp_path):
-    """Otherwise 120 of 65,535 levels would be none, and all images copies."""
-    model = nn.Identity()
-    model.reading, model.channels = Reading(Layout(1)), 1
-    values = [np.full((SIDE, SIDE), level, np.uint16) for level in (30, 120)]
-    canvases = opened(write(tmp_path / "dim", values), model)
-    assert canvases.reading == Reading(Layout(1, deep=True), (0.0,), (255.0,))
-    assert images_of(canvases)[:, 0, 0, 0].tolist() == pytest.approx([30 / 255, 120 / 255])
+    assert canvases.reading == (read or learned)
+    seen = images_of(canvases)[:, 0, 0, 0].tolist()
+    assert seen == pytest.approx([30 / levels, 120 / levels], abs=1e-5)
 
 
 def test_parts_are_read_as_what_is_learned_from(tmp_path):

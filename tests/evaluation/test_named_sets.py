@@ -97,9 +97,9 @@ def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> 
             learn(NamedSets(tmp_path / "pets"))
     with pytest.raises(UserError, match="has no test and no train folder"):
         NamedSets(photos / "train").open(ObjectData, 32)
-    with pytest.raises(UserError, match="has no train folder; give train too"):
+    with pytest.raises(UserError, match="has no train folder: give train"):
         NamedSets(photos / "train", test=photos / "test").open(EvaluationData, 32)
-    with pytest.raises(UserError, match="has no train folder: name images to learn from"):
+    with pytest.raises(UserError, match="has no train folder: give train"):
         NamedSets(test=photos / "test").learning(32)
 
 

@@ -15,6 +15,7 @@ from mast.config import configuration_of, read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
+from mast.evaluation.accuracy import correct_within
 from mast.evaluation.result import Result, TargetResult
 from mast.runs.load import load_method
 
@@ -117,3 +118,9 @@ def test_a_changed_result_is_refused(result: Path) -> None:
     each.write_bytes(content)
     with pytest.raises(UserError, match="does not hold what was written: evaluate again"):
         Result.read(result)
+
+
+def test_a_score_that_is_not_finite_is_no_hit() -> None:
+    scores_NC = torch.tensor([[0.1, 0.9], [float("nan"), 0.5]])
+    with pytest.raises(UserError, match="class scores of 1 of 2 images are not finite"):
+        correct_within(scores_NC, torch.tensor([1, 0]), k=1)

@@ -1,4 +1,4 @@
-"""Subspaces in closed form: against full matrices, and on displacements that are known."""
+"""Subspaces of displacements that are known; `test_closed_form.py` has the full matrices."""
 
 import pytest
 import torch
@@ -43,55 +43,6 @@ def known() -> tuple[Tensor, dict[str, Tensor], Subspaces]:
     return features_NF, changed, Subspaces.of(features_NF, changed, WIDTHS)
 
 
-def test_to_ignore_is_to_whiten_by_the_full_covariance(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-    level = subspaces.ignoring(())
-    names = ["color_jitter", "rotate"]
-    moved = [level(changed[name]) - level(features_NF) for name in names]
-    covariance_FF = sum(moved_NF.T @ moved_NF / len(moved_NF) for moved_NF in moved)
-    assert isinstance(covariance_FF, Tensor)
-    floor = 0.3 * covariance_FF.trace() / 16
-    value_F, axes_FF = torch.linalg.eigh(covariance_FF + floor * torch.eye(16))
-    whitened_FF = axes_FF @ (floor / value_F).sqrt().diag() @ axes_FF.T
-    expected_NF = level(features_NF) @ whitened_FF
-    torch.testing.assert_close(
-        subspaces.ignoring(names)(features_NF), expected_NF, atol=1e-5, rtol=1e-4
-    )
-
-
-def test_what_is_ignored_moves_less_than_what_is_not(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-
-    def moved(space: torch.nn.Module, name: str) -> float:
-        before_NF, after_NF = space(features_NF), space(changed[name])
-        return float((before_NF - after_NF).norm() / before_NF.norm())
-
-    plain, ignoring = subspaces.ignoring(()), subspaces.ignoring(["color_jitter"])
-    assert moved(ignoring, "color_jitter") < 0.4 * moved(plain, "color_jitter")
-    assert moved(ignoring, "grayscale") < 0.4 * moved(plain, "grayscale")  # along the same axis
-    assert moved(ignoring, "rotate") >= moved(plain, "rotate")
-
-
-def test_to_match_is_to_see_what_these_operators_move(
-    known: tuple[Tensor, dict[str, Tensor], Subspaces],
-) -> None:
-    features_NF, changed, subspaces = known
-    space = subspaces.matching(["color_jitter"], axes=2)
-    seen_NJ = space(features_NF)
-    assert seen_NJ.shape == (40, 2)
-    # Both axes of color and no other: a linear map of what these two features are.
-    level_NF = subspaces.ignoring(())(features_NF)
-    solved = torch.linalg.lstsq(level_NF[:, :2], seen_NJ).solution
-    assert float((level_NF[:, :2] @ solved - seen_NJ).norm() / seen_NJ.norm()) < 0.2
-    turned = (space(changed["rotate"]) - seen_NJ).norm() / seen_NJ.norm()
-    colored = (space(changed["color_jitter"]) - seen_NJ).norm() / seen_NJ.norm()
-    assert turned < 0.1 * colored
-
-
 def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], Subspaces]) -> None:
     features_NF, changed, subspaces = known
     with pytest.raises(UserError, match="did not look at invert"):
@@ -99,7 +50,7 @@ def test_what_cannot_be_chosen_is_named(known: tuple[Tensor, dict[str, Tensor], 
     with pytest.raises(UserError, match="rotate cannot be both ignored and matched"):
         subspaces.matching(["rotate"], ["rotate"])
     still = Subspaces.of(features_NF, {**changed, "invert": features_NF}, WIDTHS)
-    assert list(still.moves) == [*changed]  # what moves nothing is left out
+    assert list(still.factors) == [*changed]  # what moves nothing is left out
 
 
 def test_the_parts_of_a_distance_add_up_and_weights_multiply_them(
@@ -120,7 +71,7 @@ def test_the_parts_of_a_distance_add_up_and_weights_multiply_them(
     torch.testing.assert_close(ratio_N, ratio_N[:1].expand(len(ratio_N)), rtol=1e-3, atol=0)
     # To weight everything but the rest by 0 is to ignore all operators.
     none = dict.fromkeys(names, 0.0) | {"rest": 1.0}
-    all_ignored = subspaces.ignoring(list(subspaces.moves))
+    all_ignored = subspaces.ignoring(list(subspaces.factors))
     torch.testing.assert_close(
         subspaces.weighted(none)(features_NF).norm(dim=1), all_ignored(features_NF).norm(dim=1),
         atol=1e-4, rtol=1e-3,

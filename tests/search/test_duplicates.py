@@ -40,7 +40,7 @@ def overlapping(data: EvaluationData) -> EvaluationData:
 
 
 def test_copies_are_counted_by_their_pixels(
-    data: EvaluationData, overlapping: EvaluationData
+    data: EvaluationData, overlapping: EvaluationData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert count_copies(data) == {"train": 0, "val": 0}
     assert count_copies(overlapping) == {"train": 5, "val": 2}
@@ -48,13 +48,8 @@ def test_copies_are_counted_by_their_pixels(
     thrice = data.test.subset([0, 0, 0, 1])
     assert count_copies(replace(overlapping, test=thrice)) == {"train": 4, "val": 4}
     assert count_copies(replace(data, val=data.test)) == {"train": 0, "val": 24}
-
-
-def test_a_checksum_in_common_is_no_copy(
-    data: EvaluationData, monkeypatch: pytest.MonkeyPatch
-) -> None:
     same = property(lambda self: np.zeros(len(self.size_N2), np.uint32))
-    monkeypatch.setattr(InMemory, "checksum_N", same)
+    monkeypatch.setattr(InMemory, "checksum_N", same)  # all in common, and no copies
     assert count_copies(data) == {"train": 0, "val": 0}
 
 

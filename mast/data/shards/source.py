@@ -32,10 +32,11 @@ from mast.core.files import locked
 from mast.core.reading import Reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
-from mast.data.cache import Names, named_after
+from mast.data.cache import named_after
 from mast.data.decode import Opened, open_image
 from mast.data.formats import Bands, readers
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for, refuse_empty
+from mast.data.shards.names import Names
 from mast.data.shards.shard import (
     READERS,
     Sample,

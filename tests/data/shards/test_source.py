@@ -21,11 +21,11 @@ from webdataset import TarWriter
 from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
-from mast.data.cache import Names
 from mast.data.canvas import DataConfig
 from mast.data.shards import shard as reading
 from mast.data.shards import source as module
 from mast.data.shards.index import look_for
+from mast.data.shards.names import Names
 from mast.data.shards.source import SampleTable, keep_table, open_table
 
 SIDE = 24

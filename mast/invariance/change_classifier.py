@@ -16,14 +16,14 @@ from mast.core.compute import one_thread
 from mast.invariance.subspaces import Space, Subspaces, axes_of
 
 NONE = "none"  # of the operators: two images of their own
-LEADING = 8  # axes of an operator, whose energy is told apart from that of all
+LEADING = 8  # leading axes of an operator, whose energy is a feature of its own
 LEAST = 1e-6  # of the square of a difference
 PENALTY = 0.1  # C of scikit-learn's logistic regression
 PAIRS = 3  # of different images, for each image
 
 
 @dataclass(frozen=True)
-class Naming:
+class ChangeClassifier:
     """A logistic regression over energies: how much of a difference lies in each subspace."""
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Naming:
         changed: Mapping[str, Tensor],
         widths: Sequence[int],
         seed: int,
-    ) -> Naming:
+    ) -> ChangeClassifier:
         """From images, one changed copy of each by operator, and the widths of the depths.
 
         Subspaces of one half are those in which the energies of the other are taken, since what
@@ -50,7 +50,9 @@ class Naming:
         energies, kinds = list[Tensor](), list[str]()
         for known_K, held_A in (halves, halves[::-1]):
             some = {name: changed_NF[known_K] for name, changed_NF in changed.items()}
-            seen = Energies(Subspaces.of(features_NF[known_K], some, widths, still=0.0), widths)
+            seen = ChangeFeatures(
+                Subspaces.of(features_NF[known_K], some, widths, still=0.0), widths
+            )
             held_AF = features_NF[held_A]
             pairs = [(name, changed_NF[held_A]) for name, changed_NF in changed.items()]
             pairs += [(NONE, held_AF.roll(shift, dims=0)) for shift in range(1, 1 + PAIRS)]
@@ -80,14 +82,14 @@ class Naming:
         return [(known[at], best) for at, best in zip(at_P.tolist(), best_P.tolist(), strict=True)]
 
 
-class Energies:
+class ChangeFeatures:
     """How much of a difference of features lies in each operator's subspace, and at each depth."""
 
     def __init__(self, subspaces: Subspaces, widths: Sequence[int]) -> None:
         self._scale_F = subspaces.scale_F
         # sorted, as no file keeps an order
-        self._axes = [axes_of(subspaces.moves[name])[1] for name in sorted(subspaces.moves)]
-        self._ignoring: Space = subspaces.ignoring(list(subspaces.moves))
+        self._axes = [axes_of(subspaces.factors[name])[1] for name in sorted(subspaces.factors)]
+        self._ignoring: Space = subspaces.ignoring(list(subspaces.factors))
         self._widths = list(widths)
 
     def __call__(self, difference_PF: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mast.invariance.naming import NONE, Energies, Naming
+from mast.invariance.change_classifier import NONE, ChangeClassifier, ChangeFeatures
 from mast.invariance.subspaces import Subspaces
 
 WIDTHS = (8, 12)
@@ -24,9 +24,9 @@ def images_and_copies(n: int, seed: int) -> tuple[Tensor, dict[str, Tensor]]:
 
 def test_properties_of_new_images_are_predicted() -> None:
     features_NF, changed = images_and_copies(120, 0)
-    naming = Naming.learn(features_NF, changed, WIDTHS, seed=0)
-    assert set(naming.names) == {*MOVED, NONE}
-    energies = Energies(Subspaces.of(features_NF, changed, WIDTHS), WIDTHS)
+    classifier = ChangeClassifier.learn(features_NF, changed, WIDTHS, seed=0)
+    assert set(classifier.names) == {*MOVED, NONE}
+    energies = ChangeFeatures(Subspaces.of(features_NF, changed, WIDTHS), WIDTHS)
     new_NF, copies = images_and_copies(200, 1)
     pairs = {
         "color": torch.cat([copies[name] - new_NF for name in ("color_jitter", "grayscale")]),
@@ -35,14 +35,14 @@ def test_properties_of_new_images_are_predicted() -> None:
     }
     for expected, difference_PF in pairs.items():
         for turned_PF in (difference_PF, -difference_PF):  # whichever of the two was first
-            named = naming.properties(energies(turned_PF))
+            named = classifier.properties(energies(turned_PF))
             assert sum(name == expected for name, _ in named) > 0.95 * len(named), expected
         assert all(0.25 <= probability <= 1 for _, probability in named)
     # Of one operator there are two classes.
-    alone = Naming.learn(features_NF, {"rotate": changed["rotate"]}, WIDTHS, seed=0)
-    known = Energies(Subspaces.of(features_NF, {"rotate": changed["rotate"]}, WIDTHS), WIDTHS)
+    alone = ChangeClassifier.learn(features_NF, {"rotate": changed["rotate"]}, WIDTHS, seed=0)
+    known = ChangeFeatures(Subspaces.of(features_NF, {"rotate": changed["rotate"]}, WIDTHS), WIDTHS)
     assert alone.weight_CE.shape[0] == 2
     named = [name for name, _ in alone.properties(known(pairs["orientation"]))]
     assert named.count("orientation") > 0.95 * len(named)
     # No difference at all is finite, and something.
-    assert len(naming.properties(energies(torch.zeros(1, 20)))) == 1
+    assert len(classifier.properties(energies(torch.zeros(1, 20)))) == 1
