@@ -113,7 +113,9 @@ def main() -> None:
             tools = {
                 "pHash": lambda files=files: by_hash(files),
                 "mast": lambda folder=folder: by_mast(folder),
-                "mast --ignore all": lambda folder=folder: by_mast(folder, ignore="all"),
+                "mast, similar": lambda folder=folder: by_mast(
+                    folder, level="similar", ignore="all"
+                ),
             }
             true = len(chosen) * 15  # pairs of six
             for tool in [*tools, *others]:

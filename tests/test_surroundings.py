@@ -156,7 +156,7 @@ def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
 
 def found(run: RunFolder, photos: Path, folder: Path) -> Any:
     near = mast.neighbours(photos / "test", "0", run.path, k=3, match="color", device="cpu")
-    alike = mast.duplicates(photos / "test", run.path, above=0.5, device="cpu")
+    alike = mast.duplicates(photos / "test", run.path, level="similar", device="cpu")
     return near.columns, alike.columns
 
 

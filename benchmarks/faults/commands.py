@@ -104,7 +104,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "in a space": Command(
         ("duplicates", "photos/train", "--encoder", "adapted", "--ignore", "color",
-         "--out", "copies.csv"),
+         "--level", "similar", "--out", "copies.csv"),
         ("copies.csv",), reads=("adapted/*.safetensors", *KEPT, *PHOTOS),
     ),
     "export a space": Command(
@@ -117,7 +117,8 @@ COMMANDS: dict[str, Command] = {
         ("near.html",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "duplicates": Command(
-        ("duplicates", "photos/train", "--encoder", "run", "--above", "0.9", "--out", "copies.csv"),
+        ("duplicates", "photos/train", "--encoder", "run", "--level", "similar",
+         "--out", "copies.csv"),
         ("copies.csv",), reads=(*RUN, *KEPT),
     ),
     "embed": Command(

@@ -98,7 +98,7 @@ def duplicates(
     rejected = () if not_copies is None else _pairs(named(not_copies))
     similar = level == "similar"
     invariances = InvarianceChoice(ignore, match, space) if similar else InvarianceChoice()
-    fixed = set[str]() if similar else _fixed(as_list(ignore), as_list(match))
+    fixed = _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, canvases = open_search(options, data, invariances, device, max_broken)
     features_ND = by.features(canvases).to(by.encoder.device)
@@ -167,18 +167,20 @@ def _path(name: str, data: str) -> str:
 
 
 def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
-    """The properties in which copies may not differ."""
+    """The properties in which copies may not differ, of properties or of operators."""
+    from mast.augment import OPERATORS
     from mast.search.edits import CHANGES
 
     properties = {*CHANGES.values()}
-    for name in [*ignore, *match]:
-        if name not in {*properties, "all"}:
-            raise UserError(
-                f"ignore, match: expected properties among {', '.join(sorted(properties))} at this "
-                f"level, got {name!r}. Operators choose similar images: --level similar"
-            )
-    allowed = properties if not ignore or "all" in ignore else {*ignore}
-    return (properties - allowed) | (properties if "all" in match else {*match})
+
+    def of(names: Sequence[str]) -> set[str]:
+        found = {OPERATORS[name].destroys if name in OPERATORS else name for name in names}
+        if unknown := found - properties - {each.destroys for each in OPERATORS.values()} - {"all"}:
+            known = ", ".join(sorted(properties))
+            raise UserError(f"ignore, match: expected properties ({known}), got {unknown.pop()!r}")
+        return properties if "all" in found else found
+
+    return (properties - of(ignore) if ignore else set()) | of(match)
 
 
 def _rows(found: Sequence[Copy], canvases: CanvasSet) -> list[GalleryRow]:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
-from mast.search.edits import AGREED, CHANGES, Edit, EditFinder
+from mast.search.edits import AGREED, CHANGES, DOUBTED, Edit, EditFinder
 from mast.search.index import alike_hashes, nearest_of_all
 from mast.search.nearest import (
     FEWEST,
@@ -45,7 +45,6 @@ OTHERS = 3  # nearest after these, which do
 MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
 PROPOSED = 5  # of an image's nearest, that may be edits of it
 HASH, HASHED = 4, 10  # of 64 bits, up to which hashes of copies, and of what may be edits, differ
-DOUBTED = 0.3  # agreement below which features or hashes that are close mean nothing
 _log = logging.getLogger("mast")
 
 
@@ -143,9 +142,10 @@ def _edits(
         close = bool(unit_UD[one] @ unit_UD[other] > NEAR) or bool(
             (hash_TUB[:, other] @ hash_TUB[0, one]).max() >= hash_TUB.shape[2] - 2 * HASH
         )
-        if not edit.agreement >= AGREED:  # it may be NaN
-            return close and not edit.agreement < DOUBTED
-        if not edit.points and not close:  # smooth images agree by chance
+        if edit.agreement < DOUBTED:
+            return False
+        # It may be NaN, and smooth images agree by chance.
+        if not close and not (edit.agreement >= AGREED and edit.points):
             return False
         changed = {CHANGES[name] for name in edit.changes()}
         return not changed & {*fixed} and (edit.is_near or not near_only)
@@ -205,7 +205,7 @@ def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
 def first_copies(canvases: CanvasSet) -> np.ndarray:
     """The position of the first copy of each image by pixels or hash, or its own: (N,).
 
-    Features do not count: those of a bad encoder would make copies of images that are merely similar.
+    Features do not count: those of a bad encoder join images that are merely similar.
     """
     _, distinct_U, of_N = _distinct(canvases)
     hash_UB = torch.from_numpy(canvases.hashes_N8B[distinct_U, 0].astype(np.float32))
@@ -249,9 +249,9 @@ def grouped(
     that are similar to it and in no group. So no group has ends that differ.
 
     Similar are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too, whose
-    cosine exceeds by this much the mean of what is usual around either (`neighbour_mean`) (cross-domain similarity
-    local scaling), among `FEWEST` images or more. `joined_N` has groups that are there already, by
-    their first images; they join others with these.
+    cosine exceeds by this much the mean of both `neighbour_mean` (cross-domain similarity local
+    scaling), among `FEWEST` images or more. `joined_N` has groups that are there already, by their
+    first images; they join others with these.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.

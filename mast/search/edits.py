@@ -15,6 +15,7 @@ Reference:
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # of an image; fewer say nothing
 RATIO, TOLERANCE = 0.8, 3.0  # of distances to the nearest two; pixels of an inlier
 BLOCK = 40  # side in pixels of what is correlated by itself
 AGREED = 0.7  # median correlation of the blocks of an edit; docs/log.md
+DOUBTED = 0.3  # agreement below which features or hashes that are close mean nothing
 COVERED = 0.3  # correlation below which a block is hidden by something else
 BLURS = 1.5  # sigma of the Gaussian below the Laplacian
 FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
@@ -204,13 +206,13 @@ class EditFinder:
 
 
 def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:
-    """How the second image differs from the first; all is known of edits alone."""
-    maps = [_stretched(first, second), *_maps(first, second)]
+    """How the second image differs from the first; of others only that they do not agree."""
+    maps = [_whole(first, second), *_maps(first, second)]
     overlaps = [_Overlap.of(first, second, *each) for each in maps]
     best = max(overlaps, key=_Overlap.rank)
-    if best.agreement >= AGREED:
-        return _described(first, second, best)
-    return Edit(best.agreement, best.points)
+    if best.agreement < DOUBTED:
+        return Edit(best.agreement, best.points)
+    return _described(first, second, best)  # agreement may be NaN
 
 
 class _Overlap(NamedTuple):
@@ -235,7 +237,7 @@ class _Overlap(NamedTuple):
     def covered(self) -> float:
         """The share of blocks that do not agree."""
         known = self.correlation_RC[~np.isnan(self.correlation_RC)]
-        return float((known < COVERED).mean())
+        return float((known < COVERED).mean()) if len(known) else 0.0
 
     def alike_HW(self) -> np.ndarray:
         """Where images overlap, but for blocks that do not agree."""
@@ -255,10 +257,24 @@ class _Overlap(NamedTuple):
         return cls(map_23, points, inverted, inside_HW, -found if inverted else found)
 
 
-def _stretched(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
-    """The map of the whole first image onto the whole second one, as of `_maps`."""
-    scales = [b / a for a, b in zip(first.size, second.size, strict=True)]
-    return np.diag([*scales, 1.0])[:2], 0, False
+def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
+    """The map of the whole first image onto the whole second one, as of `_maps`.
+
+    Where they have too few points for another, it may turn by quarters or mirror.
+    """
+    (width, height), (wide, high) = first.size, second.size
+    upright = np.array([[wide / width, 0, 0], [0, high / height, 0]])
+    if min(len(first.found_NF), len(second.found_NF)) >= FEWEST:
+        return upright, 0, False
+    diagonal = np.array([[0, wide / height, 0], [high / width, 0, 0]])
+    maps = []
+    for straight in (upright, diagonal):
+        for across, down in itertools.product((False, True), repeat=2):
+            turned = straight * [[-1 if across else 1], [-1 if down else 1]]
+            maps.append(turned + [[0, 0, wide * across], [0, 0, high * down]])
+    far = [cv2.absdiff(_warped(first.gray_HW, each, second), second.gray_HW).mean()
+           for each in maps]  # fmt: skip
+    return maps[int(np.argmin(far))], 0, False
 
 
 def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int, bool]]:

@@ -136,26 +136,21 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({"ignore": "orientation", "margin": 0.25, "above": 1}, {("00", "mirrored", "near")}),
-        ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
-        ({"above": 0.99}, set()),
-        ({}, {("07", "gray", "near")}),
+        ({"ignore": "orientation", "level": "similar"}, {("00", "mirrored"), ("07", "gray")}),
+        ({"match": "color", "level": "similar"}, {("00", "mirrored")}),
+        ({"match": "color"}, {("00", "mirrored")}),
+        ({}, {("00", "mirrored"), ("07", "gray")}),
     ],
 )
 def test_copies_differ_in_what_is_ignored(
     scenes: tuple[Adaptation, Path], chosen: dict[str, object], expected: set[tuple[str, ...]]
 ) -> None:
     found = mast.duplicates(scenes[1], scenes[0].adapted, size=32, device="cpu", **chosen)
-    of_group: dict[object, list[tuple[str, str]]] = {}
-    columns = (found.columns[name] for name in ("group", "path", "kind"))
-    for group, path, kind in zip(*columns, strict=True):
-        of_group.setdefault(group, []).append((Path(str(path)).stem, str(kind)))
-    groups = {(one[0][0], one[1][0], one[1][1]) for one in of_group.values()}
-    assert groups == expected | {("03", "same", "exact")}
-    named = dict(zip(found.columns["path"], found.columns.get("changed_by", []), strict=False))
-    assert bool(named) == bool(chosen.keys() & {"ignore", "match"})
-    for path, changed in (("mirrored.png", "orientation"), ("gray.png", "color")):
-        assert named.get(path, changed) == changed
+    of_group: dict[object, list[str]] = {}
+    columns = (found.columns[name] for name in ("group", "path"))
+    for group, path in zip(*columns, strict=True):
+        of_group.setdefault(group, []).append(Path(str(path)).stem)
+    assert {tuple(names) for names in of_group.values()} == expected | {("03", "same")}
 
 
 def test_it_is_opened_again_as_it_was(small: Adaptation, colors: Path) -> None:
@@ -454,9 +449,9 @@ def test_what_is_first_ignored_is_measured_on_the_photos_themselves(
     paths = [row[2] for row in search(few, ignore="color")]
     assert "has 9 different photos, and ignore and match need 10" in capsys.readouterr().err
     assert paths == [row[2] for row in search(few)]
-    copies = mast.duplicates([few[0]] * 12, ours.path, ignore="color", device="cpu")
+    copies = mast.duplicates([few[0]] * 12, ours.path, "similar", ignore="color")
     assert "has 1 different photo, and" in capsys.readouterr().err
-    assert copies["kind"] == ["first", *["exact"] * 11]
+    assert copies["level"] == ["first", *["exact"] * 11]
 
 
 def test_what_changes_nothing_is_left_out_in_one_line(

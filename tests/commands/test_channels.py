@@ -70,7 +70,7 @@ def test_it_is_searched_learned_from_and_evaluated(made: Any) -> None:
     [query, *_] = sorted((root / "test").rglob("*.*"))
     found = mast.neighbours(root / "train", query, root / "run", k=3, ignore="color").columns
     assert [*found["rank"]] == [1, 2, 3]
-    copies = mast.duplicates(root / "test", root / "run", above=1).columns
+    copies = mast.duplicates(root / "test", root / "run").columns
     assert not any(map(len, copies.values()))
     classifier = mast.fit(root / "train", root / "run")
     assert mast.load_classifier(classifier.path).reading == READINGS[kind]

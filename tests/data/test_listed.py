@@ -121,8 +121,8 @@ def test_files_tables_and_images_of_python_are_sets(
         assert [int(source.load(at)[0, 0, 0]) for at in range(3)] == [0, 40, 80]
         assert set_name(photos) == set_name(photos)
     assert open_source(set_name(table)).classes == {"class": ("x", "y")}
-    found = mast.duplicates([*files, files[0]], "resnet18", 1, size=32, untrained=True)
-    assert found.columns["kind"] == ["first", "exact"]
+    found = mast.duplicates([*files, files[0]], "resnet18", "exact", size=32, untrained=True)
+    assert found.columns["level"] == ["first", "exact"]
     assert set(found.columns["path"]) == {str(files[0])}
     for wrong, message in (
         ([], "data is empty"),
