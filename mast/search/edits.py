@@ -41,6 +41,7 @@ BLOCK = 40  # side in pixels of what is correlated by itself
 AGREED = 0.7  # median correlation of the blocks of an edit; docs/log.md
 DOUBTED = 0.3  # agreement below which features or hashes that are close mean nothing
 COVERED = 0.3  # correlation below which a block is hidden by something else
+EDGE = 11  # pixels that a Laplacian sees
 BLURS = 1.5  # sigma of the Gaussian below the Laplacian
 FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
 # What an edit may change, and the property of the image that this destroys.
@@ -252,7 +253,7 @@ class _Overlap(NamedTuple):
     ) -> _Overlap:
         warped_HW = _warped(first.gray_HW, map_23, second)
         inside_HW = _warped(np.full_like(first.gray_HW, 255), map_23, second) > 250
-        core_HW = cv2.erode(inside_HW.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        core_HW = cv2.erode(inside_HW.astype(np.uint8), np.ones((EDGE, EDGE), np.uint8)) > 0
         found = _by_block(_laplacian(warped_HW), second.laplacian_HW, core_HW)
         return cls(map_23, points, inverted, inside_HW, -found if inverted else found)
 
@@ -262,16 +263,17 @@ def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
 
     Where they have too few points for another, it may turn by quarters or mirror.
     """
-    (width, height), (wide, high) = first.size, second.size
-    upright = np.array([[wide / width, 0, 0], [0, high / height, 0]])
-    if min(len(first.found_NF), len(second.found_NF)) >= FEWEST:
-        return upright, 0, False
-    diagonal = np.array([[0, wide / height, 0], [high / width, 0, 0]])
+    across, down = (b / a for a, b in zip(first.size, second.size, strict=True))
+    middle_2, other_2 = ((np.array(each.size) - 1) / 2 for each in (first, second))
+    turns = [np.eye(2)]
+    if min(len(first.found_NF), len(second.found_NF)) < FEWEST:
+        signs = [np.diag(each) for each in itertools.product((1, -1), repeat=2)]
+        turns = list(signs) + [sign[::-1] for sign in signs]
     maps = []
-    for straight in (upright, diagonal):
-        for across, down in itertools.product((False, True), repeat=2):
-            turned = straight * [[-1 if across else 1], [-1 if down else 1]]
-            maps.append(turned + [[0, 0, wide * across], [0, 0, high * down]])
+    for turn_22 in turns:
+        sides = (across, down) if turn_22[0, 0] else second.size / np.array(first.size[::-1])
+        linear_22 = turn_22 * np.reshape(sides, (2, 1))
+        maps.append(np.column_stack([linear_22, other_2 - linear_22 @ middle_2]))
     far = [cv2.absdiff(_warped(first.gray_HW, each, second), second.gray_HW).mean()
            for each in maps]  # fmt: skip
     return maps[int(np.argmin(far))], 0, False
