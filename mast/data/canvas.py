@@ -69,9 +69,8 @@ class DataConfig:
             default a quarter of its free memory, 0 for never.
         max_broken: Share of the files that may be broken; broken ones are named and skipped.
         workers: Decoding threads; by default the cores, split among processes.
-        shuffle: Shuffle buffer for shards, in images: each process keeps that many encoded files
-            in memory.
-        readers: Shards that each process reads at once.
+        shuffle: Shuffle buffer for shards, in images: that many encoded files, and as many ahead,
+            are kept in the memory of all processes together.
         download: Allow downloading sets and weights.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
         pages: Which pages or frames of a file become images: the "first" or "all".
@@ -96,7 +95,6 @@ class DataConfig:
     max_broken: float = 0.01
     workers: int | None = None
     shuffle: int = 8192
-    readers: int = 4
     download: bool = False
     root: str | Path | None = None
     pages: Pages = "first"
@@ -118,7 +116,6 @@ class DataConfig:
             "max_broken": (0, 1, "a share of 0 to 1"),
             "workers": (1, math.inf, "1 thread or more"),
             "shuffle": (1, math.inf, "1 image or more"),
-            "readers": (1, math.inf, "1 shard or more"),
         }
         for name, (least, most, expected) in bounds.items():
             value = getattr(self, name)

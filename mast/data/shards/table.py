@@ -1,0 +1,210 @@
+"""What lies where in shards: a tar is a folder with offsets, looked through once.
+
+The table is kept in the cache as arrays of a mapped file, six gigabytes for a hundred million
+samples.
+
+Legend: S shards, N samples.
+"""
+
+import hashlib
+import json
+import logging
+import posixpath
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.core.files import locked
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
+from mast.core.threads import Threads
+from mast.data.cache import named_after
+from mast.data.formats import extensions, readers
+from mast.data.shards.parquet import class_names
+from mast.data.shards.sample import label_of
+from mast.data.shards.shard import Shard
+from mast.data.shards.store import READERS, naming_shard, open_shard
+from mast.data.source import UNLABELLED, numbered
+
+VERSION = 3
+_log = logging.getLogger("mast")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SampleTable:
+    """Every sample of a set of shards.
+
+    Attributes:
+        count_S: int64, samples of each shard.
+        at_N: int64, first byte in a tar, or row in a Parquet file.
+        size_N: int64, bytes; 0 in a Parquet file.
+        label_N: int64, number of the class; -1 where there is none.
+        aspect_N: float32, width / height of the original of a canvas; NaN of a whole image.
+        end_N: int64, where the name of each ends in `names`.
+        names: uint8, of the originals where `mast shard` wrote the shards, else shard and key.
+        classes: Names of the classes where the shards have them.
+    """
+
+    count_S: np.ndarray
+    at_N: np.ndarray
+    size_N: np.ndarray
+    label_N: np.ndarray
+    aspect_N: np.ndarray
+    end_N: np.ndarray
+    names: np.ndarray
+    classes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.at_N)
+
+    @cached_property
+    def _end_S(self) -> np.ndarray:
+        return self.count_S.cumsum()
+
+    def shard(self, index: int) -> int:
+        """The number of the shard of a sample."""
+        return int(np.searchsorted(self._end_S, index, side="right"))
+
+    def aspect(self, index: int) -> float | None:
+        """Width / height of the original of a canvas; None where the image is whole."""
+        aspect = float(self.aspect_N[index])
+        return None if np.isnan(aspect) else aspect
+
+    def name(self, index: int) -> str:
+        """What an image is called."""
+        first = self.end_N[index - 1] if index else 0
+        return self.names[first : self.end_N[index]].tobytes().decode("utf-8", "surrogateescape")
+
+
+def open_table(
+    name: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None = None
+) -> SampleTable:
+    """The table of shards, made where there is none of them as they are.
+
+    Args:
+        name: What the user calls the set.
+        found: Size and state of each shard, by its URL.
+        cache: Folder where tables are kept; processes that share it make one.
+        column: The column of images that the user names.
+    """
+    file = _file(name, cache)
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    with locked(file.with_suffix(".lock")):
+        if (table := _read(file, _state(found))) is not None:
+            return table
+        common = posixpath.commonpath([posixpath.dirname(url) for url in found])
+        shards = [Shard(url, 0, size, column) for url, (size, _) in found.items()]
+        with Threads(READERS) as pool:
+            looked = pool.map(partial(_look_through, common=common), shards)
+            parts = list(track(looked, f"looking through {name}", len(found), "shards"))
+        table = _joined(parts)
+        if not len(table):
+            raise UserError(
+                f"{name} has no image: {len(parts)} shards were looked through for files that end "
+                f"in {', '.join(extensions())}"
+            )
+        try:
+            keep_table(name, found, cache, table)
+        except (OSError, UserError) as error:
+            _log.warning("what lies where in shards is not kept: %s", error)
+        return table
+
+
+def keep_table(
+    name: str, found: Mapping[str, tuple[int, str]], cache: Path, table: SampleTable
+) -> None:
+    """Write a table where `open_table` finds it, whose arguments the others are."""
+    tensors = {
+        field: torch.from_numpy(of)
+        for field, of in vars(table).items()
+        if isinstance(of, np.ndarray) and field in SampleTable.__dataclass_fields__
+    }
+    described = {"state": _state(found), "classes": list(table.classes)}
+    write_tensors(_file(name, cache), tensors, described)
+
+
+def _file(name: str, cache: Path) -> Path:
+    return cache / f"{named_after(name)}.samples.safetensors"
+
+
+def _state(found: Mapping[str, tuple[int, str]]) -> str:
+    """A hash of shards as they are, and of how a table is made."""
+    described = json.dumps([VERSION, readers(), sorted(found.items())])
+    return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
+
+
+def _read(file: Path, state: str) -> SampleTable | None:
+    """The table of shards as they are; None where there is none."""
+    if not file.is_file():
+        return None
+    try:
+        tensors, header = read_tensors(file, "it is made anew")
+    except UserError as error:
+        _log.warning("%s", error)
+        return None
+    described = read_metadata(header)
+    if described.get("state") != state:
+        return None
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    return SampleTable(**arrays, classes=tuple(described["classes"]))
+
+
+def _look_through(shard: Shard, common: str) -> SampleTable:
+    """The table of one shard, whose images are named from a folder that all shards share."""
+    places, labels, aspects, names = [], list[object](), [], list[bytes]()
+    folder = posixpath.relpath(posixpath.dirname(shard.url), common)
+    for sample in shard.every_sample(images=False):
+        places.append((sample.at, sample.size))
+        labels.append(sample.label)
+        aspects.append(np.nan if sample.aspect is None else sample.aspect)
+        name = posixpath.join("" if folder == "." else folder, sample.name or sample.key)
+        names.append(name.encode("utf-8", "surrogateescape"))
+    label_N, classes = np.array([label_of(label) for label in labels], np.int64), tuple[str, ...]()
+    if shard.is_parquet:
+        if any(isinstance(label, str) for label in labels):
+            label_N, classes = numbered(labels)
+        else:
+            with naming_shard(shard.url), open_shard(shard.url, shard.size) as file:
+                classes = class_names(file, shard.url, shard.column)
+            label_N[label_N >= (len(classes) or np.inf)] = UNLABELLED
+    at_N, size_N = np.array(places, np.int64).reshape(-1, 2).T.copy()
+    return SampleTable(
+        np.array([len(names)]), at_N, size_N, label_N, np.array(aspects, np.float32),
+        np.cumsum([len(name) for name in names], dtype=np.int64),
+        np.frombuffer(b"".join(names), np.uint8), classes,
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[SampleTable]) -> SampleTable:
+    """The table of all shards; names of classes are sorted unless all shards agree."""
+    known = list(dict.fromkeys(part.classes for part in parts if part.classes))
+    classes = (
+        known[0] if len(known) == 1 else tuple(sorted({of for names in known for of in names}))
+    )
+    number = {name: at for at, name in enumerate(classes)}
+    if all(name == str(label_of(name)) for name in classes):  # then these are the labels
+        number, classes = {name: label_of(name) for name in classes}, ()
+    labels, ends, length = [], [], 0
+    for part in parts:
+        # behind the others, for what has no label
+        own_C = np.array([*(number[name] for name in part.classes), UNLABELLED], np.int64)
+        labels.append(own_C[part.label_N] if part.classes else part.label_N)
+        ends.append(part.end_N + length)
+        length += len(part.names)
+    arrays = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(SampleTable)
+        if field.name not in ("label_N", "end_N", "classes")
+    }
+    return SampleTable(
+        **arrays, label_N=np.concatenate(labels), end_N=np.concatenate(ends), classes=classes
+    )
