@@ -24,13 +24,13 @@ from PIL import ImageStat
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import cells, named, own_form, read_text, spelling
+from mast.core.files import cells, named, read_text, spelling
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, there, upright, upright_size
 from mast.data.formats import Bands, page_numbers, readers
-from mast.data.source import Pages, Source, part_of
+from mast.data.source import Pages, Source
 
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
@@ -153,8 +153,9 @@ class Pieces(Source):
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
-        known = self._read(file)
-        scenes = self._look() if known is None else known
+        state = f"{self.fingerprint()} {readers()}"
+        known = _read(file, state)
+        scenes = known or self._look()
         scene_S4 = scenes["scene"]
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
         larger_S2 = np.maximum(self._size_S2 - (cut.tile or 0), 0) * (cut.tile is not None)
@@ -165,20 +166,22 @@ class Pieces(Source):
         self._number_N = np.arange(len(self._scene_N))  # of each among all, blank ones too
         self._count_S = count_S
         if cut.blank:
-            blank_N = scenes["blank"] if known is not None else self._blank()
-            scenes["blank"] = blank_N
+            blank_N = scenes["blank"] = scenes["blank"] if known else self._blank()
+            if blank_N.all():
+                raise UserError(
+                    f"blank is {cut.blank:g}, and all images of {self.name} are blank: give a "
+                    "lower threshold"
+                )
             self._keep(~blank_N)
             _log.warning(
                 "%d of %d images of %s are blank and left out: the standard deviation of their "
                 "values is below %g of white", blank_N.sum(), len(blank_N), self.name, cut.blank,
             )  # fmt: skip
-            if blank_N.all():
-                raise UserError(
-                    f"all images of {self.name} are blank: give a lower threshold than "
-                    f"{cut.blank:g}"
-                )
-        if known is None:
-            self._write(file, scenes)
+        if not known:
+            with suppress(OSError, UserError):  # the next command looks again
+                file.parent.mkdir(parents=True, exist_ok=True)
+                tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
+                write_tensors(file, tensors, {"source": state})
         if cut.exclude is not None:
             self._exclude(cut.exclude)
         file_N = self._file_S[self._scene_N]
@@ -367,54 +370,38 @@ class Pieces(Source):
         """Leaves out the images that a file names; a warning counts the unknown names."""
         lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
         names = {name for name in lines if name.strip()}
-        of_spelling = {
+        line_of = {
             spelling(way): name
             for name in names
             for cell in cells(name)
             for way in (cell, os.path.abspath(os.path.expanduser(cell)))
         }
-        kept_N, met = np.ones(len(self), bool), set[str]()
-        root = os.path.abspath(named(self.source.name))
+        root, met = os.path.abspath(named(self.source.name)), list[str | None]()
         for index in range(len(self)):
-            name = self.identifier(index)
-            for known in (name, file_of(name)):
-                for way in (known, os.path.normpath(os.path.join(root, known))):
-                    if (excluded := of_spelling.get(spelling(way))) is not None:
-                        met.add(excluded)
-                        kept_N[index] = False
-        if len(names) > len(met):
-            said = (
-                f"{len(names) - len(met)} of the {len(names)} names in {exclude} are no images of "
-                f"{self.source.name}: {', '.join(sorted(names - met)[:3])}"
-            )
-            others = (at for at in Path(root).parent.glob("*") if part_of(at.name))
-            ways = (
-                (at, cell) for at in (Path(), *others) for name in names for cell in cells(name)
-            )
-            if not met and not any(os.path.exists(own_form(at / cell)) for at, cell in ways):
-                raise UserError(f"{said}; expected paths, or names in the set")
-            _log.warning("%s", said)
+            own = self.identifier(index)
+            ways = (own, file_of(own), os.path.join(root, own), os.path.join(root, file_of(own)))
+            met.append(next(filter(None, (line_of.get(spelling(way)) for way in ways)), None))
+        if unmet := sorted(names - set(met)):
+            _log.warning(
+                "%d of the %d names in %s are no images of %s: %s",
+                len(unmet), len(names), exclude, self.source.name, ", ".join(unmet[:3]),
+            )  # fmt: skip
+        kept_N = np.array([line is None for line in met])
         if not kept_N.any():
             raise UserError(f"{exclude} excludes all images of {self.source.name}")
         self._keep(kept_N)
         self._kept = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
 
-    def _read(self, file: Path) -> dict[str, np.ndarray] | None:
-        """What was found when the files were as they are; None where nothing is known."""
-        try:
-            tensors, header = read_tensors(file)
-        except UserError:
-            return None
-        if read_metadata(header).get("source") != f"{self.fingerprint()} {readers()}":
-            return None
-        return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
-    def _write(self, file: Path, scenes: dict[str, np.ndarray]) -> None:
-        """Keeps what was found; without that, the next command looks again."""
-        tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
-        with suppress(OSError, UserError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_tensors(file, tensors, {"source": f"{self.fingerprint()} {readers()}"})
+def _read(file: Path, state: str) -> dict[str, np.ndarray] | None:
+    """What was found when the files were as they are; None where nothing is known."""
+    try:
+        tensors, header = read_tensors(file)
+    except UserError:
+        return None
+    if read_metadata(header).get("source") != state:
+        return None
+    return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
 
 def _spreads(

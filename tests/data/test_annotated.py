@@ -222,10 +222,8 @@ def test_coco_files_that_do_not_fit(tmp_path, changes, message):
         opened(write_coco(tmp_path / "coco", **changes))
 
 
-LAUGHS = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
 BROKEN = {
     (INSTANCES, "{,"): r"instances_train2017\.json is not written as COCO",
-    ("Annotations/a1.xml", f'<!DOCTYPE x [<!ENTITY a0 "ha">{LAUGHS}]><annotation>&a11;'): r"a1\.xml",
     ("Annotations/a1.xml", "<annotation/>"): r"a1\.xml is not written as VOC",
     ("Annotations/a1.xml", "<object>"): r"a1\.xml is not written as VOC",
     (LIST, "a1\na3"): r"a3\.xml",
