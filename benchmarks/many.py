@@ -29,7 +29,7 @@ from PIL import Image
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data.cache import VERSION, Manifest, Names
-from mast.data.shards.index import look_for
+from mast.data.shards.store import find_shards
 from mast.data.shards.table import SampleTable, keep_table
 
 IN_SHARD = 2000
@@ -78,7 +78,7 @@ def write_hundred_million(root: Path, samples: int) -> None:
     count_S = np.full(len(shards), IN_SHARD)
     label_N = np.zeros(samples, np.int64)
     table = SampleTable(count_S, numbers_N, label_N, label_N.copy(), float_N, end_N, text)
-    keep_table(spec, look_for(spec).files, root / "cache", table)
+    keep_table(spec, find_shards(str(folder)), root / "cache", table)
 
 
 def write_links(root: Path, files: int) -> None:

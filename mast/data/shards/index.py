@@ -10,19 +10,19 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.files import parse_json
-from mast.data.shards.shard import Shard
-from mast.data.shards.store import answered, find_shards, naming_shard, reason_of
-from mast.data.shards.table import open_table
+from mast.data.shards.shard import Shard, miscounted
+from mast.data.shards.store import ENDINGS, answered, find_shards, naming, reason_of
+from mast.data.shards.table import SampleTable, open_table
 from mast.data.source import SHARDS, split_column, unique_names
 
 INDEX = "index.json"
@@ -41,12 +41,14 @@ class ShardIndex:
         shards: In the order of their names.
         classes: Names of the classes; empty where there are no labels, or no names.
         version: What the index beside them says that they were made of.
+        table: What lies where in them, if they were looked through.
     """
 
     name: str
     shards: tuple[Shard, ...]
     classes: tuple[str, ...] = ()
     version: str = ""
+    table: SampleTable | None = None
 
     @cached_property
     def count_S(self) -> np.ndarray:
@@ -69,68 +71,39 @@ class ShardIndex:
         return digest.hexdigest()
 
 
-class FoundShards(NamedTuple):
-    """Shards, and what the index beside them says.
-
-    Attributes:
-        files: Size and state of each, by its URL; in the order of their names.
-        counts: Samples and size, perhaps, of each that the index names.
-        classes: Names of the classes.
-        version: What they were made of.
-        column: The column of images that the user names.
-    """
-
-    files: dict[str, tuple[int, str]]
-    counts: dict[str, tuple[int, int | None]]
-    classes: tuple[str, ...]
-    version: str
-    column: str | None
-
-    def indexed(self, spec: str, count_S: Sequence[int] | None = None) -> ShardIndex | None:
-        """The index, by counts or by what `index.json` says; None where it does not say all."""
-        shards = list[Shard]()
-        for at, (url, (size, _)) in enumerate(self.files.items()):
-            said, of_size = self.counts.get(url, (0, None))
-            shard = Shard(url, said, size, self.column)
-            trusted = url in self.counts and of_size in (size, None)
-            if count_S is not None:
-                if trusted and count_S[at] != said:
-                    raise shard.miscounted("more" if count_S[at] > said else "fewer")
-                shard = replace(shard, count=int(count_S[at]))
-            elif not (trusted and said):  # an empty one is looked at
-                return None
-            shards.append(shard)
-        return ShardIndex(spec, tuple(shards), self.classes, self.version)
-
-
-def open_index(spec: str, cache: Path) -> ShardIndex:
+def open_index(spec: str, cache: Path, look: bool = False) -> ShardIndex:
     """Find and count the shards of a name.
 
     Args:
         spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; of this
             machine, or of a store that fsspec knows, such as `s3://bucket/train`.
-        cache: Folder where counts are kept; processes that share it count once.
+        cache: Folder where what lies where is kept; processes that share it look once.
+        look: Look through the shards even if their index says how many samples each has.
     """
-    found = look_for(spec)
-    if (index := found.indexed(spec)) is None:
-        table = open_table(spec, found.files, cache, found.column)
-        index = found.indexed(spec, table.count_S.tolist())
-    assert index is not None, spec
-    return index
-
-
-def look_for(spec: str) -> FoundShards:
-    """Find the shards of a name; arguments and errors as of `open_index`."""
     whole, column = split_column(spec)
     pattern = whole.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
-        files = find_shards(pattern)
-        found = FoundShards(files, *_beside(next(iter(files))), column)
-    away = [url for url in found.counts if url not in files]
-    if away and not pattern.endswith((".tar", ".parquet")) and not set("*?{") & set(pattern):
+        found = find_shards(pattern)
+        known, classes, version = _beside(next(iter(found)))
+    away = [url for url in known if url not in found]
+    if away and not pattern.endswith(ENDINGS) and not set("*?{") & set(pattern):
         _log.warning("%s: %d shards that its %s names are not there, such as %s",
                      spec, len(away), INDEX, away[0])  # fmt: skip
-    return found
+    trusted = [known.get(url, (None, None)) for url in found]
+    said = [
+        count if of_size in (None, size) else None
+        for (count, of_size), (size, _) in zip(trusted, found.values(), strict=True)
+    ]
+    table, counts = None, said
+    if look or not all(said):  # one that is said to be empty is looked at
+        table = open_table(spec, found, cache, column)
+        counts = table.count_S.tolist()
+    shards = list[Shard]()
+    for url, expected, count in zip(found, said, counts, strict=True):
+        if count is None or expected not in (None, count):
+            raise miscounted(url, expected)
+        shards.append(Shard(url, count, found[url][0], column, found[url][1]))
+    return ShardIndex(spec, tuple(shards), classes, version, table)
 
 
 def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
@@ -139,7 +112,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
 
     folder = shard[: shard.rfind("/") + 1]
     url = f"{folder}{INDEX}"
-    with naming_shard(url):
+    with naming(f"{url} cannot be read"):
         system, path = url_to_fs(url)
         try:
             text = answered(url, lambda: system.cat_file(path))

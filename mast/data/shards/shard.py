@@ -1,14 +1,14 @@
 """One shard, a tar of WebDataset or a Parquet file, read from its beginning to its end."""
 
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import BinaryIO, final
 
 from mast.core.errors import UserError
-from mast.data.shards.parquet import parquet_samples, read_rows
+from mast.data.shards.parquet import parquet_samples
 from mast.data.shards.sample import Sample
-from mast.data.shards.store import naming_shard, open_shard
+from mast.data.shards.store import naming, open_shard
 from mast.data.shards.tar import tar_samples
 
 
@@ -22,12 +22,14 @@ class Shard:
         count: Its samples.
         size: Its bytes.
         column: The column of the images of a Parquet file; by its name if not given.
+        state: What changes with it, as its store says it.
     """
 
     url: str
     count: int
     size: int
     column: str | None = None
+    state: str = ""
 
     def samples(self, first: int, stop: int) -> Iterator[Sample]:
         """Samples by their numbers in the shard; UserError if the count is wrong."""
@@ -35,34 +37,36 @@ class Shard:
         with closing(self.every_sample(first)) as samples:
             for number, sample in enumerate(samples, 1):
                 if number > self.count:
-                    raise self.miscounted("more")
+                    raise miscounted(self.url, self.count)
                 if number > first:
                     yield sample
                 if number == stop < self.count:
                     return
         if number < self.count:
-            raise self.miscounted("fewer")
+            raise miscounted(self.url, self.count)
 
     def every_sample(self, first: int = 0, images: bool = True) -> Generator[Sample, None, None]:
         """All samples that the file has; those before the first one without their images."""
-        with naming_shard(self.url), open_shard(self.url, self.size) as file:
+        with self.opened() as file:
             if self.is_parquet:
                 yield from parquet_samples(file, self.url, self.column, first, images)
             else:
                 yield from tar_samples(file, self.url, first, images)
 
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """The file, during whose reading an error names it."""
+        with naming(f"the shard {self.url} cannot be read"), open_shard(self.url, self.size) as of:
+            yield of
+
     @property
     def is_parquet(self) -> bool:
         return self.url.endswith(".parquet")
 
-    def read_rows(self, row: int) -> tuple[int, list[bytes]]:
-        """The images of the row group of a Parquet file that has a row, and its first row."""
-        with naming_shard(self.url), open_shard(self.url, self.size) as file:
-            return read_rows(file, self.url, row, self.column)
 
-    def miscounted(self, how: str) -> UserError:
-        """An error for "more" or "fewer" samples (`how`) than were counted."""
-        return UserError(
-            f"the shard {self.url} has {how} samples than the {self.count} that were counted: it "
-            "changed since, or the index.json beside it is wrong"
-        )
+def miscounted(url: str, counted: int | None) -> UserError:
+    """An error for a shard with more or fewer samples than were counted."""
+    return UserError(
+        f"the shard {url} has more or fewer samples than the {counted} that were counted: it "
+        "changed since, or the index.json beside it is wrong"
+    )

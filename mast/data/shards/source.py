@@ -16,10 +16,10 @@ from mast.core.files import named
 from mast.core.reading import Reading
 from mast.data.decode import Opened, open_image
 from mast.data.formats import Bands
-from mast.data.shards.index import TASK, check_named, look_for
+from mast.data.shards.index import TASK, check_named, open_index
+from mast.data.shards.parquet import read_rows
 from mast.data.shards.sample import Sample
-from mast.data.shards.store import ENDINGS, answered, is_local, naming_set, naming_shard, read_range
-from mast.data.shards.table import open_table
+from mast.data.shards.store import ENDINGS, answered, is_local, naming, read_range
 from mast.data.source import (
     SHARDS,
     UNLABELLED,
@@ -41,13 +41,10 @@ class Shards(Source):
 
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
-        found = look_for(spec)
-        self._state = " ".join(state for _, state in found.files.values())
-        self._table = open_table(spec, found.files, cache, found.column)
-        index = found.indexed(spec, self._table.count_S.tolist())
-        assert index is not None, spec
-        self._index = index
-        label_N, classes = self._table.label_N, self._table.classes or found.classes
+        self._index = open_index(spec, cache, look=True)
+        assert self._index.table is not None, spec
+        self._table = self._index.table
+        label_N, classes = self._table.label_N, self._table.classes or self._index.classes
         if classes:
             check_named(spec, int(label_N.max()), classes)
         else:
@@ -66,7 +63,8 @@ class Shards(Source):
 
     def fingerprint(self) -> str:
         """Of all shards, and of their times or whatever else their store says of a version."""
-        return hash_labels(self._index.fingerprint, self._state, self.targets)
+        states = " ".join(shard.state for shard in self._index.shards)
+        return hash_labels(self._index.fingerprint, states, self.targets)
 
     def open(self, index: int, page: int = 0) -> Opened:
         """One image; a canvas in the shape of its original, as large as it can be."""
@@ -96,13 +94,14 @@ class Shards(Source):
         number, at = self._table.shard(index), int(self._table.at_N[index])
         shard = self._index.shards[number]
         if not shard.is_parquet:
-            with naming_shard(shard.url):
+            with naming(f"the shard {shard.url} cannot be read"):
                 return read_range(shard.url, at, int(self._table.size_N[index]))
         with self._lock:  # threads that want the next images wait for the same rows
             for of, first, rows in self._recent:
                 if of == number and first <= at < first + len(rows):
                     return rows[at - first]
-            first, rows = shard.read_rows(at)
+            with shard.opened() as file:
+                first, rows = read_rows(file, shard.url, at, shard.column)
             self._recent.append((number, first, rows))
             return rows[at - first]
 
@@ -118,7 +117,7 @@ def describe_shards(spec: str, _root: Path, _download: bool) -> SetDescription:
     pattern, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""
     place = str(named(pattern)) if is_local(pattern) else pattern
     names = dict[str, bool]()  # whether each is a folder
-    with naming_set(pattern):
+    with naming(f"shards:{pattern} cannot be found"):
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(place)

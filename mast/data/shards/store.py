@@ -40,7 +40,7 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
     local = is_local(pattern)
     place = str(named(pattern)) if local else pattern
     literal = local and os.path.exists(place)
-    with naming_set(pattern):
+    with naming(f"shards:{pattern} cannot be found"):
         from braceexpand import braceexpand
         from fsspec.core import has_magic, url_to_fs
 
@@ -92,30 +92,16 @@ def _asked(
 
 
 @contextmanager
-def naming_set(pattern: str) -> Iterator[None]:
-    """Name the set in an error from looking for it."""
+def naming(what: str) -> Iterator[None]:
+    """Begin an error by saying what cannot be done."""
     try:
         yield
     except UserError:
         raise
     except ImportError as error:
-        raise UserError(
-            f"shards:{pattern} needs another package, as from pip install 'mast-ssl[shards]': "
-            f"{error}"
-        ) from error
-    except Exception as error:  # each kind of store raises its own
-        raise UserError(f"shards:{pattern} cannot be found: {reason_of(error)}") from error
-
-
-@contextmanager
-def naming_shard(url: str) -> Iterator[None]:
-    """Name the shard in an error from reading it."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # each reader raises its own
-        raise UserError(f"the shard {url} cannot be read: {reason_of(error)}") from error
+        raise UserError(f"{what}: {error}; pip install 'mast-ssl[shards]' may mend it") from error
+    except Exception as error:  # each kind of store, and each reader, raises its own
+        raise UserError(f"{what}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

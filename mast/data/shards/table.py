@@ -30,7 +30,7 @@ from mast.data.formats import extensions, readers
 from mast.data.shards.parquet import class_names
 from mast.data.shards.sample import label_of
 from mast.data.shards.shard import Shard
-from mast.data.shards.store import READERS, naming_shard, open_shard
+from mast.data.shards.store import READERS
 from mast.data.source import UNLABELLED, numbered
 
 VERSION = 3
@@ -173,7 +173,7 @@ def _look_through(shard: Shard, common: str) -> SampleTable:
         if any(isinstance(label, str) for label in labels):
             label_N, classes = numbered(labels)
         else:
-            with naming_shard(shard.url), open_shard(shard.url, shard.size) as file:
+            with shard.opened() as file:
                 classes = class_names(file, shard.url, shard.column)
             label_N[label_N >= (len(classes) or np.inf)] = UNLABELLED
     at_N, size_N = np.array(places, np.int64).reshape(-1, 2).T.copy()

@@ -19,9 +19,9 @@ from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.canvas import DataConfig
+from mast.data.shards import source as source_module
 from mast.data.shards import table as module
-from mast.data.shards.index import look_for
-from mast.data.shards.shard import Shard
+from mast.data.shards.store import find_shards
 from mast.data.shards.table import open_table
 
 SIDE = 24
@@ -85,8 +85,10 @@ def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypat
 
 
 def test_rows_of_parquet_files(tmp_path, monkeypatch):
-    read, groups = Shard.read_rows, list[int]()
-    monkeypatch.setattr(Shard, "read_rows", lambda of, at: (groups.append(at), read(of, at))[1])
+    read, groups = source_module.read_rows, list[int]()
+    monkeypatch.setattr(
+        source_module, "read_rows", lambda *of: (groups.append(of[2]), read(*of))[1]
+    )
     root = tmp_path / "set"
     root.mkdir()
     images = [{"bytes": encoded(number), "path": "x"} for number in range(7)]
@@ -156,7 +158,7 @@ def test_what_others_write_in_place_of_numbers(tmp_path):
             tar.write({"__key__": f"l{number}", "png": encoded(0), "cls": label})
         for number, known in enumerate(KNOWN):
             tar.write({"__key__": f"k{number}", "canvas.png": encoded(0), "json": known})
-    table = open_table("set", look_for(f"shards:{root}").files, tmp_path)
+    table = open_table("set", find_shards(str(root)), tmp_path)
     assert table.label_N.tolist() == [*LABELS.values(), *[-1] * len(KNOWN)]
     for at, (aspect, name) in enumerate(KNOWN.values(), len(LABELS)):
         assert table.aspect(at) == aspect
