@@ -110,13 +110,13 @@ def shard(
     import numpy as np
 
     from mast.core.launch import cores
-    from mast.data import Pieces, open_source
+    from mast.data import Tiles, open_source
     from mast.data.formats import Bands
     from mast.data.shards import INDEX, KIND
     from mast.data.source import sampled, warn_of_stacks
 
     source = open_source(data, Path(root or default_cache() / "downloads"), download)
-    whole = source.source if isinstance(source, Pieces) else source
+    whole = source.source if isinstance(source, Tiles) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
         raise UserError(
             f"{source.name} has files of more than 8 bits or of other channels, and shards keep "
@@ -137,7 +137,7 @@ def shard(
         files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
         threads = workers or cores()
         writer = _Writer(source, size, format, quality, max_broken)
-        if isinstance(source, Pieces) and source.shared:
+        if isinstance(source, Tiles) and source.shared:
             writer.cut(folder / _CUT, threads)
         with Threads(threads) as pool:
             done = pool.map(writer.write, files, parts)

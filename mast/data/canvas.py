@@ -31,7 +31,7 @@ from mast.data.cache import Cached, InMemory, OnTheFly, Pixels, Subset, TestView
 from mast.data.decode import Opened, find_reading, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
+from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled
 from mast.data.store import Facts, key_of
@@ -139,9 +139,11 @@ class DataConfig:
             raise UserError(f"data.{error}") from error
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> TilingConfig:
         """What of each file is an image."""
-        return Cut(self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude)
+        return TilingConfig(
+            self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude
+        )
 
 
 def canvas_size(view_size: int) -> int:
@@ -328,7 +330,7 @@ def find_images(
     def find(among: Sequence[int]) -> Reading:
         if reading and reading.layout.deep:
             return reading
-        whole = source.source if isinstance(source, Pieces) and not among else source
+        whole = source.source if isinstance(source, Tiles) and not among else source
         found = config.find_reading(source.name, sampled(whole, among))
         return found if reading is None or found.layout.deep else reading
 
@@ -378,7 +380,7 @@ def open_canvas(
         find, asked if reading is None else repr(reading) + asked,
     )  # fmt: skip
     manifest, stored = cache.obtain(request)
-    if stored is None and isinstance(source, Pieces) and source.shared:
+    if stored is None and isinstance(source, Tiles) and source.shared:
         shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "

@@ -22,7 +22,7 @@ from mast.data.canvas import CanvasSet, DataConfig, find_images
 from mast.data.decode import BrokenImageError
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Pieces, file_of, split_cut
+from mast.data.pieces import Tiles, file_of, split_cut
 from mast.data.source import Source, warn_of_stacks
 from mast.data.store import Facts, ImageStore, key_of
 
@@ -170,7 +170,7 @@ def _look(
 
 def _keys(source: Source, store: ImageStore, reading: Reading, some: Sequence[int]) -> list[bytes]:
     """The keys of images: of their content where they are files, else of the set's state."""
-    how = (source.max_pixels, source.cut.tile if isinstance(source, Pieces) else None, reading)
+    how = (source.max_pixels, source.cut.tile if isinstance(source, Tiles) else None, reading)
     state = functools.cache(source.fingerprint)
     keys = list[bytes]()
     several = len(some) > _ENTERED

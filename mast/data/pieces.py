@@ -44,7 +44,7 @@ _log = logging.getLogger("mast")
 
 @final
 @dataclass(frozen=True)
-class Cut:
+class TilingConfig:
     """What of each file is an image.
 
     Attributes:
@@ -92,23 +92,23 @@ class Cut:
         return f"#{','.join(said)}" if said else ""
 
 
-def split_cut(spec: str) -> tuple[str, Cut]:
+def split_cut(spec: str) -> tuple[str, TilingConfig]:
     """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says."""
     found = _SUFFIX.fullmatch(spec)
     if found is None or os.path.exists(named(spec)):
-        return spec, Cut()
+        return spec, TilingConfig()
     said = dict[str, Any]()
     for each in re.split(r",(?=\w+=)", found[2]):
         name, _, value = each.partition("=")
-        if name not in Cut.__dataclass_fields__:
-            raise unknown(f"option of {found[1]}", name, tuple(Cut.__dataclass_fields__))
+        if name not in TilingConfig.__dataclass_fields__:
+            raise unknown(f"option of {found[1]}", name, tuple(TilingConfig.__dataclass_fields__))
         try:
             kind = {"blank": float}.get(name, str if name in _TEXTS else int)
             said[name] = kind(value)
         except ValueError as error:
             expected = "a share" if name == "blank" else "a whole number"
             raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
-    return found[1], Cut(**said)
+    return found[1], TilingConfig(**said)
 
 
 def file_of(identifier: str) -> str:
@@ -116,7 +116,9 @@ def file_of(identifier: str) -> str:
     return _PLACE.sub("", identifier)
 
 
-def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:
+def in_pieces(
+    source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
+) -> Source:
     """A source of pages and tiles of images; the source itself where whole images are wanted.
 
     Args:
@@ -127,16 +129,16 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
     """
     if not cut.suffix:
         return source
-    if isinstance(source, Pieces):
+    if isinstance(source, Tiles):
         raise UserError(
             f"{source.name} names its pages and tiles, which options do too ({cut.suffix[1:]}): "
             "name them once"
         )
-    return Pieces(source, cut, cache, no_data if cut.blank else None)
+    return Tiles(source, cut, cache, no_data if cut.blank else None)
 
 
 @final
-class Pieces(Source):
+class Tiles(Source):
     """Pages and tiles of the images of another source, with their labels; arguments of `in_pieces`.
 
     Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
@@ -144,7 +146,9 @@ class Pieces(Source):
     once for all its tiles if these are read in order, by however many threads.
     """
 
-    def __init__(self, source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> None:
+    def __init__(
+        self, source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
+    ) -> None:
         self.source, self.cut, self._no_data = source, cut, no_data
         self.name = source.name + cut.suffix
         self.pages = cut.pages

@@ -12,7 +12,7 @@ from tiny import stop_after
 import mast
 from mast.commands import shard as command
 from mast.core.errors import UserError
-from mast.data import Pieces, open_source
+from mast.data import Tiles, open_source
 from mast.data.shards import open_index
 from mast.data.shards.sample import label_of
 
@@ -164,13 +164,13 @@ def scenes(tmp_path: Path) -> Path:
 def test_scenes_are_decoded_once_and_their_tiles_mixed(
     scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded, decode = [], Pieces._decode
+    decoded, decode = [], Tiles._decode
 
-    def counted(source: Pieces, scene: int) -> Image.Image:
+    def counted(source: Tiles, scene: int) -> Image.Image:
         decoded.append(scene)
         return decode(source, scene)
 
-    monkeypatch.setattr(Pieces, "_decode", counted)
+    monkeypatch.setattr(Tiles, "_decode", counted)
     given: dict[str, Any] = {"size": 100, "format": "bmp", "images": 5}
     made = command.shard(f"{scenes}#tile=16", tmp_path / "out", workers=3, **given)
     assert (made.images, made.shards, made.broken) == (19, 4, 0)
@@ -209,16 +209,16 @@ def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptu
 def test_cutting_goes_on_where_it_was_stopped(
     scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded, fails, decode = [], [2], Pieces._decode
+    decoded, fails, decode = [], [2], Tiles._decode
 
-    def counted(source: Pieces, scene: int) -> Image.Image:
+    def counted(source: Tiles, scene: int) -> Image.Image:
         decoded.append(scene)
         if scene in fails:
             fails.clear()
             raise KeyboardInterrupt
         return decode(source, scene)
 
-    monkeypatch.setattr(Pieces, "_decode", counted)
+    monkeypatch.setattr(Tiles, "_decode", counted)
     given: dict[str, Any] = {"size": 100, "images": 6, "workers": 1}
     with pytest.raises(KeyboardInterrupt):
         command.shard(f"{scenes}#tile=16", tmp_path / "out", **given)

@@ -14,9 +14,9 @@ from mast.core.errors import UserError
 from mast.data import (
     BrokenImageError,
     CanvasSet,
-    Cut,
     DataConfig,
-    Pieces,
+    Tiles,
+    TilingConfig,
     describe,
     file_of,
     groups_of,
@@ -179,19 +179,19 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
     root, _ = scenes
     for number in range(3):
         Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
-    decoded, decode = Counter[int](), Pieces._decode
+    decoded, decode = Counter[int](), Tiles._decode
 
     def counted(source, scene):
         decoded[scene] += 1
         time.sleep(0.01)
         return decode(source, scene)
 
-    monkeypatch.setattr(Pieces, "_decode", counted)
+    monkeypatch.setattr(Tiles, "_decode", counted)
     source = opened(root, "#tile=16")
     outcomes = list(decode_in_order(source.load, range(len(source)), 4))
     assert all(isinstance(outcome, np.ndarray) for outcome in outcomes)
     assert set(decoded.values()) == {1}
-    assert isinstance(source, Pieces)
+    assert isinstance(source, Tiles)
     assert not source._decoded, "scenes stay in memory"
     decoded.clear()
     canvases = open_canvas(DataConfig(f"{root}#tile=16", cache=tmp_path / "cache", workers=4), 16)
@@ -205,7 +205,7 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
         Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
     monkeypatch.setattr(pieces, "KEPT", 2 * 64 * 64)
     source, held, lock = opened(root, "#tile=16"), [0], threading.Lock()
-    assert isinstance(source, Pieces)
+    assert isinstance(source, Tiles)
 
     def load(index):
         loaded = source.load(index)
@@ -234,7 +234,7 @@ def test_blank_tiles_are_left_out_and_counted(tmp_path, monkeypatch, caplog):
     assert "5 of 6" in caplog.text
     assert "0.01" in caplog.text
     assert np.array_equal(source.load(0), scene_HWC[16:, 16:32])
-    monkeypatch.setattr(Pieces, "_blank", lambda _: pytest.fail("looked again"))
+    monkeypatch.setattr(Tiles, "_blank", lambda _: pytest.fail("looked again"))
     assert names(opened(root, "#tile=16,blank=0.01")) == ["slide.png@x16y16"]
     monkeypatch.undo()
     Image.fromarray(np.roll(scene_HWC, 16, axis=1)).save(root / "slide.png", compress_level=0)
@@ -286,9 +286,9 @@ def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, mo
     file = root / "a" / "wide.tif"
     file.write_bytes(file.read_bytes()[:2000])
     decoded = []
-    decode = Pieces._decode
+    decode = Tiles._decode
     monkeypatch.setattr(
-        Pieces, "_decode", lambda self, scene: decoded.append(scene) or decode(self, scene)
+        Tiles, "_decode", lambda self, scene: decoded.append(scene) or decode(self, scene)
     )
     source = opened(root, "#tile=32")
     outcomes = list(decode_in_order(source.load, range(len(source)), 2))
@@ -306,14 +306,14 @@ def test_what_is_not_understood_is_refused(scenes):
 
 
 def test_a_name_is_split_only_where_nothing_is_called_so(tmp_path):
-    assert split_cut("a#tile=4") == ("a", Cut(tile=4))
-    assert split_cut("hf:owner/name@train#photo") == ("hf:owner/name@train#photo", Cut())
+    assert split_cut("a#tile=4") == ("a", TilingConfig(tile=4))
+    assert split_cut("hf:owner/name@train#photo") == ("hf:owner/name@train#photo", TilingConfig())
     assert split_cut("hf:owner/name@train#photo#tile=4") == (
         "hf:owner/name@train#photo",
-        Cut(tile=4),
+        TilingConfig(tile=4),
     )
     (tmp_path / "a#tile=4").mkdir()
-    assert split_cut(f"{tmp_path}/a#tile=4") == (f"{tmp_path}/a#tile=4", Cut())
+    assert split_cut(f"{tmp_path}/a#tile=4") == (f"{tmp_path}/a#tile=4", TilingConfig())
 
 
 def test_parts_of_a_folder_are_cut_alike(tmp_path):
