@@ -162,13 +162,10 @@ class Tiles(Source):
         scenes = known or self._look()
         scene_S4 = scenes["scene"]
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
-        larger_S2 = np.maximum(self._size_S2 - (cut.tile or 0), 0) * (cut.tile is not None)
-        self._tiles_S2 = -(-larger_S2 // (cut.stride or cut.tile or 1)) + 1  # rows and columns
-        count_S = self._tiles_S2.prod(1)
-        self._first_S = count_S.cumsum() - count_S
-        self._scene_N = np.repeat(np.arange(len(count_S)), count_S)
-        self._number_N = np.arange(len(self._scene_N))  # of each among all, blank ones too
-        self._count_S = count_S
+        windows = [self._windows(*size) for size in self._size_S2.tolist()]
+        self._scene_N = np.repeat(np.arange(len(windows)), [*map(len, windows)])
+        self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
+        self._keep(np.ones(len(self._scene_N), bool))
         if cut.blank:
             blank_N = scenes["blank"] = scenes["blank"] if known else self._blank()
             if blank_N.all():
@@ -207,7 +204,7 @@ class Tiles(Source):
     def together(self, index: int) -> range:
         """All pieces of the scene of one."""
         scene = self._scene_N[index]
-        return range(*(int(np.searchsorted(self._scene_N, at)) for at in (scene, scene + 1)))
+        return range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
 
     @property
     def whereabouts(self) -> str:
@@ -246,18 +243,27 @@ class Tiles(Source):
             return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
         return self._scene(scene).crop(box)
 
+    def _windows(self, height: int, width: int) -> list[tuple[int, int, int, int]]:
+        """Left, top, right and bottom of the tiles of a scene; zeros of one that stays whole."""
+        tile = self.cut.tile
+        if tile is None or max(height, width) <= tile:
+            return [(0, 0, 0, 0)]
+        stride = self.cut.stride or tile
+
+        def starts(length: int) -> list[int]:
+            last = max(length - tile, 0)
+            return [*range(0, last, stride), last]
+
+        return [
+            (left, top, min(left + tile, width), min(top + tile, height))
+            for top in starts(height)
+            for left in starts(width)
+        ]
+
     def _box(self, index: int) -> tuple[int, int, int, int] | None:
-        """Left, top, right and bottom of a tile; None of an image that is one piece."""
-        scene = self._scene_N[index]
-        rows, columns = map(int, self._tiles_S2[scene])
-        if rows * columns == 1:
-            return None
-        height, width = map(int, self._size_S2[scene])
-        tile, stride = self.cut.tile or 0, self.cut.stride or self.cut.tile or 0
-        row, column = divmod(int(self._number_N[index] - self._first_S[scene]), columns)
-        left = min(column * stride, max(width - tile, 0))
-        top = min(row * stride, max(height - tile, 0))
-        return left, top, min(left + tile, width), min(top + tile, height)
+        """The window of a tile; None of an image that is whole."""
+        left, top, right, bottom = self._box_N4[index].tolist()
+        return (left, top, right, bottom) if right else None
 
     # -------------------------------------------------------------------------- decoded once
 
@@ -271,8 +277,8 @@ class Tiles(Source):
                     del self._decoded[next(iter(self._decoded))]
             elif not self._decoded[scene][0].done():
                 after = max(self._decoded) + 1
-                cut = after < len(self._count_S) and self._tiles_S2[after].prod() > 1
-                ours = after if cut and self._count_S[after] and self._fits(after) else None
+                cut = after < len(self._count_S) and self._count_S[after] > 1
+                ours = after if cut and self._fits(after) else None
             if ours is not None:
                 self._decoded[ours] = [Future(), int(self._count_S[ours])]
                 decoding = self._decoded[ours][0]
@@ -340,35 +346,30 @@ class Tiles(Source):
 
     def _blank(self) -> np.ndarray:
         """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""
-        blank_N = np.zeros(len(self), bool)
         most = max(1, int(self._size_S2.prod(1).max()))
         workers = max(1, min(cores(), KEPT // most))
-        found = decode_in_order(self._blank_of, range(len(self._count_S)), workers)
-        shown = track(
-            found, f"looking for blank parts of {self.name}", len(self._count_S), "images"
-        )
-        for first, blank in zip(self._first_S, shown, strict=True):
-            assert not isinstance(blank, BrokenImageError)
-            blank_N[first : first + len(blank)] = blank
-        return blank_N
+        count = len(self._count_S)
+        found = decode_in_order(self._blank_of, range(count), workers)
+        shown = track(found, f"looking for blank parts of {self.name}", count, "images")
+        return np.array([blank for of in shown for blank in cast(list[bool], of)])
 
     def _blank_of(self, scene: int) -> list[bool]:
         """Which pieces of a scene are blank; none of a broken one."""
-        first, count = int(self._first_S[scene]), int(self._count_S[scene])
+        indices = range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
         try:
             with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
                 whole = upright(image)
-            boxes = [self._box(first + number) or (0, 0, *whole.size) for number in range(count)]
+            boxes = [self._box(index) or (0, 0, *whole.size) for index in indices]
             return [spread < self.cut.blank for spread in _spreads(whole, boxes, self._no_data)]
         except UserError:
             raise
         except Exception:
-            return [False] * count
+            return [False] * len(indices)
 
     def _keep(self, kept_N: np.ndarray) -> None:
         """Leaves out all other pieces."""
-        self._number_N, self._scene_N = self._number_N[kept_N], self._scene_N[kept_N]
-        self._count_S = np.bincount(self._scene_N, minlength=len(self._first_S))
+        self._box_N4, self._scene_N = self._box_N4[kept_N], self._scene_N[kept_N]
+        self._count_S = np.bincount(self._scene_N, minlength=len(self._file_S))
 
     def _exclude(self, exclude: str | Path) -> None:
         """Leaves out the images that a file names; a warning counts the unknown names."""
