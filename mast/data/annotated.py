@@ -184,9 +184,7 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
         for image in part.images
     ]
     state = " ".join(part.state for part in parts)
-    union = Annotated(name, folder, images, first.categories, state)
-    union.multilabels = {TASK: np.concatenate([part.multilabels[TASK] for part in parts])}
-    return union
+    return Annotated(name, folder, images, first.categories, state)
 
 
 def with_objects(source: Source) -> Annotated:
