@@ -69,8 +69,8 @@ class DataConfig:
             default a quarter of its free memory, 0 for never.
         max_broken: Share of the files that may be broken; broken ones are named and skipped.
         workers: Decoding threads; by default the cores, split among processes.
-        shuffle: Shuffle buffer for shards, in images: that many encoded files, and as many ahead,
-            are kept in the memory of all processes together.
+        shuffle: Shuffle buffer for shards, in images: that many encoded files are kept in the
+            memory of all processes together.
         download: Allow downloading sets and weights.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
         pages: Which pages or frames of a file become images: the "first" or "all".

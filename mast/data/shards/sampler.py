@@ -17,6 +17,7 @@ from typing import TypeVar, final
 import numpy as np
 
 STREAMS = 128  # at most; more processes share the streams
+LEAST = 4  # shards of a stream: its first one is passed over up to where the stream begins
 Item = TypeVar("Item")
 
 
@@ -28,7 +29,7 @@ class ShardSampler:
     Args:
         count_S: Samples of each shard.
         batch_size: The global batch, all processes together.
-        shuffle: Samples of all streams that are mixed.
+        shuffle: Samples in memory, of all streams together.
         seed: Seed of the order.
         epoch: From 0.
     """
@@ -42,7 +43,7 @@ class ShardSampler:
     @cached_property
     def each(self) -> int:
         """How many samples of a batch are from one stream."""
-        most = min(STREAMS, len(self.count_S), self.batch_size)
+        most = min(STREAMS, -(-len(self.count_S) // LEAST), self.batch_size)
         return next(
             self.batch_size // streams
             for streams in range(most, 0, -1)
@@ -56,8 +57,8 @@ class ShardSampler:
 
     @property
     def steps(self) -> int:
-        """Steps whose samples are shuffled together."""
-        return max(1, self.shuffle // self.batch_size)
+        """Steps whose samples are shuffled together, while those of the next ones are read."""
+        return max(1, self.shuffle // (2 * self.batch_size))
 
     def stream(
         self, number: int, step: int, read: Callable[[int, int, int], Iterator[Item]]
