@@ -119,13 +119,13 @@ def shard(
     whole = source.source if isinstance(source, Tiles) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
         raise UserError(
-            f"{source.name} has files of more than 8 bits or of other channels, and shards keep "
-            "RGB of 8 bits: train on the files themselves"
+            f"mast shard writes 8-bit RGB, and {source.name} has images with more bits or other "
+            "channels: train on the files directly"
         )
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
-        _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
+        _log.warning("%s has several kinds of labels (%s); the shards get none of them",
                      source.name, kinds)  # fmt: skip
     plan = {"source": source.fingerprint(), "size": size, "format": format, "quality": quality,
             "images": images, "seed": seed}  # fmt: skip
@@ -165,7 +165,7 @@ def _check_ours(folder: Path) -> None:
     plan = read_json(folder / PLAN) if PLAN in names else {}
     if others and not (isinstance(plan, dict) and "source" in plan):
         raise UserError(
-            f"{folder} has {min(others)}, which this command did not write: give another out"
+            f"out must be a new folder or one that mast shard wrote; {folder} has {min(others)}"
         )
 
 
@@ -176,8 +176,8 @@ def _agree(file: Path, plan: dict[str, object]) -> None:
     before = read_json(file)
     if other := [name for name, value in plan.items() if before.get(name) != value]:
         raise UserError(
-            f"{file.parent} has shards of another {' and '.join(other)}: remove them, or give "
-            "another out"
+            f"out {file.parent} has shards with another {' and '.join(other)}: remove them, or "
+            "choose another folder"
         )
 
 
@@ -271,10 +271,10 @@ class _Writer:
         """Refuse more broken images than may be."""
         allowed = int(self.max_broken * len(self.source))
         if broken > allowed:
-            last = f"; the last one is {self.broken[-1]}" if self.broken else ""
+            last = f"; the last: {self.broken[-1]}" if self.broken else ""
             raise UserError(
-                f"{broken} images of {self.source.name} are broken, and max_broken = "
-                f"{self.max_broken:g} allows {allowed}{last}"
+                f"max_broken is {self.max_broken:g}, which allows {allowed} broken images of "
+                f"{self.source.name}, and {broken} are broken{last}"
             )
 
 

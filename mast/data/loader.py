@@ -87,8 +87,8 @@ class Feed(ABC):
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
             raise UserError(
-                f"a batch of {batch_size} cannot be shared by {world_size} processes: set "
-                f"batch_size to a multiple of {world_size}."
+                f"batch_size must be a multiple of {world_size}, the number of processes; got "
+                f"{batch_size}"
             )
         if images < batch_size:
             most = images - images % (2 * world_size)  # two for each process, the fewest it takes
@@ -220,7 +220,7 @@ class ShardLoader(Feed):
         self.config = config
         self.side = config.canvas or canvas_size(view_size)
         self.workers = config.workers or max(1, cores() // local)
-        self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"  # which are made anew
+        self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"
         self.skipped: dict[str, str] = {}
         self.classes = {TASK: index.classes} if index.classes else {}
         self._seen = 0
@@ -261,7 +261,7 @@ class ShardLoader(Feed):
             if isinstance(outcome, tuple) and (label_N[at] >= 0 or not labelled)
         ]
         if not whole:
-            raise UserError(f"none of the first {len(samples)} images of {self.name} is whole")
+            raise UserError(f"none of {len(samples)} images of {self.name} can be decoded")
         drawn = [cast(Canvas, outcomes[at]) for at in whole]
         classes = dict(self.classes) if labelled else {}
         return CanvasSet(
@@ -344,22 +344,22 @@ class ShardLoader(Feed):
     def _warn_of_pages(self, image: Opened) -> None:
         if not self._warned and len(page_numbers(image)) > 1:
             self._warned = True
-            _log.warning("%s has files of several pages or frames, of which the first is read",
+            _log.warning("%s has files with several pages or frames; only the first is read",
                          self.name)  # fmt: skip
 
     def _judge(self, broken: list[BrokenImageError], samples: list[tuple[int, Sample]]) -> None:
-        """Count what is broken, and say so."""
+        """Count broken images and warn of them, or stop if there are too many."""
         self._seen += len(samples)
         if broken and not self.broken:
-            _log.warning("%s has broken images, of which others take the place: %s",
+            _log.warning("%s has broken images, which others replace; the first: %s",
                          self.name, broken[0])  # fmt: skip
         self.broken += len(broken)
         most = self.config.max_broken
         judged = self.broken >= _TELLING or most == 0
         if broken and judged and self.broken > most * self._seen:
             raise UserError(
-                f"{self.broken} of the {self._seen} images of {self.name} that were read are "
-                f"broken; data.max_broken is {most:g}. The last one is {broken[-1]}"
+                f"data.max_broken is {most:g}, but {self.broken} of the {self._seen} images of "
+                f"{self.name} read so far are broken; the last: {broken[-1]}"
             )
 
 
@@ -391,10 +391,10 @@ def open_feed(
         canvases = open_canvas(config, view_size, local)
         return Loader(canvases, batch_size, seed, rank=rank, world_size=world_size, device=device)
     spec, cut = split_cut(config.spec)
-    if said := cut.suffix + config.cut.suffix:
+    if options := (cut.suffix + config.cut.suffix).strip("#"):
         raise UserError(
-            f"{spec} is read in order, each image as it lies there: give {said.strip('#')} to mast "
-            "shard, which writes such images"
+            f"{options}: shards are streamed, so {spec} cannot be tiled or filtered; do it while "
+            f"writing them: mast shard 'FOLDER#{options}'"
         )
     folder = default_cache() if config.cache is None else named(config.cache)
     return ShardLoader(

@@ -32,8 +32,8 @@ from mast.data.decode import BrokenImageError, Opened, there, upright, upright_s
 from mast.data.formats import Bands, page_numbers, readers
 from mast.data.source import Pages, Source
 
-VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
-KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
+VERSION = 2  # of how images are cut, and of the file with their windows
+CACHED_PIXELS = 300_000_000  # of decoded scenes, 1.2 GB in Pillow; a single one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
 _SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
@@ -84,12 +84,12 @@ class TilingConfig:
     @property
     def suffix(self) -> str:
         """What it adds to the name of a set, as `#tile=256`; nothing where all is as usual."""
-        said = [
+        options = [
             f"{field.name}={value}"
             for field in fields(self)
             if (value := getattr(self, field.name)) != field.default
         ]
-        return f"#{','.join(said)}" if said else ""
+        return f"#{','.join(options)}" if options else ""
 
 
 def split_cut(spec: str) -> tuple[str, TilingConfig]:
@@ -97,18 +97,18 @@ def split_cut(spec: str) -> tuple[str, TilingConfig]:
     found = _SUFFIX.fullmatch(spec)
     if found is None or os.path.exists(named(spec)):
         return spec, TilingConfig()
-    said = dict[str, Any]()
+    options = dict[str, Any]()
     for each in re.split(r",(?=\w+=)", found[2]):
         name, _, value = each.partition("=")
         if name not in TilingConfig.__dataclass_fields__:
             raise unknown(f"option of {found[1]}", name, tuple(TilingConfig.__dataclass_fields__))
         try:
             kind = {"blank": float}.get(name, str if name in _TEXTS else int)
-            said[name] = kind(value)
+            options[name] = kind(value)
         except ValueError as error:
             expected = "a share" if name == "blank" else "a whole number"
             raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
-    return found[1], TilingConfig(**said)
+    return found[1], TilingConfig(**options)
 
 
 def file_of(identifier: str) -> str:
@@ -131,8 +131,7 @@ def in_pieces(
         return source
     if isinstance(source, Tiles):
         raise UserError(
-            f"{source.name} names its pages and tiles, which options do too ({cut.suffix[1:]}): "
-            "name them once"
+            f"{cut.suffix[1:]} must be given either after # or as options, not both: {source.name}"
         )
     return Tiles(source, cut, cache, no_data if cut.blank else None)
 
@@ -153,7 +152,7 @@ class Tiles(Source):
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
-        self._kept = ""  # hash of the images left after `exclude`
+        self._excluded = ""  # hash of the images left after `exclude`
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
@@ -212,7 +211,7 @@ class Tiles(Source):
 
     def fingerprint(self) -> str:
         without = "" if self._no_data is None else f" {self._no_data}"
-        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._kept}"
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._excluded}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def path(self, index: int) -> Path | None:
@@ -297,7 +296,7 @@ class Tiles(Source):
 
     def _fits(self, scene: int) -> bool:
         """Whether memory has room for one more."""
-        return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= KEPT
+        return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= CACHED_PIXELS
 
     def _decode(self, scene: int) -> Opened:
         with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
@@ -347,7 +346,7 @@ class Tiles(Source):
     def _blank(self) -> np.ndarray:
         """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""
         most = max(1, int(self._size_S2.prod(1).max()))
-        workers = max(1, min(cores(), KEPT // most))
+        workers = max(1, min(cores(), CACHED_PIXELS // most))
         count = len(self._count_S)
         found = decode_in_order(self._blank_of, range(count), workers)
         shown = track(found, f"looking for blank parts of {self.name}", count, "images")
@@ -393,9 +392,9 @@ class Tiles(Source):
             )  # fmt: skip
         kept_N = np.array([line is None for line in met])
         if not kept_N.any():
-            raise UserError(f"{exclude} excludes all images of {self.source.name}")
+            raise UserError(f"exclude {exclude} leaves no image of {self.source.name}")
         self._keep(kept_N)
-        self._kept = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
+        self._excluded = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
 
 
 def _read(file: Path, state: str) -> dict[str, np.ndarray] | None:

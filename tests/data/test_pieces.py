@@ -165,7 +165,7 @@ def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
     assert by_options.name == by_name.name
     assert by_options.fingerprint == by_name.fingerprint
     assert len(whole) == 4 < len(by_name) == len(names(by_options))
-    with pytest.raises(UserError, match="once"):
+    with pytest.raises(UserError, match="not both"):
         open_canvas(DataConfig(f"{root}#tile=32", tile=16, **cache), 16)
 
 
@@ -203,7 +203,7 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     root, _ = scenes
     for number in range(4):
         Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
-    monkeypatch.setattr(pieces, "KEPT", 2 * 64 * 64)
+    monkeypatch.setattr(pieces, "CACHED_PIXELS", 2 * 64 * 64)
     source, held, lock = opened(root, "#tile=16"), [0], threading.Lock()
     assert isinstance(source, Tiles)
 
@@ -216,7 +216,7 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     list(decode_in_order(load, range(len(source)), 6))
     for index in np.random.default_rng(0).permutation(len(source)).tolist():
         load(index)
-    assert 0 < max(held) <= pieces.KEPT
+    assert 0 < max(held) <= pieces.CACHED_PIXELS
 
 
 def test_blank_tiles_are_left_out_and_counted(tmp_path, monkeypatch, caplog):
@@ -377,7 +377,7 @@ def test_images_are_excluded_by_name_or_path(scenes, tmp_path, caplog):
     assert (names(kept), names(more)) == (["b/strip.png"], ["a/wide.tif", "b/strip.png"])
     assert kept.fingerprint != more.fingerprint
     listed.write_text("a/wide.tif\nb/strip.png\nb/tiny.png\n")
-    with pytest.raises(UserError, match="excludes all images of"):
+    with pytest.raises(UserError, match="leaves no image of"):
         open_canvas(config, 16)
 
 

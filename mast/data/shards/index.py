@@ -1,7 +1,7 @@
 """Which shards there are, and how many samples each has.
 
-An index beside the shards (`index.json`, in the form that WebDataset's wids has) says how many;
-else they are looked through once.
+`index.json` next to the shards has the counts, in the format of WebDataset's wids; without it the
+shards are scanned once.
 
 Legend: S shards.
 """
@@ -40,8 +40,8 @@ class ShardIndex:
         name: What the user called it.
         shards: In the order of their names.
         classes: Names of the classes; empty where there are no labels, or no names.
-        version: What the index beside them says that they were made of.
-        table: What lies where in them, if they were looked through.
+        version: From `index.json`; it changes when shards are written from other images.
+        table: Where each sample is, if the shards were scanned.
     """
 
     name: str
@@ -60,54 +60,54 @@ class ShardIndex:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of names, sizes, counts and version; of where shards are only their names count.
+        """A hash of file names, sizes, counts and version, which stays if the set is moved.
 
-        What is edited in place, and keeps its size, is not noticed.
+        An edit that preserves the size of a shard goes unnoticed.
         """
         digest = hashlib.blake2b(self.version.encode(), digest_size=16)
         for shard in self.shards:
-            said = f"{PurePosixPath(shard.url).name} {shard.size} {shard.count}\n"
-            digest.update(said.encode("utf-8", "surrogateescape"))
+            line = f"{PurePosixPath(shard.url).name} {shard.size} {shard.count}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
 
-def open_index(spec: str, cache: Path, look: bool = False) -> ShardIndex:
+def open_index(spec: str, cache: Path, scan: bool = False) -> ShardIndex:
     """Find and count the shards of a name.
 
     Args:
         spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; of this
             machine, or of a store that fsspec knows, such as `s3://bucket/train`.
-        cache: Folder where what lies where is kept; processes that share it look once.
-        look: Look through the shards even if their index says how many samples each has.
+        cache: Folder of the sample table; processes that share it scan once.
+        scan: Scan the shards even if `index.json` has all counts.
     """
     whole, column = split_column(spec)
     pattern = whole.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         found = find_shards(pattern)
-        known, classes, version = _beside(next(iter(found)))
+        known, classes, version = _read_index(next(iter(found)))
     away = [url for url in known if url not in found]
     if away and not pattern.endswith(ENDINGS) and not set("*?{") & set(pattern):
-        _log.warning("%s: %d shards that its %s names are not there, such as %s",
+        _log.warning("%s: %d shards that its %s lists are missing, such as %s",
                      spec, len(away), INDEX, away[0])  # fmt: skip
     trusted = [known.get(url, (None, None)) for url in found]
-    said = [
+    expected = [
         count if of_size in (None, size) else None
         for (count, of_size), (size, _) in zip(trusted, found.values(), strict=True)
     ]
-    table, counts = None, said
-    if look or not all(said):  # one that is said to be empty is looked at
+    table, counts = None, expected
+    if scan or not all(expected):  # a shard with an expected count of 0 is scanned, too
         table = open_table(spec, found, cache, column)
         counts = table.count_S.tolist()
     shards = list[Shard]()
-    for url, expected, count in zip(found, said, counts, strict=True):
-        if count is None or expected not in (None, count):
-            raise miscounted(url, expected)
+    for url, wanted, count in zip(found, expected, counts, strict=True):
+        if count is None or wanted not in (None, count):
+            raise miscounted(url, wanted)
         shards.append(Shard(url, count, found[url][0], column, found[url][1]))
     return ShardIndex(spec, tuple(shards), classes, version, table)
 
 
-def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
-    """What the index beside shards has: counts and sizes, names of classes, and its version."""
+def _read_index(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
+    """Counts and sizes by URL, class names and version from the index next to a shard."""
     from fsspec.core import url_to_fs
 
     folder = shard[: shard.rfind("/") + 1]
@@ -130,7 +130,7 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
         return counts, unique_names(classes), json.dumps(index.get("version", ""))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{url} is no index of shards ({type(error).__name__}: {reason_of(error):.200}): mend "
+            f"{url} is not an index of shards ({type(error).__name__}: {reason_of(error):.200}): mend "
             "or remove it"
         ) from error
 

@@ -45,9 +45,9 @@ class Sample(NamedTuple):
 
 
 def label_of(written: object) -> int:
-    """The number of a class, of whatever a set has in its place; -1 of what is none."""
+    """The class number in a label of any type; -1 if it is no whole number from 0."""
     try:
-        label = int(written)  # type: ignore[call-overload]  # what is no number raises
+        label = int(written)  # type: ignore[call-overload]  # others raise
     except (TypeError, ValueError, OverflowError):
         return -1
     whole = isinstance(written, str | bytes) or label == written

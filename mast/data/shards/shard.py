@@ -22,7 +22,7 @@ class Shard:
         count: Its samples.
         size: Its bytes.
         column: The column of the images of a Parquet file; by its name if not given.
-        state: What changes with it, as its store says it.
+        state: Size, time and version, as its store reports them.
     """
 
     url: str
@@ -67,6 +67,6 @@ class Shard:
 def miscounted(url: str, counted: int | None) -> UserError:
     """An error for a shard with more or fewer samples than were counted."""
     return UserError(
-        f"the shard {url} has more or fewer samples than the {counted} that were counted: it "
-        "changed since, or the index.json beside it is wrong"
+        f"the shard {url} does not have {counted} samples, the count of index.json or an earlier "
+        "scan: restore the shard, or correct index.json"
     )

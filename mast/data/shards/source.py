@@ -1,4 +1,4 @@
-"""Images of shards, looked at one by one: what every command does but `mast pretrain`."""
+"""Random access to images of shards, for every command except `mast pretrain`."""
 
 import glob
 import io
@@ -32,16 +32,16 @@ from mast.data.source import (
     split_column,
 )
 
-_GROUPS = 8  # row groups of Parquet files that are kept in memory
+_GROUPS = 8  # row groups of Parquet files in memory
 
 
 @final
 class Shards(Source):
-    """A set in shards with random access; where each sample lies is kept in a cache folder."""
+    """Random access to the images of shards, through a table in a cache folder."""
 
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
-        self._index = open_index(spec, cache, look=True)
+        self._index = open_index(spec, cache, scan=True)
         assert self._index.table is not None, spec
         self._table = self._index.table
         label_N, classes = self._table.label_N, self._table.classes or self._index.classes
@@ -107,7 +107,7 @@ class Shards(Source):
 
 
 def open_shards(spec: str, root: Path, download: bool) -> Shards:
-    """Opens a folder, a pattern or a file; what is known of them is kept in `root`."""
+    """Opens a folder, a pattern or a file; the table of its samples is cached in `root`."""
     return Shards(spec, root)
 
 

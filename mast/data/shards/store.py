@@ -93,25 +93,25 @@ def _asked(
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Begin an error by saying what cannot be done."""
+    """Prefix errors of the block with what cannot be done."""
     try:
         yield
     except UserError:
         raise
     except ImportError as error:
-        raise UserError(f"{what}: {error}; pip install 'mast-ssl[shards]' may mend it") from error
+        raise UserError(f"{what}: {error}; try pip install 'mast-ssl[shards]'") from error
     except Exception as error:  # each kind of store, and each reader, raises its own
         raise UserError(f"{what}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:
     """What a store or a reader raised, in one line."""
-    said = getattr(error, "strerror", None) or str(error)
-    return " ".join(said.split()) or type(error).__name__
+    reason = getattr(error, "strerror", None) or str(error)
+    return " ".join(reason.split()) or type(error).__name__
 
 
 def open_shard(url: str, size: int) -> BinaryIO:
-    """A file of so many bytes, wherever it is."""
+    """A file of this many bytes, local or in a store."""
     if is_local(url):
         return open(url, "rb", BUFFER)
     return cast(BinaryIO, io.BufferedReader(_StoreFile(url, size), BLOCK))
@@ -181,7 +181,7 @@ def _fetched(url: str, at: int, size: int) -> bytes:
 
 
 def answered(url: str, ask: Callable[[], Answer]) -> Answer:
-    """What the store of a file answers; some of them wait for minutes."""
+    """The answer of a store, or TimeoutError: some clients wait for minutes."""
     if is_local(url):
         return ask()
     done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()

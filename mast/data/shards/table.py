@@ -1,7 +1,6 @@
-"""What lies where in shards: a tar is a folder with offsets, looked through once.
+"""Where each sample is: a tar is a folder with offsets, scanned once.
 
-The table is kept in the cache as arrays of a mapped file, six gigabytes for a hundred million
-samples.
+The table is cached as arrays of a mapped file, six gigabytes for a hundred million samples.
 
 Legend: S shards, N samples.
 """
@@ -87,12 +86,12 @@ class SampleTable:
 def open_table(
     name: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None = None
 ) -> SampleTable:
-    """The table of shards, made where there is none of them as they are.
+    """The cached table of shards, or a new one if there is none or they changed.
 
     Args:
         name: What the user calls the set.
         found: Size and state of each shard, by its URL.
-        cache: Folder where tables are kept; processes that share it make one.
+        cache: Folder of tables; processes that share it scan once.
         column: The column of images that the user names.
     """
     file = _file(name, cache)
@@ -104,18 +103,18 @@ def open_table(
         common = posixpath.commonpath([posixpath.dirname(url) for url in found])
         shards = [Shard(url, 0, size, column) for url, (size, _) in found.items()]
         with Threads(READERS) as pool:
-            looked = pool.map(partial(_look_through, common=common), shards)
-            parts = list(track(looked, f"looking through {name}", len(found), "shards"))
+            scanned = pool.map(partial(_scan, common=common), shards)
+            parts = list(track(scanned, f"scanning {name}", len(found), "shards"))
         table = _joined(parts)
         if not len(table):
             raise UserError(
-                f"{name} has no image: {len(parts)} shards were looked through for files that end "
+                f"{name} has no image: {len(parts)} shards were searched for files that end "
                 f"in {', '.join(extensions())}"
             )
         try:
             keep_table(name, found, cache, table)
         except (OSError, UserError) as error:
-            _log.warning("what lies where in shards is not kept: %s", error)
+            _log.warning("the table of samples cannot be cached: %s", error)
         return table
 
 
@@ -147,7 +146,7 @@ def _read(file: Path, state: str) -> SampleTable | None:
     if not file.is_file():
         return None
     try:
-        tensors, header = read_tensors(file, "it is made anew")
+        tensors, header = read_tensors(file, "it is rebuilt")
     except UserError as error:
         _log.warning("%s", error)
         return None
@@ -158,8 +157,8 @@ def _read(file: Path, state: str) -> SampleTable | None:
     return SampleTable(**arrays, classes=tuple(described["classes"]))
 
 
-def _look_through(shard: Shard, common: str) -> SampleTable:
-    """The table of one shard, whose images are named from a folder that all shards share."""
+def _scan(shard: Shard, common: str) -> SampleTable:
+    """The table of one shard, with names relative to the common folder of all shards."""
     places, labels, aspects, names = [], list[object](), [], list[bytes]()
     folder = posixpath.relpath(posixpath.dirname(shard.url), common)
     for sample in shard.every_sample(images=False):

@@ -1,6 +1,6 @@
 """Tars, read by Python's `tarfile`, and the samples in them, as WebDataset groups files.
 
-`tarfile` ends without a word where a header is damaged or the file is cut: what is behind the last
+`tarfile` stops silently at a damaged header or where the file is cut, so what follows the last
 member is checked here.
 """
 
@@ -38,7 +38,7 @@ def tar_members(file: IO[bytes]) -> Iterator[TarInfo]:
     """All files of a tar, which may be read elsewhere between two members."""
     with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
         for member in tar:
-            tar.members = []  # type: ignore[attr-defined]  # it would keep them all
+            tar.members = []  # type: ignore[attr-defined]  # else it holds all of them
             if member.size < 0:
                 raise ReadError(f"it is damaged: {member.name} has a size of {member.size}")
             if not member.isdir():
@@ -154,7 +154,7 @@ def _is_plain(member: TarInfo) -> bool:
 
 
 def _read(file: IO[bytes], member: TarInfo, most: int) -> bytes:
-    """What a file in a tar holds; nothing of a link or of what is too large."""
+    """The content of a file in a tar; empty for links and files that are too large."""
     if not _is_plain(member) or member.size > most:
         return b""
     file.seek(member.offset_data)
@@ -163,5 +163,5 @@ def _read(file: IO[bytes], member: TarInfo, most: int) -> bytes:
 
 @functools.cache
 def _warn_once(url: str, kinds: str) -> None:
-    _log.warning("%s: files are left out, as they belong to no image of a kind that is read or "
-                 "are a second image of a sample: %s", url, kinds)  # fmt: skip
+    _log.warning("%s: files that belong to no readable image, or are the second image of a "
+                 "sample, are ignored: %s", url, kinds)  # fmt: skip

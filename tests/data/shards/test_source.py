@@ -64,9 +64,9 @@ def test_tars_of_others(tmp_path):
 
 def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypatch, caplog):
     root, looked = write_shards(tmp_path / "set", 3, 4), list[str]()
-    look = module._look_through
+    look = module._scan
     monkeypatch.setattr(
-        module, "_look_through", lambda url, *of, **a: (looked.append(url), look(url, *of, **a))[1]
+        module, "_scan", lambda url, *of, **a: (looked.append(url), look(url, *of, **a))[1]
     )
     first = open_source(f"shards:{root}", tmp_path).fingerprint()
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == first
@@ -81,7 +81,7 @@ def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypat
     content[-3] ^= 1
     file.write_bytes(content)
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == changed
-    assert "it is made anew" in caplog.text
+    assert "it is rebuilt" in caplog.text
 
 
 def test_rows_of_parquet_files(tmp_path, monkeypatch):

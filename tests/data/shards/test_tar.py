@@ -167,7 +167,7 @@ def test_what_of_a_tar_is_not_read_is_told_once(tmp_path, caplog):
     for _ in range(2):
         source = open_source(spec, tmp_path)
         assert [source.identifier(index) for index in range(len(source))] == ["a/1", "a/3", "a/c/d"]
-    (told,) = [each for each in caplog.messages if "belong to no image" in each]
+    (told,) = [each for each in caplog.messages if "are ignored" in each]
     kinds = (".psd", "no ending", ".cls", ".png and .a.png")
     assert all(f"1 of {kind}" in told for kind in kinds)
     assert "2 files are left out, as shards end in .tar or .parquet" in caplog.text
