@@ -130,8 +130,8 @@ def _read_index(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[st
         return counts, unique_names(classes), json.dumps(index.get("version", ""))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{url} is not an index of shards ({type(error).__name__}: {reason_of(error):.200}): mend "
-            "or remove it"
+            f"{url} is not an index of shards ({type(error).__name__}: {reason_of(error):.200}): "
+            "correct or remove it"
         ) from error
 
 

@@ -1,6 +1,5 @@
 """Parquet files: a column of images, as bytes or as Hugging Face writes them, and one of labels."""
 
-import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -53,16 +52,6 @@ def read_rows(
         first, group = first + count, group + 1
     batches = parquet.iter_batches(_ROWS, [group], [image], use_threads=False)
     return first, [_content(each, image) for batch in batches for each in batch.to_pylist()]
-
-
-def class_names(file: IO[bytes], url: str, column: str | None) -> tuple[str, ...]:
-    """Names of the classes of labels that are numbers, as Hugging Face writes them; else none."""
-    parquet, _, label = _opened(file, url, column)
-    try:
-        known = json.loads(parquet.schema_arrow.metadata[b"huggingface"])
-        return tuple(map(str, known["info"]["features"][label]["names"]))
-    except (KeyError, TypeError, ValueError):
-        return ()
 
 
 def _content(row: dict[str, Any], column: str) -> bytes:

@@ -44,7 +44,7 @@ class Shards(Source):
         self._index = open_index(spec, cache, scan=True)
         assert self._index.table is not None, spec
         self._table = self._index.table
-        label_N, classes = self._table.label_N, self._table.classes or self._index.classes
+        label_N, classes = self._table.label_N, self._index.classes
         if classes:
             check_named(spec, int(label_N.max()), classes)
         else:

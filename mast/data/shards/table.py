@@ -26,11 +26,9 @@ from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import named_after
 from mast.data.formats import extensions, readers
-from mast.data.shards.parquet import class_names
 from mast.data.shards.sample import label_of
 from mast.data.shards.shard import Shard
 from mast.data.shards.store import READERS
-from mast.data.source import UNLABELLED, numbered
 
 VERSION = 3
 _log = logging.getLogger("mast")
@@ -49,7 +47,6 @@ class SampleTable:
         aspect_N: float32, width / height of the original of a canvas; NaN of a whole image.
         end_N: int64, where the name of each ends in `names`.
         names: uint8, of the originals where `mast shard` wrote the shards, else shard and key.
-        classes: Names of the classes where the shards have them.
     """
 
     count_S: np.ndarray
@@ -59,7 +56,6 @@ class SampleTable:
     aspect_N: np.ndarray
     end_N: np.ndarray
     names: np.ndarray
-    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.at_N)
@@ -127,8 +123,7 @@ def keep_table(
         for field, of in vars(table).items()
         if isinstance(of, np.ndarray) and field in SampleTable.__dataclass_fields__
     }
-    described = {"state": _state(found), "classes": list(table.classes)}
-    write_tensors(_file(name, cache), tensors, described)
+    write_tensors(_file(name, cache), tensors, {"state": _state(found)})
 
 
 def _file(name: str, cache: Path) -> Path:
@@ -150,60 +145,36 @@ def _read(file: Path, state: str) -> SampleTable | None:
     except UserError as error:
         _log.warning("%s", error)
         return None
-    described = read_metadata(header)
-    if described.get("state") != state:
+    if read_metadata(header).get("state") != state:
         return None
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    return SampleTable(**arrays, classes=tuple(described["classes"]))
+    return SampleTable(**{name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 def _scan(shard: Shard, common: str) -> SampleTable:
     """The table of one shard, with names relative to the common folder of all shards."""
-    places, labels, aspects, names = [], list[object](), [], list[bytes]()
+    places, labels, aspects, names = [], [], [], list[bytes]()
     folder = posixpath.relpath(posixpath.dirname(shard.url), common)
     for sample in shard.every_sample(images=False):
         places.append((sample.at, sample.size))
-        labels.append(sample.label)
+        labels.append(label_of(sample.label))
         aspects.append(np.nan if sample.aspect is None else sample.aspect)
         name = posixpath.join("" if folder == "." else folder, sample.name or sample.key)
         names.append(name.encode("utf-8", "surrogateescape"))
-    label_N, classes = np.array([label_of(label) for label in labels], np.int64), tuple[str, ...]()
-    if shard.is_parquet:
-        if any(isinstance(label, str) for label in labels):
-            label_N, classes = numbered(labels)
-        else:
-            with shard.opened() as file:
-                classes = class_names(file, shard.url, shard.column)
-            label_N[label_N >= (len(classes) or np.inf)] = UNLABELLED
     at_N, size_N = np.array(places, np.int64).reshape(-1, 2).T.copy()
     return SampleTable(
-        np.array([len(names)]), at_N, size_N, label_N, np.array(aspects, np.float32),
+        np.array([len(names)]), at_N, size_N, np.array(labels, np.int64),
+        np.array(aspects, np.float32),
         np.cumsum([len(name) for name in names], dtype=np.int64),
-        np.frombuffer(b"".join(names), np.uint8), classes,
+        np.frombuffer(b"".join(names), np.uint8),
     )  # fmt: skip
 
 
 def _joined(parts: Sequence[SampleTable]) -> SampleTable:
-    """The table of all shards; names of classes are sorted unless all shards agree."""
-    known = list(dict.fromkeys(part.classes for part in parts if part.classes))
-    classes = (
-        known[0] if len(known) == 1 else tuple(sorted({of for names in known for of in names}))
-    )
-    number = {name: at for at, name in enumerate(classes)}
-    if all(name == str(label_of(name)) for name in classes):  # then these are the labels
-        number, classes = {name: label_of(name) for name in classes}, ()
-    labels, ends, length = [], [], 0
-    for part in parts:
-        # behind the others, for what has no label
-        own_C = np.array([*(number[name] for name in part.classes), UNLABELLED], np.int64)
-        labels.append(own_C[part.label_N] if part.classes else part.label_N)
-        ends.append(part.end_N + length)
-        length += len(part.names)
+    """The table of all shards."""
     arrays = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(SampleTable)
-        if field.name not in ("label_N", "end_N", "classes")
     }
-    return SampleTable(
-        **arrays, label_N=np.concatenate(labels), end_N=np.concatenate(ends), classes=classes
-    )
+    length_P = np.array([len(part.names) for part in parts])
+    arrays["end_N"] += np.repeat(length_P.cumsum() - length_P, [len(part) for part in parts])
+    return SampleTable(**arrays)

@@ -57,9 +57,7 @@ def tar_members(file: IO[bytes]) -> Iterator[TarInfo]:
 def tar_samples(file: IO[bytes], url: str, first: int = 0, images: bool = True) -> Iterator[Sample]:
     """The samples with an image: files with one name up to its first dot.
 
-    Where none of a group is called as an image is (`key.jpg`), each of its images is a sample of
-    its own: `key.left.jpg` and `key.right.jpg`, or `key.5mm.jpg`. A warning counts what is left
-    out.
+    A warning counts the files that are left out.
 
     Args:
         file: The tar.
@@ -69,28 +67,26 @@ def tar_samples(file: IO[bytes], url: str, first: int = 0, images: bool = True) 
     """
     number, seen, left_out = 0, set[str](), Counter[str]()
 
-    def content(member: TarInfo, ending: str, ahead: int) -> bytes:
-        last = ending.rpartition(".")[2]
-        if last in ("cls", "json"):
-            return _read(file, member, _TEXT)
-        wanted = images and number + ahead >= first and last in _image_endings()
-        return _read(file, member, _LARGEST) if wanted else b""
-
     for key, group in groupby(_named(file, left_out), lambda part: part[0]):
         if key in seen:
             raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
-        files = dict[str, tuple[TarInfo, bytes]]()
+        members, contents = dict[str, TarInfo](), dict[str, bytes]()
         for _, ending, member in group:
-            if ending in files:  # as WebDataset has it
+            if ending in members:  # as WebDataset has it
                 raise ReadError(f"{key}.{ending} is in it twice")
-            files[ending] = member, content(member, ending, len(files))
-        found = False
-        for name, ending, parts in _images(key, files, left_out):
-            number, found = number + 1, True
-            yield _sample(f"{PurePosixPath(url).stem}/{name}", ending, parts)
-        if not found:
-            left_out[" and ".join(f".{ending}" for ending in files)] += 1
+            members[ending] = member
+            if ending in ("cls", "json"):
+                contents[ending] = _read(file, member, _TEXT)
+            elif images and number >= first and ending in _image_endings():
+                contents[ending] = _read(file, member, _LARGEST)
+        chosen = next((ending for ending in _image_endings() if ending in members), None)
+        others = [of for of in members if of.rpartition(".")[2] in _image_endings()]
+        if chosen is None or others != [chosen]:
+            left_out[" and ".join(f".{of}" for of in (others or members) if of != chosen)] += 1
+        if chosen is not None:
+            yield _sample(f"{PurePosixPath(url).stem}/{key}", chosen, members[chosen], contents)
+            number += 1
     if left_out:
         kinds = (f"{count} of {kind}" for kind, count in left_out.most_common(5))
         _warn_once(url, ", ".join(kinds))
@@ -107,35 +103,11 @@ def _named(file: IO[bytes], left_out: Counter[str]) -> Iterator[tuple[str, str, 
             left_out["no ending"] += 1
 
 
-Files = dict[str, tuple[TarInfo, bytes]]
-
-
-def _images(key: str, files: Files, left_out: Counter[str]) -> Iterator[tuple[str, str, Files]]:
-    """The images of a group: name, ending, and the files that belong to it."""
-    plain = [ending for ending in _image_endings() if ending in files]
-    if plain:
-        images = [of for of in files if of.rpartition(".")[2] in _image_endings()]
-        if others := [ending for ending in images if ending != plain[0]]:
-            left_out[" and ".join(f".{ending}" for ending in others)] += 1
-        yield key, plain[0], files
-        return
-    named: dict[str, Files] = {}
-    for ending, part in files.items():
-        own, _, last = ending.rpartition(".")
-        named.setdefault(own, {})[last] = part
-    for own, parts in named.items():
-        for ending in [ending for ending in _image_endings() if own and ending in parts][:1]:
-            yield f"{key}.{own}", ending, named.get("", {}) | parts
-
-
-def _sample(key: str, ending: str, files: Files) -> Sample:
-    member, image = files[ending]
-    _, label = files.get("cls", (None, None))
+def _sample(key: str, ending: str, member: TarInfo, contents: dict[str, bytes]) -> Sample:
     size = member.size if _is_plain(member) and member.size <= _LARGEST else 0
-    aspect, name = None, None
-    if ending.startswith(CANVAS):
-        aspect, name = _known(files["json"][1] if "json" in files else b"")
-    return Sample(key, image, label, aspect, name, member.offset_data, size)
+    known = _known(contents.get("json", b"")) if ending.startswith(CANVAS) else (None, None)
+    image = contents.get(ending, b"")
+    return Sample(key, image, contents.get("cls"), *known, member.offset_data, size)
 
 
 def _known(text: bytes) -> tuple[float | None, str | None]:

@@ -1,6 +1,5 @@
 """Parquet files of others: what is no image counts as broken, and no file is larger than it is."""
 
-import json
 import math
 import resource
 from decimal import Decimal
@@ -89,41 +88,6 @@ def test_columns_are_found_by_their_names(tmp_path):
     for look in (open_source, open_index):
         with pytest.raises(UserError, match="Choose from: md5, content"):
             look(f"shards:{root}#photo", tmp_path)
-
-
-def test_labels_of_text_and_of_numbers_need_no_index(tmp_path):
-    root = tmp_path / "set"
-    root.mkdir()
-    for file, labels in (("a", ["dog", "cat", None]), ("b", ["bird", "cat", ""])):
-        table = pyarrow.table({"image": [FILE] * 3, "label": labels})
-        parquet.write_table(table, root / f"{file}.parquet")
-    for _ in range(2):  # from the shards, and from the table that is kept
-        source = open_source(f"shards:{root}", tmp_path)
-        assert source.classes == {"class": ("bird", "cat", "dog")}
-        assert source.targets["class"].tolist() == [2, 1, -1, 0, 1, -1]
-    for file, labels in (("a", ["10", "2", None]), ("b", ["7", "", ""])):
-        table = pyarrow.table({"image": [FILE] * 3, "label": labels})
-        parquet.write_table(table, root / f"{file}.parquet")
-    source = open_source(f"shards:{root}", tmp_path)
-    assert source.classes == {"class": tuple(map(str, range(11)))}
-    assert source.targets["class"].tolist() == [10, 2, -1, 7, -1, -1]
-    table = pyarrow.table({"image": [FILE] * 3, "label": ["cat", "7", "7"]})
-    parquet.write_table(table, root / "b.parquet")
-    source = open_source(f"shards:{root}", tmp_path)
-    assert source.classes == {"class": ("10", "2", "7", "cat")}
-    assert source.targets["class"].tolist() == [0, 1, -1, 3, 2, 2]
-    table = pyarrow.table({"image": [FILE] * 3, "label": [2, None, 0]})
-    source = open_source(f"shards:{written(tmp_path / 'numbers', table)}", tmp_path)
-    assert source.classes == {"class": ("0", "1", "2")}
-    assert source.targets["class"].tolist() == [2, -1, 0]
-    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
-    known = {"huggingface": json.dumps({"info": {"features": features}})}
-    table = pyarrow.table({"image": [FILE] * 3, "label": [1, None, 0]}).replace_schema_metadata(
-        known
-    )
-    source = open_source(f"shards:{written(tmp_path / 'hub', table)}", tmp_path)
-    assert source.classes == {"class": ("cat", "dog")}
-    assert source.targets["class"].tolist() == [1, -1, 0]
 
 
 def test_row_groups_without_rows(tmp_path):

@@ -159,7 +159,17 @@ def packed(root, *names):
 
 
 def test_what_of_a_tar_is_not_read_is_told_once(tmp_path, caplog):
-    names = ["1.png", "2.psd", "x", "3.jpg", "3.png", "3.a.png", "4.cls"]
+    names = [
+        "1.png",
+        "2.psd",
+        "x",
+        "3.jpg",
+        "3.png",
+        "3.a.png",
+        "4.cls",
+        "5.left.png",
+        "5.right.png",
+    ]
     hidden = ["__meta__/x.png", ".DS_Store", "__end__"]  # as WebDataset leaves them out
     spec = packed(tmp_path / "set", *names, *hidden, "c/d.PNG")
     (tmp_path / "set" / "b.tar.gz").touch()
@@ -168,25 +178,9 @@ def test_what_of_a_tar_is_not_read_is_told_once(tmp_path, caplog):
         source = open_source(spec, tmp_path)
         assert [source.identifier(index) for index in range(len(source))] == ["a/1", "a/3", "a/c/d"]
     (told,) = [each for each in caplog.messages if "are ignored" in each]
-    kinds = (".psd", "no ending", ".cls", ".png and .a.png")
+    kinds = (".psd", "no ending", ".cls", ".png and .a.png", ".left.png and .right.png")
     assert all(f"1 of {kind}" in told for kind in kinds)
     assert "2 files are left out, as shards end in .tar or .parquet" in caplog.text
-
-
-def test_each_image_is_a_sample_where_none_is_called_as_its_group(tmp_path):
-    files = {
-        "s0.left.png": "s0.left", "s0.right.png": "s0.right", "s0.cls": "",
-        "a.png": "a", "a.mask.png": "", "a.cls": "",
-        "scan_1.5mm.png": "scan_1.5mm", "scan_1.5mm.cls": "", "scan_1.7mm.png": "scan_1.7mm",
-    }  # fmt: skip
-    spec = packed(tmp_path / "set", *files)
-    source = open_source(spec, tmp_path)
-    expected = [f"a/{name}" for name in files.values() if name]
-    assert [source.identifier(index) for index in range(len(source))] == expected
-    assert source.targets["class"].tolist() == [0, 0, 0, 0, -1]
-    numbers = [at for at, name in enumerate(files.values()) if name]
-    shard = open_index(spec, tmp_path).shards[0]
-    assert [each.image for each in shard.samples(0, 5)] == list(map(encoded, numbers))
 
 
 def test_shards_without_an_image_end_in_one_line(tmp_path):
