@@ -161,9 +161,12 @@ class Tiles(Source):
         scenes = known or self._look()
         scene_S4 = scenes["scene"]
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
-        windows = [self._windows(*size) for size in self._size_S2.tolist()]
-        self._scene_N = np.repeat(np.arange(len(windows)), [*map(len, windows)])
-        self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
+        self._scene_N = np.arange(len(scene_S4))
+        self._box_N4 = np.zeros((len(scene_S4), 4), np.int32)
+        if cut.tile is not None:
+            windows = [self._windows(*size, cut.tile) for size in self._size_S2.tolist()]
+            self._scene_N = np.repeat(self._scene_N, [*map(len, windows)])
+            self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
         self._keep(np.ones(len(self._scene_N), bool))
         if cut.blank:
             blank_N = scenes["blank"] = scenes["blank"] if known else self._blank()
@@ -242,10 +245,9 @@ class Tiles(Source):
             return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
         return self._scene(scene).crop(box)
 
-    def _windows(self, height: int, width: int) -> list[tuple[int, int, int, int]]:
+    def _windows(self, height: int, width: int, tile: int) -> list[tuple[int, int, int, int]]:
         """Left, top, right and bottom of the tiles of a scene; zeros of one that stays whole."""
-        tile = self.cut.tile
-        if tile is None or max(height, width) <= tile:
+        if max(height, width) <= tile:
             return [(0, 0, 0, 0)]
         stride = self.cut.stride or tile
 
