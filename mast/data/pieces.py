@@ -164,7 +164,7 @@ class Tiles(Source):
         self._scene_N = np.arange(len(scene_S4))
         self._box_N4 = np.zeros((len(scene_S4), 4), np.int32)
         if cut.tile is not None:
-            windows = [self._windows(*size, cut.tile) for size in self._size_S2.tolist()]
+            windows = [self._windows(h, w, cut.tile) for h, w in self._size_S2.tolist()]
             self._scene_N = np.repeat(self._scene_N, [*map(len, windows)])
             self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
         self._keep(np.ones(len(self._scene_N), bool))
