@@ -32,7 +32,7 @@ _OPTIONS = "encoder.options"  # the one field whose names are not those of a ver
 OPERATIONAL = (
     "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
     "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
-    "data.resident_gb", "data.workers", "data.readers", "data.download", "data.root",
+    "data.resident_gb", "data.workers", "data.download", "data.root",
     "data.max_broken",
 )  # fmt: skip
 

@@ -321,7 +321,6 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
             "best": float("-inf"),
             "images": feed.fingerprint,
             "started_from": started_from,
-            "order": feed.place,
             "config": deciding(config),
         },
     )
@@ -331,13 +330,6 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
             f"the images of {feed.name} changed since {run.path} was started; restore them, "
             "or start a new run with another out"
         )
-    try:
-        feed.place = training.extra.get("order")
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{run.last} is damaged: its position in {feed.name} is invalid. Restore it, or delete "
-            "it to start again"
-        ) from error
     if not isinstance(training.extra["best"], int | float):
         raise UserError(f"{run.last} is damaged: its best score is not a number. Restore it")
     if chief:
@@ -397,7 +389,6 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
     with shown as work, training.stop.listening():
         for result in training.run(fabric, feed.epoch, loss):
             plain_method.after_step(result.step / training.steps)
-            training.extra["order"] = feed.place
             work.update(result.step)
 
             # ------------------------------------------------------------------------- log
