@@ -105,7 +105,7 @@ REGISTRIES = {
 
 
 class Program(NamedTuple):
-    """What a command line begins with, the verbs that may follow, and what these have beside."""
+    """The first words of a command line, the verbs after them, and what is added to registries."""
 
     name: str
     verbs: Mapping[str, Verb]

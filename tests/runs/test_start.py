@@ -235,7 +235,7 @@ def test_weights_that_do_not_tell_the_architecture(tiny: Configure, tmp_path: Pa
 
 def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
     """Layer by layer from the images: stem, four blocks, each `decay` of the next."""
-    from mast.commands.pretrain import _encoder_shares
+    from mast.runs.pretraining import encoder_shares
 
     config = tiny(
         "mast_c5_small",
@@ -245,7 +245,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
     )
     config = with_architecture(config)
     method = build_method(config)
-    shares = _encoder_shares(method.encoder, config)
+    shares = encoder_shares(method.encoder, config)
     optimizer = make_optimizer(method.parameter_groups(shares), config.optimizer, 256)
     rate_of = {
         id(parameter): group["peak_lr"]
