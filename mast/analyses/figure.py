@@ -1,7 +1,6 @@
-"""Figures: the one style, and the only module that imports matplotlib.
+"""Figures: the one style, and the only module of `mast` that imports matplotlib.
 
-Colors are those of Okabe and Ito, which people of any color vision tell apart, and cividis;
-classes that are named like colors have their own.
+Colors are those of Okabe and Ito, which people of any color vision tell apart, and cividis.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -33,8 +32,6 @@ R = TypeVar("R")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
 GRAY = "#7F7F7F"
-# Black and white that stay so: the page gives its own colors to what is exactly black or white.
-LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
 IN_A_NOTEBOOK = 100  # pixels an inch
 BELOW = 32  # points from an axis to a legend: the numbers and the name of its scale are between
@@ -54,7 +51,6 @@ STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
 OF_VIEWS = {"Software": "mast show views"}
-DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -113,65 +109,9 @@ def line_style(index: int) -> str:
     return STYLES[index // len(COLORS) % len(STYLES)]
 
 
-def palette(count: int) -> tuple[str, ...]:
-    """Colors for a number of classes: the eight colors, lighter and darker ones, or a scale."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex, to_rgb
-
-    hues = COLORS[:6]
-    if count <= len(COLORS):
-        return COLORS[:count]
-    if count <= 3 * len(hues):
-        lighter, darker = (
-            [to_hex(tuple((1 - share) * np.array(to_rgb(ink)) + share * towards)) for ink in hues]
-            for towards, share in ((1.0, 0.55), (0.0, 0.5))
-        )
-        return (*hues, *lighter, *darker)[:count]
-    return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
-
-
-class ClassColors(NamedTuple):
-    """A color for each class, and of outlines where some are as light or dark as the ground."""
-
-    fills: tuple[str, ...]
-    outline: str | None
-
-
-def class_colors(names: Sequence[str]) -> ClassColors:
-    """Each class in its own color where all are named like colors, otherwise those of `palette`.
-
-    A color is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
-    CSS's azure is nearly white, its violet is pink.
-    """
-    from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex
-
-    colors = [name.lower() for name in names]
-    if any(color not in CSS4_COLORS for color in colors):
-        return ClassColors(palette(len(names)), None)
-    inks = [
-        to_hex(XKCD_COLORS.get(f"xkcd:{color.replace('gray', 'grey')}", CSS4_COLORS[color]))
-        for color in colors
-    ]
-    if len(set(inks)) < len(inks):  # grey and gray would be one
-        return ClassColors(palette(len(names)), None)
-    return ClassColors(tuple(LASTING.get(ink, ink) for ink in inks), GRAY)
-
-
 def tip(artist: Any, text: str) -> None:
     """Give an artist a tip, shown where it is pointed at, in the .svg."""
     artist.set_gid(f"tip {text}")
-
-
-def legend(figure: Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
-    """One legend below the figure for all axes, each label once, its markers `scale` as large."""
-    entries: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    figure.legend(
-        list(entries.values()), list(entries), loc="outside lower center", ncols=ncols,
-        markerscale=scale,
-    )  # fmt: skip
 
 
 def legend_below(axis: Any) -> None:
@@ -231,13 +171,13 @@ def save(figure: Figure, file: Path) -> None:
 
 
 def as_svg(figure: Figure, name: str) -> str:
-    """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
+    """A figure as SVG with tips; `name` begins its ids, which must be unique on a page."""
     text = io.StringIO()
     _write(figure, text, "svg", name)
     # Tips as titles, which browsers show and read aloud; other ids unique among figures.
     svg = re.sub(
         r"""<g id=(["'])tip (.*?)\1>""",
-        r'<g class="tip" role="img" tabindex="0"><title>\2</title>',
+        r'<g class="tip" role="img"><title>\2</title>',
         visible(text.getvalue()),  # XML has no control characters
         flags=re.DOTALL,
     )
@@ -250,8 +190,10 @@ def as_svg(figure: Figure, name: str) -> str:
 def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
     from matplotlib import rc_context
 
-    with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
-        figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
+    # Without a date and with a salt, the same arrays give the same file.
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else {}
+    with rc_context({**STYLE, "svg.hashsalt": name}):
+        figure.savefig(target, dpi=150, format=kind, metadata=nothing)
 
 
 def words(name: str) -> str:

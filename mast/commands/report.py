@@ -36,7 +36,7 @@ def report(
     folder.require()
     from mast.analyses import ANALYSES
     from mast.page import is_page
-    from mast.page.page import write_page
+    from mast.page.page import write_report
 
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
-    return write_page(folder, [Path(other) for other in as_list(beside)], ANALYSES, page)
+    return write_report(folder, [Path(other) for other in as_list(beside)], ANALYSES, page)

@@ -1,11 +1,16 @@
-"""What the figures of the paper share: the command that makes them, lines, bars and numbers."""
+"""What the figures of the paper share: the command that makes them, colors, lines and bars."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from mast.analyses import Analysis, figure
+
+# Black and white that stay so: the page gives its own colors to what is exactly black or white.
+LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 
 
 class PaperAnalysis(Analysis):
@@ -63,3 +68,59 @@ def with_margin(mean: float, margin: float, sign: str = "", places: int = 1) -> 
     """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
     text = f"{mean:{sign}.{places}f}"
     return f"{text} ± {margin:.{places}f}" if np.isfinite(margin) else text
+
+
+def legend(drawn: figure.Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
+    """One legend below the figure for all axes, each label once, its markers `scale` as large."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    drawn.legend(
+        list(entries.values()), list(entries), loc="outside lower center", ncols=ncols,
+        markerscale=scale,
+    )  # fmt: skip
+
+
+def palette(count: int) -> tuple[str, ...]:
+    """Colors for a number of classes: the eight colors, lighter and darker ones, or a scale."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex, to_rgb
+
+    hues = figure.COLORS[:6]
+    if count <= len(figure.COLORS):
+        return figure.COLORS[:count]
+    if count <= 3 * len(hues):
+        lighter, darker = (
+            [to_hex(tuple((1 - share) * np.array(to_rgb(ink)) + share * towards)) for ink in hues]
+            for towards, share in ((1.0, 0.55), (0.0, 0.5))
+        )
+        return (*hues, *lighter, *darker)[:count]
+    return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
+
+
+class ClassColors(NamedTuple):
+    """A color for each class, and of outlines where some are as light or dark as the ground."""
+
+    fills: tuple[str, ...]
+    outline: str | None
+
+
+def class_colors(names: Sequence[str]) -> ClassColors:
+    """Each class in its own color where all are named like colors, otherwise those of `palette`.
+
+    A color is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
+    CSS's azure is nearly white, its violet is pink.
+    """
+    from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex
+
+    colors = [name.lower() for name in names]
+    if any(color not in CSS4_COLORS for color in colors):
+        return ClassColors(palette(len(names)), None)
+    inks = [
+        to_hex(XKCD_COLORS.get(f"xkcd:{color.replace('gray', 'grey')}", CSS4_COLORS[color]))
+        for color in colors
+    ]
+    if len(set(inks)) < len(inks):  # grey and gray would be one
+        return ClassColors(palette(len(names)), None)
+    return ClassColors(tuple(LASTING.get(ink, ink) for ink in inks), figure.GRAY)

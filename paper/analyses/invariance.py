@@ -23,7 +23,7 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.augment import OPERATORS
-from paper.analyses.base import PaperAnalysis, curve
+from paper.analyses.base import PaperAnalysis, curve, legend
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
@@ -120,9 +120,7 @@ class Invariance(PaperAnalysis):
             axis.set_ylabel(
                 "cosine similarity\n" + ("all subspaces" if row % 2 else "own subspace")
             )
-        figure.legend(
-            drawn, [axis for axis in axes.flat if axis.lines], ncols=min(4, len(subspaces))
-        )
+        legend(drawn, [axis for axis in axes.flat if axis.lines], ncols=min(4, len(subspaces)))
         return drawn
 
     def _compare(self, axis: Any, arrays: Arrays, row: int) -> None:

@@ -25,7 +25,7 @@ from mast.analyses.analysis import (
 from mast.analyses.neighbours import spaces_of
 from mast.core.compute import one_thread
 from mast.core.errors import UserError
-from paper.analyses.base import PaperAnalysis, with_margin
+from paper.analyses.base import PaperAnalysis, legend, with_margin
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
@@ -150,7 +150,7 @@ class PredictedOperators(PaperAnalysis):
             axis.set_xlabel("change")
             if at % 3 == 0:
                 axis.set_ylabel("right direction (%)")
-        figure.legend(drawn, [above], ncols=2)
+        legend(drawn, [above], ncols=2)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:

@@ -13,7 +13,7 @@ from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.core.errors import counted
 from mast.recipes import RIVAL
-from paper.analyses.base import curve, with_margin
+from paper.analyses.base import curve, legend, with_margin
 from paper.studies.study import BASE, Study, collect, over_seeds
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
@@ -87,7 +87,7 @@ class Epochs(Study):
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")
             axis.set_ylabel("top-1 (%)")
-        figure.legend(drawn, axes, ncols=len(arrays["methods"]))
+        legend(drawn, axes, ncols=len(arrays["methods"]))
         return drawn
 
     def finding(self, arrays: Arrays) -> str:
