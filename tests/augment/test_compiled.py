@@ -4,9 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,15 +12,13 @@ import torch
 
 import mast
 from mast.augment import OPERATORS, PRESETS, Operator, Pipeline, Preset, Stage, View
-from mast.augment.operator import per_pixel, uniform
+from mast.augment.operator import operator, per_pixel, uniform
 from mast.augment.operators.geometry import GeometricOperator
 from mast.core.canvases import Canvases
 from mast.data.generated import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas
-POINTWISE = [
-    name for name, operator in OPERATORS.items() if not issubclass(operator, GeometricOperator)
-]
+POINTWISE = [name for name, kind in OPERATORS.items() if not issubclass(kind, GeometricOperator)]
 # A value within rounding of a threshold may fall on its other side.
 STEPPED = {"solarize", "posterize", "equalize"}
 
@@ -38,27 +34,23 @@ def canvases(count: int, side: int) -> torch.Tensor:
     [(name, 57) for name in POINTWISE] + [("gaussian_blur", 224), ("motion_blur", 224)],
 )
 def test_a_kernel_equals_its_reference(name, size):
-    operator = OPERATORS[name](size)
+    tested = OPERATORS[name](size)
     images = canvases(6, size).permute(0, 3, 1, 2).contiguous() / 255
-    parameters = operator.sample(4, torch.Generator().manual_seed(0))
+    parameters = tested.sample(4, torch.Generator().manual_seed(0))
     index = torch.tensor([0, 2, 3, 5])
     expected = images.clone()
-    expected[index] = operator.apply(images[index], parameters)
+    expected[index] = tested.apply(images[index], parameters)
     assert not torch.equal(expected, images)
     actual = images.clone()
-    operator.compiled(index.numpy(), parameters).run(actual.numpy(), 0, len(actual))
+    tested.compiled(index.numpy(), parameters).run(actual.numpy(), 0, len(actual))
     different = (actual - expected).abs() > TOLERANCE
     assert different.float().mean() <= (1e-3 if name in STEPPED else 0)
     assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
 
 
-@dataclass(frozen=True)
+@operator("dim", "color", Stage.COLOR)
 class Dim(Operator):
     """An operator that has no compiled kernel."""
-
-    name: ClassVar[str] = "dim"
-    label: ClassVar[str] = "dim"
-    stage: ClassVar[Stage] = Stage.COLOR
 
     def sample(self, n, generator):
         return {"factor": uniform(n, (0.2, 0.8), generator)}

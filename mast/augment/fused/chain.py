@@ -332,7 +332,7 @@ def _takes(kind: type[Pass], operators: Sequence[Operator]) -> bool:
 
 def _numbers(operator: Operator, parameters: Parameters, count: int) -> list[Tensor]:
     """What the kernel of an operator takes of each sample, as columns."""
-    return [part.reshape(count, -1) for part in operator.kernel_arguments(parameters)]
+    return [part.reshape(count, -1) for part in operator.arguments(parameters)]
 
 
 def _write(table_BN: Tensor, column: int, parts: Iterable[Tensor]) -> None:
