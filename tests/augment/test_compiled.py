@@ -93,19 +93,6 @@ def test_views_equal_the_reference(side, size):
         assert (different_B > 0).float().mean() < 0.1
 
 
-def test_threads_and_parts_change_nothing():
-    pipeline = Pipeline(PRESETS["mast19"], 32, compiled=True)
-    canvas, aspect = canvases(30, 40), torch.ones(30)
-    records = pipeline.draw(30, torch.Generator().manual_seed(0))
-    whole = pipeline.views(Canvases.of(canvas, aspect), records).images
-    torch.set_num_threads(3)
-    try:
-        parted = pipeline.views(Canvases.of(canvas, aspect), records).images
-    finally:
-        torch.set_num_threads(1)
-    assert all(map(torch.equal, whole, parted))
-
-
 @pytest.mark.slow
 def test_uninitialised_memory_never_shows():
     # The C library fills what it hands out with one byte, and no output may depend on it.
