@@ -254,16 +254,17 @@ class Operator:
 
     def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
         """What transforms samples (ascending) in place, by a compiled kernel if there is one."""
-        if self.kernel is None:
-            kernel = partial(self._apply_in_place, parameters)
-            return Step(kernel, index_N, (np.arange(len(index_N)),))
         from mast.augment.compiled import operators as compiled
 
+        kernel = getattr(compiled, self.kernel or "", None)
+        if kernel is None:
+            kernel = partial(self._apply_in_place, parameters)
+            return Step(kernel, index_N, (np.arange(len(index_N)),))
         arguments = (
             (argument.float() if argument.is_floating_point() else argument).numpy()
             for argument in self.arguments(parameters)
         )
-        return Step(getattr(compiled, self.kernel), index_N, tuple(arguments))
+        return Step(kernel, index_N, tuple(arguments))
 
     def _apply_in_place(
         self,
@@ -298,16 +299,19 @@ def operator(
 ) -> Callable[[type[C]], type[C]]:
     """Make a class a frozen dataclass, and set what its operators have in common.
 
-    The kernels of `compiled` and `fused` have the name and the arguments of `kernel`; without one
-    the class has its own `apply`. `others` are more class variables of `Operator`.
+    `kernel` takes images and `Operator.arguments`, as its namesakes in `compiled` and `fused` do,
+    where there are some; without one the class has its own `apply`. `others` are more class
+    variables of `Operator`.
     """
 
     def decorated(kind: type[C]) -> type[C]:
         kind.name, kind.destroys, kind.stage, kind.drawn = name, destroys, stage, drawn
         kind.label = name.replace("_", " ")
-        kind.kernel = kernel and kernel.__name__
+        kind.kernel = None
         if kernel is not None:
             kind.function = staticmethod(kernel)
+            if kernel.__module__.startswith(__package__):  # another's may have the same name
+                kind.kernel = kernel.__name__
         for key, value in others.items():
             setattr(kind, key, value)
         kind.graded = bool(drawn) or kind.at_magnitude is not Operator.at_magnitude

@@ -69,13 +69,14 @@ def affine(
     y: Tensor | float = 0.0,
 ) -> Tensor:
     """Assemble matrices_B33 = [[xx, xy, x], [yx, yy, y], [0, 0, 1]] on the device of `like_B`."""
-    entries = (
-        each.to(like_B.device, non_blocking=True)
-        if isinstance(each, Tensor)
-        else torch.full_like(like_B, each)
-        for each in (xx, xy, x, yx, yy, y, 0.0, 0.0, 1.0)
-    )
-    return torch.stack([*entries], dim=1).float().view(-1, 3, 3)
+    matrices_B33 = torch.zeros(len(like_B), 3, 3, device=like_B.device)
+    entries = (xx, xy, x, yx, yy, y, 0.0, 0.0, 1.0)
+    for place_B, entry in zip(matrices_B33.flatten(1).unbind(1), entries, strict=True):
+        if isinstance(entry, Tensor):
+            place_B.copy_(entry, non_blocking=True)
+        elif entry:
+            place_B.fill_(entry)
+    return matrices_B33
 
 
 def box_matrices(boxes_B4: Tensor) -> Tensor:

@@ -48,15 +48,16 @@ def test_a_kernel_equals_its_reference(name, size):
     assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
 
 
-@operator("dim", "color", Stage.COLOR)
+def invert(images_BCHW, factor_B):  # not the operator of that name
+    return images_BCHW * per_pixel(factor_B, images_BCHW)
+
+
+@operator("dim", "color", Stage.COLOR, invert)
 class Dim(Operator):
     """An operator that has no compiled kernel."""
 
     def sample(self, n, generator):
         return {"factor": uniform(n, (0.2, 0.8), generator)}
-
-    def apply(self, images_BCHW, parameters):
-        return images_BCHW * per_pixel(parameters["factor"], images_BCHW)
 
 
 def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
