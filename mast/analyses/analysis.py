@@ -1,4 +1,4 @@
-"""What an analysis is: arrays first, kept in the run folder, then a figure and what to see in it.
+"""What an analysis is: arrays first, saved in the run folder, then a figure and its caption.
 
 N images, P side of a thumbnail in pixels (pairs of views in `Pairs`), D dimensions of the
 embedding, K operators.
@@ -106,7 +106,7 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where the method predicts none.
         scores: What was measured of it.
-        beside: Other runs to show beside this one, on the same images.
+        beside: Other runs to compare with this one, on the same images.
     """
 
     name: str

@@ -60,7 +60,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     def with_style(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             from matplotlib import rc_context
-        except ValueError as error:  # which is said when it is imported
+        except ValueError as error:  # raised by the import
             backend = os.environ.get("MPLBACKEND")
             raise UserError(f"matplotlib knows no MPLBACKEND={backend}: unset it") from error
         with rc_context(STYLE):
@@ -164,7 +164,7 @@ def cells(
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Write a figure beside its arrays, as .png and .svg of the same name."""
+    """Write a figure as .png and .svg, next to the file of its arrays."""
     write_text(file.with_suffix(".svg"), signed(as_svg(figure, file.stem)))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
     write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
@@ -209,7 +209,7 @@ def capital(text: str) -> str:
 def views_grid(
     originals_BCHW: Tensor, views: Sequence[Tensor], captions: Sequence[Sequence[str]], path: Path
 ) -> None:
-    """Draw images in [0, 1] beside their views as a PNG; captions say what was applied to each."""
+    """Draw images in [0, 1] next to their views as a PNG; captions say what was applied to each."""
     from matplotlib.figure import Figure
 
     rows, columns = len(originals_BCHW), 1 + len(views)

@@ -21,7 +21,7 @@ FEW = 0.25  # of the dimensions, that a block has at most
 
 @final
 class MasksAnalysis(Analysis):
-    """The mask matrix, what each mask has to itself, and how alike the masks are.
+    """The mask matrix, the share of each mask that is its own, and the masks' cosines.
 
     Arrays:
         operators: (K,) names.
@@ -67,7 +67,7 @@ class MasksAnalysis(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> figure.Figure:
-        """The mask matrix, below it the dendrogram beside the correlation."""
+        """The mask matrix, below it the dendrogram and the correlation."""
         operators = [figure.words(name) for name in arrays["operators"]]
         count = len(operators)
         heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)

@@ -63,7 +63,7 @@ def spaces_of(subject: Subject, dim: int) -> list[WeightedSpace]:
 
 @final
 class Neighbours(Analysis):
-    """The nearest images of a query by the dimensions that are chosen, and whether they are alike.
+    """The nearest images of a query by the dimensions that are chosen, and what they share with it.
 
     For every distinct mask there are two spaces: the dimensions that are invariant to its operators
     ("ignoring …") and those that are exempt from them ("matching …"). Beside them are the whole
@@ -155,7 +155,7 @@ class Neighbours(Analysis):
         )
         spaces, tasks, shared_ST = (arrays[key] for key in ("spaces", "tasks", "shared"))
         if len(tasks) == 0:
-            return f"{shown} Without labels, whether neighbors are alike is not measured."
+            return f"{shown} Without labels, what neighbors share is not measured."
         # What a choice moves most: the block against its complement, which stands before it.
         gain = {
             (at, task): shared_ST[at, task] - shared_ST[at - 1, task]
@@ -170,11 +170,12 @@ class Neighbours(Analysis):
             )
         at, task = max(gain, key=lambda key: abs(gain[key]))
         sure = "is" if abs(gain[at, task]) > arrays["gain_margin"][at, task] else "is not"
+        counted = min(COUNTED, len(arrays["pictures"]) - 1)
         return (
-            f"{figure.capital(str(spaces[at]))}, {shared_ST[at, task]:.0f} % of the nearest images "
-            f"share a query's {tasks[task]}; {spaces[at - 1]}, {shared_ST[at - 1, task]:.0f} % (by "
-            f"chance {arrays['expected'][task]:.0f}); the difference {sure} beyond its 95 % "
-            f"interval. {shown}"
+            f"{figure.capital(str(spaces[at]))}, {shared_ST[at, task]:.0f} % of the {counted} "
+            f"nearest images share a query's {tasks[task]}; {spaces[at - 1]}, "
+            f"{shared_ST[at - 1, task]:.0f} % (by chance {arrays['expected'][task]:.0f}); the "
+            f"difference {sure} beyond its 95 % interval. {shown}"
         )
 
     def details(self, arrays: Arrays) -> Details:

@@ -144,7 +144,7 @@ class Pipeline:
     def fill(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
-        """Draw views (B, C, V, V) that are alike by the fastest kernels that their device has.
+        """Draw views (B, C, V, V) of equal operators by the fastest kernels that their device has.
 
         There are fewer canvases than views where several views of each follow one another.
         """
@@ -269,7 +269,7 @@ def _is_fused(device: torch.device) -> bool:
 
 
 def _alike_runs(operators: Sequence[dict[str, Operator]]) -> list[range]:
-    """Runs of neighbouring views that apply alike; how often they apply is in their records."""
+    """Consecutive views of equal operators; how often they apply is in their records."""
     runs: list[range] = []
     for view, own in enumerate(operators):
         first = operators[runs[-1].start] if runs else {}

@@ -35,7 +35,7 @@ class Preset:
 
     Args:
         operators: Names from `OPERATORS`; their order is the order of K in every record.
-        views: Any number; by default two alike.
+        views: Any number; by default two equal ones.
         channels: Of the images.
     """
 
@@ -174,7 +174,7 @@ def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
 # color: where they share it, a small encoder learns little else. The crop is mild where position
-# is to be kept; magnitudes in pixels are of a view of 224.
+# should be preserved; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},

@@ -30,8 +30,8 @@ def report(
     folder = RunFolder(run)
     if folder.evaluations.is_dir() and not folder.config.is_file():
         raise UserError(
-            f"{run} has the evaluations of an encoder that is no run, and the page is of a run: "
-            f"name one, with beside {run}, or see `mast compare`"
+            f"run: expected a run folder, {run} has only evaluations; give it as beside, or see "
+            "`mast compare`"
         )
     folder.require()
     from mast.analyses import ANALYSES

@@ -37,7 +37,7 @@ WARP, END = "warp", "end"  # columns that are no operator's
 
 @dataclass(frozen=True)
 class FusedBatch:
-    """What the kernels of a batch are given.
+    """The arguments of the kernels of a batch.
 
     Args:
         count: Number of samples, B.
