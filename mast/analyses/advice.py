@@ -85,11 +85,9 @@ class Advice(Analysis):
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
         rows, columns = range(len(tasks)), range(len(operators))
-        tips = [[f"{tasks[r]}, {operators[c]}: {_in_words(arrays, r, c)}" for c in columns]
-                for r in rows]  # fmt: skip
         texts = [[f"{c:+.0f}" if np.isfinite(c) else "" for c in c_O] for c_O in arrays["change"]]
         light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
-        figure.cells(axis, light_TO, tips, cell_texts=texts)
+        figure.write_cells(axis, light_TO, texts)
         axis.set_yticks(rows, [f"{tasks[row]} ({arrays['accuracy'][row]:.0f} %)" for row in rows])
         axis.set_xticks(columns, operators, rotation=35, ha="right", rotation_mode="anchor")
         axis.grid(visible=False)
@@ -135,15 +133,6 @@ class Advice(Analysis):
         ]  # fmt: skip
         columns = ("task", "operator", "change (points)", "low", "high", "the task")
         return Details(Grid(columns, tuple(rows)))
-
-
-def _in_words(arrays: Arrays, task: int, operator: int) -> str:
-    change, low, high = (
-        arrays[key][task, operator] for key in ("change", "change_low", "change_high")
-    )
-    if not np.isfinite(change):
-        return UNMEASURED
-    return f"{change:+.1f} points [{low:+.1f}, {high:+.1f}], {verdict(arrays, task, operator)}"
 
 
 def verdict(arrays: Arrays, task: int, operator: int) -> str:

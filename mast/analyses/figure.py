@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -109,11 +108,6 @@ def line_style(index: int) -> str:
     return STYLES[index // len(COLORS) % len(STYLES)]
 
 
-def tip(artist: Any, text: str) -> None:
-    """Give an artist a tip, shown where it is pointed at, in the .svg."""
-    artist.set_gid(f"tip {text}")
-
-
 def legend_below(axis: Any) -> None:
     """A legend that covers nothing: below the axis and the name of its scale, not wider than it."""
     labels = axis.get_legend_handles_labels()[1]
@@ -139,60 +133,29 @@ def plate(axis: Any) -> None:
         spine.set(visible=True, color="#BBBBBB", linewidth=0.6)
 
 
-def cells(
-    axis: Any,
-    value_RC: np.ndarray,
-    texts: Sequence[Sequence[str]],
-    width: float = 1,
-    cell_texts: Sequence[Sequence[str]] | None = None,
-) -> None:
-    """Give each cell of an image, shown by `imshow`, a tip, and write into it.
-
-    value_RC is how light each is, in [0, 1]; width that of a cell in the axis's units.
-    """
-    from matplotlib.patches import Rectangle
-
-    for row, column in np.ndindex(*value_RC.shape):
-        corner = (column * width - 0.5, row - 0.5)
-        cell = Rectangle(corner, width, 1, facecolor="white", alpha=0.0, linewidth=0)
-        tip(cell, texts[row][column])
-        axis.add_patch(cell)
-        if cell_texts is not None:
-            # Not quite black: on a dark page black text becomes light, which this must not.
-            ink = "#111111" if value_RC[row, column] > 0.5 else "white"
-            axis.text(column, row, cell_texts[row][column], ha="center", va="center", color=ink)
+def write_cells(axis: Any, light_RC: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+    """Write into the cells of an image, shown by `imshow`, of a lightness in [0, 1]."""
+    for row, column in np.ndindex(*light_RC.shape):
+        ink = "black" if light_RC[row, column] > 0.5 else "white"
+        axis.text(column, row, texts[row][column], ha="center", va="center", color=ink)
 
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure as .png and .svg, next to the file of its arrays."""
-    write_text(file.with_suffix(".svg"), signed(as_svg(figure, file.stem)))
+    svg = io.StringIO()
+    _write(figure, svg, "svg")
+    # XML has no control characters.
+    write_text(file.with_suffix(".svg"), signed(visible(svg.getvalue())))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
-    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
+    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png"))
 
 
-def as_svg(figure: Figure, name: str) -> str:
-    """A figure as SVG with tips; `name` begins its ids, which must be unique on a page."""
-    text = io.StringIO()
-    _write(figure, text, "svg", name)
-    # Tips as titles, which browsers show and read aloud; other ids unique among figures.
-    svg = re.sub(
-        r"""<g id=(["'])tip (.*?)\1>""",
-        r'<g class="tip" role="img"><title>\2</title>',
-        visible(text.getvalue()),  # XML has no control characters
-        flags=re.DOTALL,
-    )
-    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
-    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
-
-
-def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
+def _write(figure: Figure, target: Path | io.StringIO, kind: str) -> None:
     from matplotlib import rc_context
 
     # Without a date and with a salt, the same arrays give the same file.
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else {}
-    with rc_context({**STYLE, "svg.hashsalt": name}):
+    nothing = {"Date": None} if kind == "svg" else {}
+    with rc_context({**STYLE, "svg.hashsalt": "mast"}):
         figure.savefig(target, dpi=150, format=kind, metadata=nothing)
 
 

@@ -80,11 +80,6 @@ class MasksAnalysis(Analysis):
         axis.set_yticks(range(count), operators)
         axis.set_xlabel("dimension of the embedding, ordered by the operator that holds most of it")
         axis.grid(visible=False)
-        figure.cells(axis, np.zeros((count, 1)), [
-            [f"{name}: {own:.0%} of the mask is its own; entries from {row_D.min():.2f} to "
-             f"{row_D.max():.2f}"]
-            for name, own, row_D in zip(operators, arrays["own_share"], mask_KD, strict=True)
-        ], width=mask_KD.shape[1])  # fmt: skip
         above.colorbar(image, ax=axis, label="mask")
         tree, matrix = below.subplots(1, 2, width_ratios=(1, 3))
         if count > 1:
@@ -105,11 +100,8 @@ class MasksAnalysis(Analysis):
         matrix.yaxis.tick_right()
         matrix.spines.left.set_visible(False)
         matrix.grid(visible=False)
-        cell_texts = np.char.mod("%.2f", ordered_KK).tolist() if count <= 10 else None
-        figure.cells(matrix, ordered_KK, [
-            [f"{first} and {second}: {value:.2f}" for second, value in zip(names, row, strict=True)]
-            for first, row in zip(names, ordered_KK, strict=True)
-        ], cell_texts=cell_texts)  # fmt: skip
+        if count <= 10:
+            figure.write_cells(matrix, ordered_KK, np.char.mod("%.2f", ordered_KK).tolist())
         below.colorbar(image, ax=matrix, label="cosine of two masks")
         return drawn
 

@@ -1,11 +1,11 @@
 """One self-contained page of a run, from the files in its folder alone."""
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
 from PIL import Image
 
 from mast.analyses import Analysis, Gallery, read_arrays, understood
@@ -120,9 +120,9 @@ def _blocks(entry: Entry[Analysis], file: Path, side: int) -> list[Block]:
     with understood(file):
         arrays = read_arrays(file)
         details, caption = analysis.details(arrays), capital(analysis.caption(arrays))
-        svg = read_markup(file.with_suffix(".svg"))
-        # What precedes the element is of an XML file, not of a page.
-        drawn = {"svg": Markup(svg[svg.find("<svg") :]), "caption": caption}
+        # As an image it runs and loads nothing, whatever it holds.
+        svg = base64.b64encode(read_markup(file.with_suffix(".svg")).encode()).decode()
+        drawn = {"source": f"data:image/svg+xml;base64,{svg}", "caption": caption}
         blocks: list[Block] = []
         for gallery in details.galleries:
             blocks += [("note", gallery.title), ("gallery", _gallery(gallery, side))]

@@ -9,9 +9,6 @@ import numpy as np
 
 from mast.analyses import Analysis, figure
 
-# Black and white that stay so: the page gives its own colors to what is exactly black or white.
-LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
-
 
 class PaperAnalysis(Analysis):
     """An analysis of `python -m paper analyze`."""
@@ -23,19 +20,15 @@ def curve(
     axis: Any,
     x_S: np.ndarray,
     y_S: np.ndarray,
-    label: str,
     ink: str,
     style: str = "-",
     width: float = 1.5,
-    legend_label: str | None = None,
+    label: str | None = None,
     margin_S: np.ndarray | None = None,
 ) -> None:
-    """A line whose finite points have `label` and value as tips, with a band of `margin_S`."""
-    axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=legend_label)
-    for x, y in zip(x_S, y_S, strict=True):
-        if np.isfinite(y):
-            (point,) = axis.plot([x], [y], "o", color=ink, markersize=2 + width)
-            figure.tip(point, f"{label}: {y:.3g} at {x:g}")
+    """A line with a dot at every value, with a band of `margin_S`."""
+    axis.plot(x_S, y_S, style, marker="o", color=ink, linewidth=width, markersize=2 + width,
+              label=label)  # fmt: skip
     if margin_S is not None:
         ends = y_S - margin_S, y_S + margin_S
         axis.fill_between(x_S, *ends, color=ink, alpha=0.15, linewidth=0)
@@ -47,12 +40,10 @@ def bars(
     value_K: np.ndarray,
     error: Any,
     inks: Sequence[str],
-    tips: Sequence[str],
 ) -> None:
     """Horizontal bars with their intervals; one whose length is not finite is left out."""
     for at in np.flatnonzero(np.isfinite(value_K)).tolist():
-        (bar,) = axis.barh(at, value_K[at], color=inks[at], height=0.7)
-        figure.tip(bar, tips[at])
+        axis.barh(at, value_K[at], color=inks[at], height=0.7)
     axis.errorbar(
         value_K, range(len(names)), xerr=error, fmt="none", ecolor="black", elinewidth=1, capsize=2
     )
@@ -123,4 +114,4 @@ def class_colors(names: Sequence[str]) -> ClassColors:
     ]
     if len(set(inks)) < len(inks):  # grey and gray would be one
         return ClassColors(palette(len(names)), None)
-    return ClassColors(tuple(LASTING.get(ink, ink) for ink in inks), figure.GRAY)
+    return ClassColors(tuple(inks), figure.GRAY)

@@ -110,7 +110,7 @@ class Invariance(PaperAnalysis):
             for column, subspace in enumerate(subspaces[:-1]):  # the operator's own one is thick
                 width, label = 2.5 if subspace == operators[at] else 1.0, figure.words(subspace)
                 curve(
-                    below, arrays["magnitudes"], arrays["similarity"][at, column], label,
+                    below, arrays["magnitudes"], arrays["similarity"][at, column],
                     figure.color(column), figure.line_style(column), width, label,
                 )  # fmt: skip
             for axis in (above, below):
@@ -140,7 +140,7 @@ class Invariance(PaperAnalysis):
         for label, ink, style, mean_S, margin_S in curves:
             # In the legend each operator's own subspace has the name and color that it has below.
             in_legend = None if label == "its own subspace" else label
-            curve(axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S)
+            curve(axis, arrays["magnitudes"], mean_S, ink, style, 2.0, in_legend, margin_S)
         axis.set_title(figure.words(arrays["operators"][row]))
 
     def caption(self, arrays: Arrays) -> str:

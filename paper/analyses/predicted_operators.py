@@ -130,10 +130,6 @@ class PredictedOperators(PaperAnalysis):
                 value_O, at_O + shift, xerr=margin_O, fmt="o", markersize=4, elinewidth=1,
                 color=figure.color(column), label=str(space),
             )  # fmt: skip
-            for row in np.flatnonzero(np.isfinite(value_O)):
-                (point,) = above.plot([value_O[row]], [at_O[row] + shift], "o", markersize=4,
-                                      color=figure.color(column))  # fmt: skip
-                figure.tip(point, f"{operators[row]}, {space}: {value_O[row]:.0f} %")
         above.set_yticks(at_O, operators)
         above.invert_yaxis()
         above.set_xlim(-5, 103)

@@ -82,7 +82,7 @@ class Epochs(Study):
             for at, method in enumerate(arrays["methods"]):
                 mean_N, margin_N = over_seeds(arrays["accuracy"][at][:, task])
                 ink, style, name = figure.color(at), figure.STYLES[at], str(method)
-                curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
+                curve(axis, arrays["epochs"], mean_N, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -108,11 +107,9 @@ def test_it_is_small_and_every_figure_has_a_caption(seen: Visit, file: Path) -> 
     figures = seen.page.locator("main figure")
     assert figures.count() == len(MADE)
     for at in range(len(MADE)):
-        figure = figures.nth(at)
-        assert figure.locator("svg").bounding_box()["height"] > 100  # type: ignore[index]
-        assert len(figure.locator("figcaption").inner_text()) > 20
-        assert figure.locator(".plot").get_attribute("aria-label")
-    assert seen.page.locator("g.tip > title").count() > 50
+        image = figures.nth(at).locator("img")
+        assert image.evaluate("image => image.complete && image.naturalHeight > 100")
+        assert len(figures.nth(at).locator("figcaption").inner_text()) > 20
 
 
 def test_the_neighbours_are_rows(seen: Visit) -> None:
@@ -155,11 +152,6 @@ def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
     lightness = [sum(map(int, said.strip("rgb()").split(","))) for said in (ground, ink)]
     assert (lightness[0] > lightness[1]) == (scheme == "light")
     assert abs(lightness[0] - lightness[1]) > 400
-    # What is written on colors keeps its own, whatever the page's are.
-    cells = seen.page.locator("svg text", has_text=re.compile(r"^[+-]\d+$"))
-    assert cells.count() == 6
-    inks = cells.evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")
-    assert set(inks) == {"rgb(17, 17, 17)", "rgb(255, 255, 255)"}
     assert seen.complaints == []
     seen.page.context.close()
 
@@ -168,7 +160,7 @@ def test_on_paper_everything_is_open(seen: Visit) -> None:
     page = seen.page
     page.emulate_media(media="print", color_scheme="dark")
     assert page.locator("nav").is_hidden()
-    assert page.locator("main figure svg:visible").count() == len(MADE)
+    assert page.locator("main figure img:visible").count() == len(MADE)
     assert page.locator("table:visible").count() == page.locator("table").count() >= 6
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"

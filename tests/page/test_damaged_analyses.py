@@ -15,6 +15,7 @@ from pages import Page, look_into, make_run
 import mast
 from mast.analyses import read_arrays
 from mast.core.errors import UserError
+from mast.core.files import read_markup, signed
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result, TargetResult
 
@@ -79,6 +80,15 @@ def test_arrays_that_would_fill_the_memory_are_not_unpacked(
     monkeypatch.setattr("mast.analyses.analysis.machine_memory", lambda: 30_000_000)
     with pytest.raises(UserError, match=r"bomb\.npz .* when unpacked"):
         read_arrays(file)
+
+
+def test_a_figure_is_an_image_whatever_it_holds(run: RunFolder) -> None:
+    file = run.analysis / "neighbours.svg"
+    file.write_text(signed(read_markup(file).replace("</svg>", "<script>canary()</script></svg>")))
+    page = mast.report(run.path).read_text()
+    assert "canary" not in page
+    assert {"img", "figure"} <= {*Page(page).tags}
+    assert not {"svg", "script"} & {*Page(page).tags}
 
 
 WHOLE = {"step": 3, "epoch": 1.5, "loss": 2.0, "seconds": 80.0}
