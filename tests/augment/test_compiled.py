@@ -63,14 +63,13 @@ class Dim(Operator):
 def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
     monkeypatch.setitem(OPERATORS, "dim", Dim)
     monkeypatch.setattr("mast.augment.pipeline.COMPILED_PART_VALUES", 7 * 3 * 24**2)
-    preset = Preset(("random_resized_crop", "dim", "invert"), (View(),))
-    pipeline = Pipeline(preset, 24)
-    canvas, aspect = canvases(40, 32), torch.ones(40)
-    records = pipeline.draw(40, torch.Generator().manual_seed(0))
+    preset, images = Preset(("random_resized_crop", "dim", "invert"), (View(),)), canvases(40, 32)
+    records = Pipeline(preset, 24).draw(40, torch.Generator().manual_seed(0))
     assert 0 < records[0].applied("dim").sum() < 40
-    dimmed = pipeline.views(Canvases.of(canvas, aspect), records).images[0]
-    pipeline.compiled = False
-    expected = pipeline.views(Canvases.of(canvas, aspect), records).images[0]
+    dimmed, expected = (
+        Pipeline(preset, 24, compiled).views(Canvases.of(images), records).images[0]
+        for compiled in (True, False)
+    )
     torch.testing.assert_close(dimmed, expected, rtol=0, atol=TOLERANCE)
 
 
