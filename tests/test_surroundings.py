@@ -80,19 +80,13 @@ ASPECT = torch.tensor([0.5, 1.0, 1.2, 2.0])
 
 
 def views() -> list[Tensor]:
-    """Of a tensor, of images, by PyTorch, from the center, and by each operator alone."""
+    """Of a tensor, of images, by PyTorch, and from the center."""
     canvases = Canvases.of(CANVASES, ASPECT)
-    sampled = [
-        (operator(16), operator(16).sample(2, torch.Generator().manual_seed(0)))
-        for operator in OPERATORS.values()
-    ]
-    gray = torch.full((2, 3, 16, 16), 0.3, dtype=torch.float32, device="cpu")
     return [
         *mast.ViewMaker(EVERYTHING, 16, mean=[0.5] * 3, std=[0.2] * 3)(CANVASES),
         *mast.ViewMaker("dino", 16)([CANVASES[0].numpy(), CANVASES[1].float() / 255]),
         *draw_views(Pipeline(EVERYTHING, 16, compiled=False), canvases, (0, 1)).images,
         center_views(canvases, 16),
-        *(operator.apply(gray, parameters) for operator, parameters in sampled),
     ]
 
 

@@ -67,7 +67,7 @@ def show(result: Any) -> None:
 
 _DATA = ("data",)
 VERBS: dict[str, Verb] = {
-    "demo": Verb("demo:demo", _DATA),
+    "demo": Verb("demo:demo"),
     "neighbours": Verb("neighbours:neighbours", _DATA),
     "duplicates": Verb("duplicates:duplicates", _DATA),
     "outliers": Verb("outliers:outliers", _DATA),
