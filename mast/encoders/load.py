@@ -40,7 +40,7 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import channels_of, check_initialized, check_size, evaluating, resolve
+from mast.models.encoders import channels_of, check_size, evaluating, resolve
 from mast.models.layouts import BY_ORDER, checkpoint_of
 
 ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder
@@ -220,7 +220,6 @@ def _sha256(file: Path) -> str:
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
-    check_initialized(module)
     kind = type(module).__name__
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):

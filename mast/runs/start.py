@@ -24,7 +24,6 @@ from mast.models import (
     stem_of,
 )
 from mast.models.encoders import usual_normalization
-from mast.models.foreign import describes_itself
 from mast.models.layouts import checkpoint_of
 
 _log = logging.getLogger("mast")
@@ -68,7 +67,7 @@ def _taken_from_config(wanted: EncoderConfig, known: EncoderConfig) -> dict[str,
     say how images of other channels are normalised.
     """
     file, usual, open_fields = checkpoint_of(str(wanted.weights))[0], _usual(wanted), []
-    if is_foreign(file) and not describes_itself(file):
+    if is_foreign(file):
         open_fields += ["stem_stride"] if known.stem == "small" else []
         open_fields += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag has
     taken = {
@@ -179,7 +178,7 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
             f"timm with a tag, such as {' or '.join(near_weights(weights))}"
         )
     size = None if os.path.isdir(file) else config.size
-    if not is_foreign(file) or describes_itself(file):
+    if not is_foreign(file):
         loaded = load(weights, size=size, download=config.data.download)
     else:  # a name that fits may say more than what can be inferred
         try:

@@ -214,8 +214,7 @@ def test_images_in_double_precision_are_those_in_single():
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (torch.rand(2, 3, 0, 32), "expected images with pixels, got a tensor of shape"),
-        (torch.rand(2, 3, 8, 8).to_sparse(), "expected images with pixels"),
+        (torch.rand(2, 3, 0, 32), "got a tensor of shape"),
         (torch.rand(2, 1, 32, 32), r"expected images \(B, 3, H, W\)"),
     ],
 )
