@@ -123,6 +123,8 @@ def load_foreign(
             f"{BY_ORDER}{path}: weights are matched by their order if the architecture is named, "
             "and if torch.save wrote them: a .safetensors keeps no order"
         )
+    if not path.is_file():
+        raise UserError(f"no checkpoint at {path}")
     content = read_tensors(path)[0] if path.suffix == ".safetensors" else _read_torch(path)
     tagged = name is not None and named_weights(name) is not None
     beside, normalization = (None, None) if tagged else normalization_beside(path)
@@ -192,9 +194,8 @@ def _read_torch(path: Path) -> Any:
                 "x = torch.load(FILE, weights_only=False); torch.save(x.state_dict() if hasattr(x, "
                 "'state_dict') else x['state_dict'], 'weights.pth')"
             ) from error
-        reason = type(error).__name__  # PyTorch's text advises to run what is in it
-        if isinstance(error, OSError) and error.strerror:
-            reason = error.strerror
+        # PyTorch's text advises to run what is in it
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise UserError(f"{path} is not a readable checkpoint ({reason})") from error
 
 
