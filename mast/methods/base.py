@@ -9,7 +9,7 @@ units of a head. Progress is the share of the run that is done, from 0 to 1.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -110,10 +110,6 @@ class MethodConfig:
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
-
-    def sides(self, sizes: Sequence[int]) -> set[int]:
-        """Sides of the images that the encoder sees, in pixels, from those of the views."""
-        return set(sizes)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import check_finite, read_tensors
 from mast.encoders.load import Loaded, load, source_name
-from mast.methods import ENCODER, Embedding, EnsembleOutput, Method
+from mast.methods import ENCODER, Embedding, Method, MethodOutput
 from mast.models import load_encoder
 from mast.models.encoders import RETRAIN, mismatches
 from mast.models.layouts import first_keys
@@ -106,6 +106,7 @@ def load_representation(
     if not RunFolder(run).config.is_file():
         raise UserError(f"{source_name(run)} has no {representation}: give a run folder")
     loaded, method = load(run, size), load_method(run)
-    kind = EnsembleOutput if representation == "ensemble" else Embedding
+    whole = representation == "embedding"
+    module = Embedding(method) if whole else MethodOutput(method, "ensemble")
     description = loaded.description | {representation: plain(method.config)}
-    return loaded._replace(module=kind(method).eval(), description=description)
+    return loaded._replace(module=module.eval(), description=description)

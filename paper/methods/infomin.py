@@ -4,7 +4,6 @@ Shapes: B images of this process, N keys of the queue, D dimensions of the embed
 image, P pixels along a side of a piece.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -40,10 +39,6 @@ class InfoMinConfig(MethodConfig):
     queue: int = 65536
     jigsaw: float = 0.5
 
-    def sides(self, sizes: Sequence[int]) -> set[int]:
-        *others, whole = sizes
-        return {*others, side_of_piece(whole)}
-
 
 class InfoMin(Method):
     """Tian et al.: What Makes for Good Views for Contrastive Learning (NeurIPS 2020).
@@ -62,6 +57,7 @@ class InfoMin(Method):
         self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
+        encoder.check_side(side_of_piece(encoder.size))
         sizes, dim = config.projector, config.projector.dim
         self.projector, self.of_pieces = (
             MLP(encoder.dim, sizes, layers=2, inner_norm=False, bias=True) for _ in range(2)

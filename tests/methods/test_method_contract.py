@@ -17,12 +17,11 @@ from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     Embedding,
-    EnsembleOutput,
     Mast,
     MastConfig,
     Method,
     MethodConfig,
-    PredictedUncertainty,
+    MethodOutput,
     VICRegConfig,
     method_of,
 )
@@ -138,15 +137,15 @@ def test_what_a_method_does_not_have() -> None:
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
     assert (embedding.operators, embedding.masks()) == ((), None)
     with pytest.raises(UserError, match="no masks"):
-        EnsembleOutput(method)
+        MethodOutput(method, "ensemble")
     with pytest.raises(UserError, match="predicts no uncertainty"):
-        PredictedUncertainty(method)
+        MethodOutput(method, "uncertainty")
 
 
 def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
     method = build_method("mast", {}, {})
     before = {name: value.clone() for name, value in method.state_dict().items()}
-    PredictedUncertainty(method)
+    MethodOutput(method, "uncertainty")
     assert method.training
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
 
@@ -165,5 +164,7 @@ def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
     assert isinstance(method, Mast)
     images_BCHW = make_views(0).images[0]
     covariance_BD = method.projector(method.encoder.encode(images_BCHW)).covariance_BD
-    assert torch.equal(PredictedUncertainty(method)(images_BCHW).squeeze(1), covariance_BD.sum(1))
+    assert torch.equal(
+        MethodOutput(method, "uncertainty")(images_BCHW).squeeze(1), covariance_BD.sum(1)
+    )
     assert build_method("mast", {}, {"uncertainty": False}).uncertainty(images_BCHW) is None

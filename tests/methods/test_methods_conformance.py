@@ -14,7 +14,7 @@ from torch import Tensor
 import mast
 from mast.config import build_method as build_run
 from mast.core.errors import UserError
-from mast.methods import Embedding, EnsembleOutput, MastC, Method
+from mast.methods import Embedding, MastC, Method, MethodOutput
 from mast.models import EncoderConfig
 
 PROPERTIES = ("color", "position", "orientation")
@@ -179,7 +179,7 @@ def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
     images_BCHW = make_views(0).images[0]
     mean_BD = method.embed(images_BCHW)
     expected = torch.cat([mean_BD * mask_D for mask_D in method.masks().T], dim=1)
-    torch.testing.assert_close(EnsembleOutput(method)(images_BCHW), expected)
+    torch.testing.assert_close(MethodOutput(method, "ensemble")(images_BCHW), expected)
 
 
 @torch.no_grad()
