@@ -142,14 +142,6 @@ def test_what_a_method_does_not_have() -> None:
         MethodOutput(method, "uncertainty")
 
 
-def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
-    method = build_method("mast", {}, {})
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    MethodOutput(method, "uncertainty")
-    assert method.training
-    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
-
-
 def test_the_type_of_a_configuration_says_its_method() -> None:
     assert method_of(MastConfig()) == "mast"
     assert method_of(VICRegConfig()) == "vicreg"

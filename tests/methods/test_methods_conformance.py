@@ -128,18 +128,6 @@ def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], messa
         mast.configure(recipe, objective=objective)
 
 
-def test_a_map_may_have_another_width_than_the_representation() -> None:
-    encoder = EncoderConfig("timm:mobilenetv3_small_050")
-    method = build_method("mast", {}, {}, encoder=encoder)
-    assert (method.encoder.map_dim, method.encoder.dim) == (288, 1024)
-    assert torch.isfinite(method(make_views(0), 0.0)["loss"])
-
-
-def test_without_batchnorm_there_are_no_statistics_to_freeze() -> None:
-    with pytest.raises(UserError, match="is for encoders with BatchNorm"):
-        build("mae").freeze_statistics()
-
-
 def test_a_method_names_the_views_that_it_needs_before_a_run(tmp_path: Path) -> None:
     changes = {"data": "nowhere", "out": str(tmp_path / "run"), "views": "multicrop"}
     config = mast.configure("mast_c5_small", **changes)

@@ -480,12 +480,9 @@ def test_damaged_files(resnet: Any, tmp_path: Path) -> None:
 
 ODD: dict[str, Callable[[torch.Tensor], Any]] = {
     "sparse": lambda tensor: torch.zeros(tensor.shape).to_sparse(),
-    "compressed": lambda tensor: torch.zeros(3, 3).to_sparse_csr(),
     "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
-    "nested": lambda tensor: torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(1, 3)]),
     "meta": lambda tensor: tensor.to("meta"),
     "whole numbers": lambda tensor: tensor.long(),
-    "empty in all dimensions": lambda tensor: torch.zeros([0] * tensor.ndim),
     "one number": lambda tensor: torch.zeros(()),
     "overlapping and huge": lambda tensor: torch.zeros(()).expand([10**4] * tensor.ndim),
     "an array": lambda tensor: np.zeros(3),
@@ -493,19 +490,11 @@ ODD: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [("conv1.weight", kind) for kind in ODD]
-    + [
-        (key, kind)
-        for key in ("patch_embed.proj.weight", "pos_embed")
-        for kind in ("empty in all dimensions", "one number", "overlapping and huge")
-    ],
-)
+@pytest.mark.parametrize("key", ["conv1.weight", "patch_embed.proj.weight", "pos_embed"])
+@pytest.mark.parametrize("kind", ODD)
 def test_what_is_no_plain_tensor_is_one_line(key: str, kind: str, tmp_path: Path) -> None:
     state = under("", other("resnet18" if key == "conv1.weight" else "vit_tiny_patch16_224"))
-    odd = {**state, key: ODD[kind](state[key].contiguous())}
-    torch.save(odd, tmp_path / "odd.pth")
+    torch.save({**state, key: ODD[kind](state[key].contiguous())}, tmp_path / "odd.pth")
     with pytest.raises(UserError, match=r"odd\.pth") as caught:
         load_foreign(tmp_path / "odd.pth")
     assert "\n" not in str(caught.value)

@@ -3,8 +3,6 @@
 Shapes: B batch, L patches, S of them shown.
 """
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tiny import ENCODER, SIZE, VIT, build_method, make_views
@@ -49,12 +47,6 @@ def test_what_is_hidden_is_not_seen() -> None:
 def test_an_encoder_without_patches_is_refused() -> None:
     with pytest.raises(UserError, match="has no patches to hide: it must be a ViT of timm"):
         ShownPatches(Encoder(ENCODER, SIZE))
-
-
-def test_patches_that_are_no_squares_are_refused() -> None:
-    config = replace(VIT, options=VIT.options | {"patch_size": [8, 4]})
-    with pytest.raises(UserError, match="must be filled by square patches"):
-        ShownPatches(Encoder(config, 32))
 
 
 def test_patches_are_rows_of_pixels() -> None:
@@ -117,11 +109,6 @@ def test_only_hidden_patches_count() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.configure("mae", objective=options)
-
-
-def test_a_share_that_hides_all_is_refused() -> None:
-    with pytest.raises(UserError, match=r"objective\.hidden 0\.99 hides 16 of 16 patches"):
-        build_method("mae", {}, {"dim": 16, "depth": 1, "heads": 2, "hidden": 0.99})
 
 
 def test_a_decoder_starts_as_the_official_one() -> None:

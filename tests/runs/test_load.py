@@ -13,17 +13,16 @@ import yaml
 from safetensors.torch import load as loaded
 from safetensors.torch import load_file, save_file
 from tiny import ENCODER, configure
-from torch import Tensor, nn
+from torch import nn
 
 import mast
 from mast.core.checkpoint import load_checkpoint, previous
-from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.data import CanvasSet, open_canvas
-from mast.encoders.load import frozen, load
+from mast.data import open_canvas
+from mast.encoders.load import load
 from mast.models import (
     Classifier,
     Encoder,
@@ -211,48 +210,3 @@ def test_weights_are_seen_at_the_size_of_their_training(
     load(name, weights=file, size=64)
     (message,) = caplog.messages
     assert "images of 224 pixels and now gets 64" in message
-
-
-def test_a_size_that_it_cannot_take_is_one_line(tmp_path: Path) -> None:
-    vit = Encoder(EncoderConfig("timm:test_vit", {"dynamic_img_size": False}), 16)
-    save_encoder(vit, tmp_path / "encoder.safetensors")
-    for source in (vit, tmp_path / "encoder.safetensors"):
-        with pytest.raises(UserError, match="'timm:test_vit' cannot take images of 48 pixels"):
-            frozen(load(source, size=48), source, Compute("cpu"))
-
-
-class Powers(nn.Module):
-    """Its exponent is code, not a weight; with noise it draws."""
-
-    def __init__(self, exponent: float = 1.0, noise: float = 0.0) -> None:
-        super().__init__()
-        self.exponent, self.noise = exponent, noise
-        self.images = 0
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        self.images += len(images_BCHW)
-        mean_BC = images_BCHW.mean(dim=(2, 3)) ** self.exponent
-        return mean_BC + self.noise * torch.rand_like(mean_BC)
-
-
-def features(module: Powers, canvases: CanvasSet) -> Tensor:
-    loaded = load(module, size=32)
-    return frozen(loaded, module, Compute("cpu")).features(canvases, 32)
-
-
-def test_features_of_a_module_are_kept_while_it_computes_the_same(photos: Path) -> None:
-    canvases = open_canvas(str(photos / "test"), 32)
-    first, again, other = Powers(), Powers(), Powers(2.0)
-    plain_ND = features(first, canvases)
-    assert torch.equal(features(again, canvases), plain_ND)
-    torch.testing.assert_close(features(other, canvases), plain_ND**2)
-    tried = first.images - len(canvases)
-    assert (again.images, other.images) == (tried, tried + len(canvases))
-    # Those of a module that draws are not, and trying it draws nothing of what it draws later.
-    torch.manual_seed(3)
-    module = Powers(noise=0.01)
-    first_ND = features(module, canvases)
-    assert not torch.equal(features(module, canvases), first_ND)
-    torch.manual_seed(3)
-    drawn_ND = plain_ND + 0.01 * torch.rand(len(canvases), 3)
-    torch.testing.assert_close(first_ND, drawn_ND)
