@@ -100,10 +100,9 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
 
 def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     encoder = Encoder(ENCODER, 32)
-    with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
-        mast.load_classifier(tmp_path / "none.safetensors")
-    with pytest.raises(UserError, match=r"no classifier in .*: `mast fit SET --encoder .*`"):
-        mast.load_classifier(tmp_path)
+    for path in (tmp_path, tmp_path / "none.safetensors"):
+        with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
+            mast.load_classifier(path)
     mast.models.save_encoder(encoder, tmp_path / "encoder.safetensors")
     with pytest.raises(UserError, match="its header names no classifier"):
         mast.load_classifier(tmp_path / "encoder.safetensors")
