@@ -79,7 +79,9 @@ def card(
         architecture=_architecture(encoder),
         weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
         images="RGB images" if encoder.channels == 3 else of_channels,
-        features=original.module(original.noise(1)).shape[1] if original.space else encoder.dim,
+        features=original.module(encoder.blank(1, original.size)).shape[1]
+        if original.space
+        else encoder.dim,
         chosen="; ".join(f"{kind}: {', '.join(of)}" for kind, of in original.chosen.items()),
         imports=imports,
         load=load,

@@ -24,9 +24,12 @@ WEIGHTS = "model.safetensors"
 RUN = "model(torch.stack([prepare(image) for image in images]))"
 
 
-class _Folder(Format):
-    """Whatever loads it, timm builds the model."""
+class Timm(Format):
+    """`timm.create_model` of a folder, or of a repository on the Hub."""
 
+    library = "timm"
+    tags = ("timm",)
+    modules = ("timm",)
     normalises = False
 
     def __init__(self, original: Original) -> None:
@@ -81,14 +84,12 @@ class _Folder(Format):
         write_json(folder / "config.json", config)
         write_weights(self.original, twin, folder)
 
-    def load_by_timm(self, place: Place) -> str:
-        """Python that makes `model`, by timm."""
+    def load(self, place: Place) -> str:
         name = f"{'hf-hub' if place.on_hub else 'local-dir'}:{place.name}"
         without_head = ", num_classes=0" if self.original.classifier is None else ""
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
 
-    def example_of_timm(self) -> str:
-        """Python from `model` and `images`, by timm."""
+    def example(self, place: Place) -> str:
         prepared = self.prepared(
             "\nsettings = timm.data.resolve_model_data_config(model)\n"
             "prepare = timm.data.create_transform(**settings, is_training=False)"
@@ -108,21 +109,7 @@ class _Folder(Format):
         return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
 
 
-class Timm(_Folder):
-    """`timm.create_model` of a folder, or of a repository on the Hub."""
-
-    library = "timm"
-    tags = ("timm",)
-    modules = ("timm",)
-
-    def load(self, place: Place) -> str:
-        return self.load_by_timm(place)
-
-    def example(self, place: Place) -> str:
-        return self.example_of_timm()
-
-
-class HuggingFace(_Folder):
+class HuggingFace(Format):
     """transformers' `AutoModel`s and `AutoImageProcessor`, which hand the folder to timm.
 
     As transformers is no dependency, timm tries the folder where it is not installed.
@@ -131,6 +118,13 @@ class HuggingFace(_Folder):
     library = "transformers"
     tags = ("timm", "transformers")
     modules = ("transformers",)
+    normalises = False
+
+    def __init__(self, original: Original) -> None:
+        self.original, self.timm = original, Timm(original)
+
+    def write(self, folder: Path) -> None:
+        self.timm.write(folder)
 
     def load(self, place: Place) -> str:
         classifies = "" if self.original.classifier is None else "ForImageClassification"
@@ -138,12 +132,10 @@ class HuggingFace(_Folder):
         return f"model = {name}.from_pretrained({place.name!r}).eval()"
 
     def tried(self, place: Place) -> str:
-        if find_spec("transformers") is not None:
-            return super().tried(place)
-        return f"import timm\n{self.load_by_timm(place)}\n{self.example_of_timm()}"
+        return super().tried(place) if find_spec("transformers") else self.timm.tried(place)
 
     def example(self, place: Place) -> str:
-        prepared = self.prepared(
+        prepared = self.timm.prepared(
             f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})"
         )
         run = "model(**prepare(images))"

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, final
 
-import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
@@ -78,11 +77,6 @@ class Original:
     def of_photos(self) -> bool:
         """Whether it takes what Pillow opens as RGB."""
         return self.reading == Reading()
-
-    def noise(self, count: int) -> Tensor:
-        """The same random images in [0, 1] at every call."""
-        shape = (count, self.encoder.channels, self.size, self.size)
-        return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
     @property
     def name(self) -> str:

@@ -732,17 +732,15 @@ def _stem(model: nn.Module, config: EncoderConfig, size: int) -> Stem:
 def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
     """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
     stride = _stem(model, config, size).stem_stride
-    first = None if stride is None else model.get_submodule("conv1")
+    first: Any = None if stride is None else model.get_submodule("conv1")
     if config.stem_padding != 1 and not isinstance(first, nn.Conv2d):
         raise UserError("encoder.stem_padding is for a small stem of one convolution")
-    if first is None or stride is None:
+    if stride is None:
         return
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
-        deep = first[0]
-        assert isinstance(deep, nn.Conv2d)
+        deep: Any = first[0]
         deep.stride = (stride, stride)
     else:
-        assert isinstance(first, nn.Conv2d)
         conv = nn.Conv2d(
             config.channels, first.out_channels, 3, stride, config.stem_padding, bias=False
         )
