@@ -116,8 +116,8 @@ class Original:
     def compared(self, outputs_BC: Tensor) -> Tensor:
         """What outputs are compared in: features as they are, of probabilities the logarithms.
 
-        The images of a comparison are noise, which a classifier may take for one class for sure;
-        only the logarithms then say whether all scores are right.
+        A classifier may take the images of a comparison for one class for sure; only the
+        logarithms then say whether all scores are right.
         """
         return outputs_BC if self.classifier is None else outputs_BC.clamp(min=TINY).log()
 

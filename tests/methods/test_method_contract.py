@@ -18,12 +18,8 @@ from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     Embedding,
     Mast,
-    MastConfig,
     Method,
-    MethodConfig,
     MethodOutput,
-    VICRegConfig,
-    method_of,
 )
 
 BATCH, STEPS = 4, 6
@@ -140,15 +136,6 @@ def test_what_a_method_does_not_have() -> None:
         MethodOutput(method, "ensemble")
     with pytest.raises(UserError, match="predicts no uncertainty"):
         MethodOutput(method, "uncertainty")
-
-
-def test_the_type_of_a_configuration_says_its_method() -> None:
-    assert method_of(MastConfig()) == "mast"
-    assert method_of(VICRegConfig()) == "vicreg"
-    with pytest.raises(
-        UserError, match=r"MastConfig, MastCConfig, VICRegConfig, .*\), got MethodConfig"
-    ):
-        method_of(MethodConfig())
 
 
 def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:

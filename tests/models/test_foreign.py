@@ -15,9 +15,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from lightly.loss import NTXentLoss
 from lightly.models import ResNetGenerator
-from lightly.models.modules import MoCoProjectionHead
 from safetensors.torch import save_file
 from tiny import scrambled
 from torch import nn
@@ -79,15 +77,6 @@ def other(name: str = "resnet18") -> nn.Module:
     return model
 
 
-def lightly_moco(resnet: nn.Module) -> nn.Module:
-    """A module of lightly's, whose own class names what is beside the encoder."""
-    module = nn.Module()
-    module.backbone, module.backbone_momentum = pooled(resnet), pooled(other())
-    module.projection_head = MoCoProjectionHead(512, 64, 16)
-    module.criterion = NTXentLoss(memory_bank_size=(8, 16))
-    return module
-
-
 BACKBONE, BARE = (
     "VICReg, Barlow Twins, DINO, lightly or stable-pretraining",
     "timm, torchvision or SwAV",
@@ -121,6 +110,8 @@ ROWS: dict[str, tuple[str, str, str, tuple[str, ...], tuple[str, ...]]] = {
                        ("classifier.", "head.", "momentum_head.", "dino_loss_func.")),
     "vissl.torch": ("VISSL", "classy_state_dict.base_model.model.trunk", "_feature_blocks.", (),
                     ()),
+    "lightly.ckpt": (BACKBONE, "state_dict", "backbone.", ("backbone_momentum.",),
+                     ("projection_head.", "criterion.")),
     "mmselfsup.pth": ("MMSelfSup", "state_dict", "backbone.",
                       ("encoder_q.0.", "encoder_k.0.", "target_net.module.0."), ("neck.",)),
     "lightly-dino.ckpt": ("lightly with a teacher", "state_dict", "teacher_backbone.",
@@ -175,11 +166,6 @@ def assert_recognised(layout: str, content: Any, resnet: nn.Module) -> None:
     assert expected.keys() - tensors.keys() <= {"fc.weight", "fc.bias"}
     for key, tensor in tensors.items():
         assert key.startswith(CLASSIFIERS) or torch.equal(tensor, expected[key])
-
-
-def test_a_module_of_lightlys(resnet: nn.Module) -> None:
-    content = {"state_dict": lightly_moco(resnet).state_dict(), "epoch": 9}
-    assert_recognised(BACKBONE, content, resnet)
 
 
 @pytest.mark.parametrize("file", ROWS)

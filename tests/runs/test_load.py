@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
 import torch
 import yaml
 from safetensors.torch import load as loaded
@@ -198,15 +197,3 @@ def test_how_files_are_read_is_in_the_file_of_the_encoder(
     np.save(tmp_path / "0.npy", np.full((8, 8, 3), 100, np.uint16))
     opened = open_canvas(str(tmp_path), 32, model=nn.ModuleList([encoder, teacher]))
     assert opened.reading == encoder.reading
-
-
-def test_weights_are_seen_at_the_size_of_their_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    name, file = "timm:mobilenetv3_small_050.lamb_in1k", tmp_path / "weights.pth"
-    torch.save(timm.create_model("mobilenetv3_small_050").state_dict(), file)
-    assert load(name, weights=file).size == 224
-    assert not caplog.messages
-    load(name, weights=file, size=64)
-    (message,) = caplog.messages
-    assert "images of 224 pixels and now gets 64" in message

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from tiny import ENCODER, configure
 
 import mast
@@ -82,19 +81,6 @@ def test_what_is_frozen_stays_as_it_is(tiny: Configure, theirs: RunFolder, optio
     trained = mast.load_method(run.path).state_dict()
     name = "projector.trunk.0.weight"
     assert not torch.equal(trained[name], random[name])
-
-
-@torch.no_grad()
-def test_weights_of_another_project(tiny: Configure, tmp_path: Path) -> None:
-    """The standard stem, though the views are small, and every weight."""
-    model = torchvision.models.resnet18(num_classes=7).eval()
-    torch.save(model.state_dict(), tmp_path / "resnet.pth")
-    config, encoder = started(tiny(size=48, encoder={"weights": str(tmp_path / "resnet.pth")}))
-    assert (config.encoder.name, config.encoder.stem) == ("resnet18", "standard")
-    model.fc = torch.nn.Identity()
-    images = torch.rand(2, 3, 48, 48)
-    expected = model((images - encoder.mean) / encoder.std)
-    torch.testing.assert_close(encoder(images), expected)
 
 
 @torch.no_grad()
