@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
@@ -221,6 +222,8 @@ def _sha256(file: Path) -> str:
 def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
     kind = type(module).__name__
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        raise UserError(f"encoder {kind} has no weights yet: run it on images once before")
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described = module.describe()
