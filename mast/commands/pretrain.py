@@ -265,7 +265,6 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: Fabric) -> None:
         ends = read_reading(described).ends if described is not None else feed.reading.ends
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
-        plain_method.begin()
     plain_method.encoder.reading = None if feed.reading == Reading() else feed.reading
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))

@@ -235,10 +235,11 @@ class Method(nn.Module, ABC):
         """What the next step leaves as it is: no gradient, no moments, no weight decay."""
         return [own for part in self._parts() for own in part.frozen(progress)]
 
-    def begin(self) -> None:
-        """Called once before the first step of a run, when the encoder has its first weights."""
-        for part in self._parts():
-            part.begin()
+    def load_encoder(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the encoder, and those of teachers, the weights from which a run starts."""
+        for encoder in self.modules():
+            if isinstance(encoder, Encoder):
+                encoder.model.load_state_dict(weights)
 
     def _parts(self) -> Iterator[Part]:
         return (module for module in self.modules() if isinstance(module, Part))

@@ -105,7 +105,7 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     with silent():  # as `with_architecture` said it
         source, description = _load(config)
     try:
-        method.encoder.model.load_state_dict(method.encoder.weights_of(source))
+        method.load_encoder(method.encoder.weights_of(source))
     except RuntimeError as error:
         raise UserError(
             f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
