@@ -25,7 +25,7 @@ from mast.models.encoders import (
     checked_for,
     copied,
     described_encoder,
-    mismatches,
+    load_whole,
 )
 
 NAME = "classifier"  # in a file's name and in its header
@@ -220,9 +220,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
             module: nn.Module = described_encoder(described, of_model, file)
         else:
             module = copied(encoder)
-            if weights and any(mismatches(weights, module.state_dict()).values()):
-                raise UserError("it holds the weights of another encoder than the one given")
-            module.load_state_dict(weights, strict=False)  # none where it learned from features
+            if weights:  # none where it learned from features
+                load_whole(module, weights)
         if layers is not None:
             module = Depths(module, size, list(map(str, layers)))
         check_finite(file, of_head)

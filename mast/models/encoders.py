@@ -8,6 +8,7 @@ encoder normalises them itself.
 import math
 import re
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,7 @@ from mast.core.memory import bounded_weights
 from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
+from mast.models.layouts import first_keys
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -490,20 +492,18 @@ def described_encoder(
             config = replace(config, **normalization._asdict())
         config.check()
         with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
-            expected = weightless_model(config, described["size"]).state_dict()
-        if not any(mismatches(tensors, expected).values()):
-            with drawing():  # the first weights are drawn, only to be replaced
-                encoder = Encoder(config, described["size"])
-            if "reading" in described:
-                encoder.reading = read_reading(described["reading"], encoder.channels)
-            check_finite(file, tensors)
-            encoder.model.load_state_dict(tensors)
-            return encoder.eval()
+            load_whole(weightless_model(config, described["size"]), tensors)
+        with drawing():  # the first weights are drawn, only to be replaced
+            encoder = Encoder(config, described["size"])
+        if "reading" in described:
+            encoder.reading = read_reading(described["reading"], encoder.channels)
+        check_finite(file, tensors)
+        load_whole(encoder.model, tensors)
+        return encoder.eval()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(
-            f"{file}: its header describes no encoder of this version: {error}"
+            f"{file} holds no encoder of this version, or not the weights of its header: {error}"
         ) from error
-    raise UserError(f"{file} does not hold the weights that its header describes")
 
 
 def channels_of(module: nn.Module) -> int:
@@ -512,32 +512,29 @@ def channels_of(module: nn.Module) -> int:
     return cast(int, getattr(module, "channels", 3)) if known else 3
 
 
-def mismatches(
-    tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
-) -> dict[str, set[str]]:
-    """What keeps tensors from being loaded as a state dict: keys by what is wrong with them.
+def load_whole(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load a state dict whole, or refuse it in one line; a module on the meta device only checks.
 
     Counts of batches may be missing, which PyTorch before 0.4.1 did not keep and nothing here uses.
     """
-    both = expected.keys() & tensors.keys()
-    return {
-        "keys that the encoder lacks": set(tensors.keys() - expected.keys()),
-        "keys that it wants": {
-            key
-            for key in expected.keys() - tensors.keys()
-            if not key.endswith(("num_batches_tracked", "_extra_state"))
-        },
-        "keys of another shape": {
-            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
-            for key in both
-            if expected[key].shape != tensors[key].shape
-        },
-        "keys of another type": {
-            f"{key} {tensors[key].dtype} for {expected[key].dtype}"
-            for key in both
-            if tensors[key].dtype not in {*FLOATS, expected[key].dtype}
-        },
-    }
+    own, problems = module.state_dict(), dict[str, list[str]]()
+    problems["keys of another type"] = [
+        f"{key} {tensor.dtype}"
+        for key, tensor in tensors.items()
+        if key in own and tensor.dtype not in {*FLOATS, own[key].dtype}
+    ]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is not copied to the meta device
+            missing, unexpected = module.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:
+        raise UserError(f"{' '.join(str(error).split())[:500]}") from error
+    optional = ("num_batches_tracked", "_extra_state")
+    problems["missing keys"] = [key for key in missing if not key.endswith(optional)]
+    problems["unexpected keys"] = unexpected
+    if any(problems.values()):
+        listed = (f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys)
+        raise UserError("; ".join(listed))
 
 
 def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normalization:

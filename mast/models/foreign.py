@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.reading import MOST_CHANNELS
@@ -35,7 +35,7 @@ from mast.models.encoders import (
     IMAGENET,
     Encoder,
     EncoderConfig,
-    mismatches,
+    load_whole,
     usual_normalization,
     weightless_model,
 )
@@ -134,23 +134,31 @@ def load_foreign(
         if normalization is None:
             normalization = normalization_of(name) if name and not layout.prefix else IMAGENET
         config = replace(config, **normalization._asdict())
-        expected = weightless_model(config, size).state_dict()
-        if (channels := _channels(expected, tensors)) != config.channels:
+        model = weightless_model(config, size)
+        if (channels := _channels(model, tensors)) != config.channels:
             config = replace(config, **usual_normalization(channels)._asdict())
-            expected = weightless_model(config, size).state_dict()
+            model = weightless_model(config, size)
+        expected = model.state_dict()
         if by_order:
             tensors, head = matched_by_order(tensors, expected)
         else:
             head = tuple(key for key in tensors if key not in expected
                          and key.startswith(CLASSIFIERS))  # fmt: skip
         weights = {key: tensor for key, tensor in tensors.items() if key not in head}
-        _check_fit(layout, config.name, weights, expected)
+        try:
+            load_whole(model, weights)
+        except UserError as error:
+            raise UserError(
+                f"it has the layout of {layout.name}, but its weights are not those of "
+                f"{config.name!r}: {error}. If it is another architecture: {NAME_IT}. If only the "
+                f"names differ: give {BY_ORDER}FILE, to match them by order and shape"
+            ) from error
         check_finite(path, weights)
         with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
+        load_whole(encoder.model, weights)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    encoder.model.load_state_dict(encoder.model.state_dict() | weights)
     left_out = (*(f"{layout.prefix}{key}" for key in head), *left_out)
     return Foreign(encoder, layout.name, left_out, beside)
 
@@ -268,9 +276,10 @@ def _vit_options(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> di
     return options
 
 
-def _channels(expected: dict[str, Tensor], tensors: dict[str, Tensor]) -> int:
+def _channels(model: nn.Module, tensors: dict[str, Tensor]) -> int:
     """Of the images, as the first layer of the weights has them."""
-    key, ours = next((item for item in expected.items() if item[1].ndim == 4), ("", None))
+    maps = (item for item in model.named_parameters() if item[1].ndim == 4)
+    key, ours = next(maps, ("", None))
     theirs = tensors.get(key)
     if ours is None or theirs is None or theirs.ndim != 4:
         return 3
@@ -296,17 +305,3 @@ def _has_sines(tensors: dict[str, Tensor]) -> bool:
 
 def _count(tensors: dict[str, Tensor], prefix: str) -> int:
     return len({key[len(prefix) :].split(".")[0] for key in tensors if key.startswith(prefix)})
-
-
-def _check_fit(
-    layout: KeyLayout, name: str, weights: dict[str, Tensor], expected: dict[str, Tensor]
-) -> None:
-    """Refuse weights that are not all, and only, those of an architecture."""
-    problems = mismatches(weights, expected)
-    if any(problems.values()):
-        listed = (f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys)
-        raise UserError(
-            f"it has the layout of {layout.name}, but its weights are not those of {name!r}: "
-            f"{'; '.join(listed)}. If it is another architecture: {NAME_IT}. If only the names "
-            f"differ: give {BY_ORDER}FILE, to match them by order and shape"
-        )

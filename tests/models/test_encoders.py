@@ -257,7 +257,7 @@ def test_foreign_files_are_user_errors(tmp_path):
         load_encoder(file)
     described = Encoder(TINY, 32).describe()
     save_file({"weight": torch.zeros(2)}, file, metadata={"mast": json.dumps(described)})
-    with pytest.raises(UserError, match="does not hold the weights"):
+    with pytest.raises(UserError, match="not the weights of its header"):
         load_encoder(file)
     for header in ("{}", "[1", '{"encoder": {"nane": "resnet18"}, "size": 32}'):
         save_file({"weight": torch.zeros(2)}, file, metadata={"mast": header})

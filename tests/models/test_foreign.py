@@ -401,18 +401,15 @@ def test_weights_that_do_not_fit(resnet: nn.Module, tmp_path: Path) -> None:
     torch.save(state, file)
     message = refused(file, "resnet50")
     assert "are not those of 'resnet50'" in message
-    assert re.search(r"keys that it wants: layer1\.0\.bn3\.bias, .*, … \(\d+ in all\)", message)
-    assert (
-        "keys of another shape: layer1.0.conv1.weight (64, 64, 3, 3) for (64, 64, 1, 1)" in message
-    )
+    assert "size mismatch for layer1.0.conv1.weight" in message
     assert "Did you mean 'resnet18'" in refused(file, "resnet81")
 
     missing = {key: value for key, value in state.items() if key != "layer3.1.bn2.running_var"}
     torch.save(missing, file)
-    assert "keys that it wants: layer3.1.bn2.running_var. " in refused(file)
+    assert "missing keys: layer3.1.bn2.running_var. " in refused(file)
 
     torch.save(state | {"layer3.1.se.weight": torch.zeros(2)}, file)
-    assert "keys that the encoder lacks: layer3.1.se.weight. " in refused(file)
+    assert "unexpected keys: layer3.1.se.weight. " in refused(file)
 
 
 @pytest.mark.parametrize(
