@@ -52,6 +52,7 @@ class Plan(Shown, Rows):
             "size": [config.size for config in configs],
             "epochs": [config.epochs for config in configs],
             "batch_size": [config.batch_size for config in configs],
+            "accumulate": [config.accumulate for config in configs],
             "memory_gb": [math.nan if each.memory is None else each.memory / 1e9 for each in costs],
             "images_per_second": [each.images_per_second for each in costs],
             "hours": [each.seconds / 3600 for each in costs],
@@ -61,21 +62,13 @@ class Plan(Shown, Rows):
         """One row a cost."""
         title = f"{self.costs[0].images:,} images of {self.data}"
         table = Table(title=literal(title, "table.title"))
-        table.add_column("recipe", no_wrap=True)
-        measured = any(each.memory is not None for each in self.costs)
-        for column in ("px", "epochs", "batch", *["memory GB"] * measured, "images/s", "hours"):
-            table.add_column(column, justify="right")
-        for each in self.costs:
-            config, hours = each.config, each.seconds / 3600
-            table.add_row(
-                config.recipe,
-                str(config.size),
-                str(config.epochs),
-                f"{config.accumulate} x {config.batch_size // config.accumulate}",
-                *([f"{(each.memory or 0) / 1e9:.1f}"] * measured),
-                f"{each.images_per_second:.0f}",
-                f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}",
-            )
+        columns = dict(self.by_column)
+        if all(each.memory is None for each in self.costs):
+            del columns["memory_gb"]
+        for name in columns:
+            table.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
+        for row in zip(*columns.values(), strict=True):
+            table.add_row(*(_cell(each) for each in row))
         return table
 
     @property
@@ -182,6 +175,12 @@ def plan(
     if weights is not None and not RunFolder(weights).config.is_file():
         notes.append(ADAPT_FIRST)
     return Plan(str(data), tuple(costs), tuple(notes), encoder)
+
+
+def _cell(value: str | float) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return str(value)
 
 
 def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:

@@ -114,7 +114,6 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
         ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
         ("moco_v2_small", {"hardness": -0.1}, "hardness must be 0 or more and finite, got -0.1"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
-        ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 to 1000, got 1"),
         (
             "mast_c5_small",
             {"predict_from": "dephts"},
