@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 ON_A_GPU = ("mast_c5_medium", "mast_c5_medium_vit", "mast_c5_medium_convnext")
 ON_A_CPU = ("mast_c5_small",)
+SHORT = {
+    "size": "px",
+    "batch_size": "batch",
+    "accumulate": "parts",
+    "memory_gb": "memory GB",
+    "images_per_second": "images/s",
+}  # heads of columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +73,8 @@ class Plan(Shown, Rows):
         if all(each.memory is None for each in self.costs):
             del columns["memory_gb"]
         for name in columns:
-            table.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
+            head = SHORT.get(name, name)
+            table.add_column(head, justify="left" if name == "recipe" else "right", no_wrap=True)
         for row in zip(*columns.values(), strict=True):
             table.add_row(*(_cell(each) for each in row))
         return table
