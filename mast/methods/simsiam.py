@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import PairConfig, PairMethod, at_least, limited, output_of, spread
+from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -20,7 +20,7 @@ class SimSiamConfig(PairConfig):
         bottleneck: Width of the predictor's hidden layer.
     """
 
-    limits = limited(bottleneck=at_least(1))
+    limits: ClassVar = {"bottleneck": "[1, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 2048))
     bottleneck: int = 512
 

@@ -5,6 +5,7 @@ image, P pixels along a side of a piece.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from mast.core.collectives import gather
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import SHARE, Method, MethodConfig, limited, output_of, spread
+from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -32,7 +33,7 @@ class InfoMinConfig(MethodConfig):
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     takes = (3, 3)
-    limits = limited(jigsaw=SHARE)
+    limits: ClassVar = {"jigsaw": "[0, 1]"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
     momentum: float = 0.999

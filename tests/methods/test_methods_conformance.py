@@ -97,8 +97,12 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
 @pytest.mark.parametrize(
     ("recipe", "objective", "message"),
     [
-        ("mast_c5_small", {"prediction": {"weight": -1.0}}, "weight must be 0 or more and finite"),
-        ("vicreg5_augself_small", {"prediction": {"hidden": 0}}, "hidden must be 1 or more, got 0"),
+        ("mast_c5_small", {"prediction": {"weight": -1.0}}, r"weight must be in \[0, inf\), got"),
+        (
+            "vicreg5_augself_small",
+            {"prediction": {"hidden": 0}},
+            r"hidden must be in \[1, inf\), got 0",
+        ),
         (
             "vicreg5_small",
             {"predicted": ["colour"]},
@@ -110,9 +114,9 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
             "a property is named twice: color, color",
         ),
         ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
-        ("simclr_small", {"temperature": 0.0}, "temperature must be above 0 and finite, got 0"),
-        ("moco_v2_small", {"queue": 0}, "objective.queue must be 1 or more, got 0"),
-        ("moco_v2_small", {"hardness": -0.1}, "hardness must be 0 or more and finite, got -0.1"),
+        ("simclr_small", {"temperature": 0.0}, r"temperature must be in \(0, inf\), got 0"),
+        ("moco_v2_small", {"queue": 0}, r"objective.queue must be in \[1, inf\), got 0"),
+        ("moco_v2_small", {"hardness": -0.1}, r"hardness must be in \[0, inf\), got -0.1"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         (
             "mast_c5_small",
