@@ -78,7 +78,8 @@ class Embedding(nn.Module):
             None: the whole embedding, which is trained to be invariant to all operators where no
             dimension is exempt from any.
         """
-        ignored, matched = self.named(ignore), self.named(match)
+        names = self.operators or self.trained_with
+        ignored, matched = (named_operators(chosen, names) for chosen in (ignore, match))
         for name in (*ignored, *matched):
             if name not in self.trained_with:
                 raise unknown("operator or property", name, (*self.trained_with, *PROPERTIES))
@@ -93,11 +94,6 @@ class Embedding(nn.Module):
                 "`mast.adapt` finds what to match in any encoder"
             )
         return None
-
-    @entry()
-    def named(self, chosen: str | Sequence[str] | None) -> list[str]:
-        """Operators, each once; a property stands for those of this run that destroy it."""
-        return named_operators(chosen, self.operators or self.trained_with)
 
     def head_weights(self) -> dict[str, Tensor]:
         """As `Method.head_weights`."""
