@@ -125,7 +125,12 @@ def load_foreign(
         )
     if not path.is_file():
         raise UserError(f"no checkpoint at {path}")
-    content = read_tensors(path)[0] if path.suffix == ".safetensors" else _read_torch(path)
+    if path.suffix == ".safetensors":
+        content, header = read_tensors(path)
+        if "encoder" in read_metadata(header):
+            raise UserError(f"{path} says which encoder it holds: give it alone, without a name")
+    else:
+        content = _read_torch(path)
     tagged = name is not None and named_weights(name) is not None
     beside, normalization = (None, None) if tagged else normalization_beside(path)
     try:

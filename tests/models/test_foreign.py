@@ -187,6 +187,8 @@ def test_safetensors_and_old_files(resnet: nn.Module, tmp_path: Path) -> None:
         assert_is(load_foreign(tmp_path / file, size=64), pooled(resnet))
     save_encoder(Encoder(EncoderConfig("resnet18"), 32), tmp_path / "ours.safetensors")
     assert not is_foreign(tmp_path / "ours.safetensors")
+    with pytest.raises(UserError, match="says which encoder it holds"):
+        load_foreign(tmp_path / "ours.safetensors", "resnet18")
     assert not is_foreign(tmp_path)
 
 
