@@ -229,8 +229,7 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method
-        sizes = [view.size or config.size for view in config.preset.views]
-        for side in config.objective.sides(sizes) - {config.size}:
+        for side in {view.size or config.size for view in config.preset.views} - {config.size}:
             encoder.check_side(side)
         method = kind(config.objective, encoder, config.preset.operators, config.seed)
     if config.encoder.freeze:

@@ -76,10 +76,10 @@ def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "name"),
-    [("simsiam", "projector_layers"), ("swav", "iterations"), ("mae", "depth")],
+    [("swav", "iterations"), ("mae", "depth")],
 )
 def test_no_number_of_layers_or_rounds_is_endless(method: str, name: str) -> None:
-    with pytest.raises(UserError, match=f"objective.{name} must be . to 1000, got"):
+    with pytest.raises(UserError, match=rf"objective.{name} must be in \[., 1000\], got"):
         change(configure("mast_c5_small"), {"method": method, f"objective.{name}": 10**9})
 
 

@@ -170,7 +170,6 @@ def _open_folder(
         ends = read_reading(described).ends if described is not None else feed.reading.ends
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
-        method.begin()
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
     if fabric.is_global_zero:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
