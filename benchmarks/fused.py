@@ -93,7 +93,7 @@ def traffic(kernel: Any, arguments: dict[str, Any], size: int, side: int) -> flo
         return float(arguments["values_T"].nbytes) * share
     columns = [value for key, value in arguments.items() if key[:2] == "AT" and value >= 0]
     if name == "sum_colors":
-        columns = [arguments["AT_CUTOUT"]]
+        columns = [arguments["AT_CUT_OUT"]]
     treated = len(table_BN)
     if name not in ("warp", "finish"):
         treated = int((table_BN[:, columns] >= 0).any(dim=1).sum())

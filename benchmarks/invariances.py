@@ -447,7 +447,7 @@ def trained(embedding: Embedding) -> dict[str, SearchSpace]:
             spaces[f"trained: ignore {kind}"] = weighted(ignore=kind)
         spaces["trained: match color, block"] = weighted(match="color")
     if weights := embedding.head_weights():
-        names = embedding.named("color")
+        names = named_operators("color", embedding.operators or embedding.trained_with)
         spaces["trained: match color, heads"] = space_of_heads(weights, names)
     return spaces
 

@@ -30,9 +30,8 @@ from mast.core.checkpoint import write_json
 from mast.core.reading import Reading
 from mast.core.run import provenance
 from mast.data.cache import VERSION, Manifest
-from mast.data.shards.index import look_for
-from mast.data.shards.names import Names
-from mast.data.shards.source import SampleTable, keep_table
+from mast.data.shards.store import find_shards
+from mast.data.shards.table import SampleTable, keep_table
 
 IN_SHARD = 2000
 LINKS = 50_000  # to one file: a file system allows some 65,000
@@ -48,11 +47,10 @@ INDEX = """
 import numpy as np
 from pathlib import Path
 from mast.data.shards import open_index
-from mast.data.shards.dealing import Deal, Dealing
+from mast.data.shards.sampler import ShardSampler
 index = open_index(f"shards:{P}/shards", Path(C))
-dealing = Dealing(index.counts.tolist(), 4096, 8192, 0, 0, (Deal(0, 64),))
-row, shuffle = dealing.part(0)
-shuffle.between(0, 8192)
+sampler = ShardSampler(index.count_S, 4096, 8192, 0, 0)
+next(sampler.stream(0, 0, lambda shard, first, stop: iter(range(first, stop))))
 """
 MANIFEST = "from pathlib import Path; from mast.data.cache import Manifest; "
 MANIFEST += "Manifest.read(Path(P) / 'manifest.safetensors').index_N[12345678]"
@@ -70,8 +68,8 @@ def write_hundred_million(root: Path, samples: int) -> None:
         (folder / f"{number:06d}.tar").touch()
         shards.append({"url": f"{number:06d}.tar", "nsamples": IN_SHARD, "filesize": 0})
     (folder / "index.json").write_text(json.dumps({"shardlist": shards, "classes": ["a"]}))
-    numbers_N, names = np.arange(samples), np.frombuffer(b"class00000/000000000.png", np.uint8)
-    names = Names(np.tile(names, samples), (numbers_N + 1) * len(names))
+    numbers_N, name = np.arange(samples), np.frombuffer(b"class00000/000000000.png", np.uint8)
+    text, end_N = np.tile(name, samples), (numbers_N + 1) * len(name)
     float_N, number_N = np.ones(samples, np.float32), np.zeros(samples, np.uint32)
     size_N2 = np.full((samples, 2), 32, np.int32)
     Manifest([VERSION], "", numbers_N, size_N2, float_N, number_N, {}, (), Reading()).write(
@@ -80,8 +78,8 @@ def write_hundred_million(root: Path, samples: int) -> None:
     spec = f"shards:{folder}"
     count_S = np.full(len(shards), IN_SHARD)
     label_N = np.zeros(samples, np.int64)
-    table = SampleTable(count_S, numbers_N, label_N, label_N.copy(), float_N, names)
-    keep_table(spec, look_for(spec).files, root / "cache", table)
+    table = SampleTable(count_S, numbers_N, label_N, label_N.copy(), float_N, end_N, text)
+    keep_table(spec, find_shards(str(folder)), root / "cache", table)
 
 
 def write_links(root: Path, files: int) -> None:

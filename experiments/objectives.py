@@ -8,6 +8,7 @@ One process: nothing is gathered.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,7 +18,7 @@ from mast.augment import OPERATORS, Views
 from mast.config import PretrainConfig
 from mast.losses import contrast, covariance, invariance, variance
 from mast.methods import METHODS, HostInputs, Images, MethodEntry
-from mast.methods.base import at_least, limited, output_of, spread
+from mast.methods.base import output_of, spread
 from mast.methods.parts import OperatorPrediction, destroyers
 from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
@@ -35,7 +36,7 @@ class BlockConfig(VICRegConfig):
         block: E.
     """
 
-    limits = limited(block=at_least(0))
+    limits: ClassVar = {"block": "[0, inf)"}
     block: int = 16
 
 
@@ -371,7 +372,7 @@ class RoutedConfig(VICRegConfig):
         balance_weight: Of the divergence of the mean route from the uniform one.
     """
 
-    limits = limited(subspaces=at_least(2))
+    limits: ClassVar = {"subspaces": "[2, inf)"}
     subspaces: int = 8
     balance_weight: float = 1.0
 

@@ -7,7 +7,6 @@ encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D
 What is public is imported when it is first used, so that `mast --help` needs no PyTorch.
 """
 
-import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +83,7 @@ def __getattr__(name: str) -> Any:
         return version("mast-ssl")
     if name not in PUBLIC:
         raise AttributeError(f"module 'mast' has no attribute {name!r}")
-    before = random.getstate()  # from which Rich draws when it is imported
-    try:
-        return getattr(import_module(PUBLIC[name]), name)
-    finally:
-        random.setstate(before)
+    return getattr(import_module(PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

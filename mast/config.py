@@ -32,7 +32,7 @@ _OPTIONS = "encoder.options"  # the one field whose names are not those of a ver
 OPERATIONAL = (
     "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
     "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
-    "data.resident_gb", "data.workers", "data.readers", "data.download", "data.root",
+    "data.resident_gb", "data.workers", "data.download", "data.root",
     "data.max_broken",
 )  # fmt: skip
 
@@ -108,8 +108,7 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         if not (isinstance(self.data, DataConfig) and isinstance(self.encoder, EncoderConfig)):
             return  # which `check` refuses
-        usual = self.encoder.normalization == IMAGENET
-        if usual and self.data.channels != self.encoder.channels:
+        if self.encoder.normalization == IMAGENET and self.data.channels != self.encoder.channels:
             moments = usual_normalization(self.data.channels)
             self.encoder = replace(self.encoder, **moments._asdict())
 
@@ -118,29 +117,31 @@ class PretrainConfig:
         check_fields(self)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
-        _ = self.preset
-        _ = self.method
+        _ = self.preset, self.method
         numbers = fields.leaves(self)
         for own in ("seed", "data.range", "data.no_data"):  # which have ranges of their own
             del numbers[own]
         fields.check_numbers(numbers, ENDLESS)
-        self.objective.check()
-        self.encoder.check()
+        for part in (self.objective, self.encoder, self.optimizer):
+            part.check()
         if self.encoder.channels != self.data.channels:
             raise UserError(
                 f"encoder.mean and encoder.std have {self.encoder.channels} numbers, and images "
                 f"{self.data.channels} channels: data.channels says how many"
             )
-        self.optimizer.check()
         least = dict.fromkeys(
             ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
         )
         least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
-        for name, bound in least.items():
+        for name, bound in (least | {"seed": 0}).items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
                 raise UserError(f"{name} must be {bound:g} or more, got {value}")
         check_size(self.size)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        """Refuse values of which each could be alone."""
         whole = self.objective.needs_whole_batch
         if whole is not None and self.accumulate > 1:
             raise UserError(
@@ -160,8 +161,15 @@ class PretrainConfig:
                 f"shard_optimizer divides the parameters, and optimizer.name {self.optimizer.name} "
                 "needs the norm of all their gradients: leave one of them out"
             )
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")
+        rates = [
+            f"optimizer.{name}" for name in ("encoder_rate", "layer_decay")
+            if getattr(self.optimizer, name) != 1
+        ]  # fmt: skip
+        if self.encoder.freeze and rates:
+            raise UserError(
+                f"encoder.freeze leaves the encoder as it is, so that {' and '.join(rates)} would "
+                "do nothing: leave out either encoder.freeze or these"
+            )
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(
@@ -172,8 +180,7 @@ class PretrainConfig:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     def check_trainable(self) -> None:
-        """Refuse values that cannot be, and views from which the method cannot learn."""
-        self.check()
+        """Refuse views from which the method cannot learn."""
         (least, most), count = self.objective.takes, len(self.preset.views)
         if not least <= count <= most:
             own = f", such as {self.method}" if self.method in PRESETS else ""
@@ -222,8 +229,7 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method
-        sizes = [view.size or config.size for view in config.preset.views]
-        for side in config.objective.sides(sizes) - {config.size}:
+        for side in {view.size or config.size for view in config.preset.views} - {config.size}:
             encoder.check_side(side)
         method = kind(config.objective, encoder, config.preset.operators, config.seed)
     if config.encoder.freeze:
@@ -307,19 +313,7 @@ def refuse_changes(
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, a few lines of which may stand for more values than memory holds.
-
-    It also refuses a field that is given twice, of which PyYAML takes the last.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise UserError(
-                f"line {event.start_mark.line + 1}: aliases are not read here; write out what "
-                f"*{event.anchor} stands for"
-            )
-        return super().compose_node(parent, index)
+    """YAML whose fields are given once each; PyYAML would take the last of several."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -339,6 +333,10 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"no configuration file {path}")
     text = read_text(path)
     try:
+        # A few lines of aliases may stand for more values than memory holds.
+        for event in filter(lambda of: isinstance(of, yaml.AliasEvent), yaml.parse(text)):
+            line = event.start_mark.line + 1
+            raise UserError(f"line {line}: aliases are not read here; write out *{event.anchor}")
         values = yaml.load(text, _Loader)
     except UserError as error:
         raise UserError(f"{path}, {error}") from error

@@ -74,7 +74,7 @@ def in_two_processes() -> Callable[..., None]:
     """
     if sys.platform == "win32":
         return lambda work, *arguments: start_processes(work, arguments, 2)
-    set_forkserver_preload(["mast.commands.pretrain", "mast.commands.evaluate", "torchmetrics"])
+    set_forkserver_preload(["mast.runs.pretraining", "mast.commands.evaluate", "torchmetrics"])
     return lambda work, *arguments: start_processes(work, arguments, 2, start_method="forkserver")
 
 

@@ -22,23 +22,22 @@ from pathlib import Path
 from typing import NoReturn
 
 import lightning_fabric
-import tensorboard.compat.proto.event_pb2
-import tensorboard.summary.writer.record_writer
 import timm
 import torch
 import torchvision
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils import tensorboard
 
 from mast.augment import Pipeline
 from mast.cli import main as run_command
-from mast.commands import pretrain
 from mast.config import read
 from mast.core import display, stopping
 from mast.core.canvases import Canvases
+from mast.runs import pretraining
 
 # Imported before the processes part.
-HEAVY = (lightning_fabric, pretrain, tensorboard, timm, torchvision)
+HEAVY = (lightning_fabric, pretraining, tensorboard, timm, torchvision)
 AT = 3  # updates of this process until the event
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>: an orphan's exit is seen here
 

@@ -1,6 +1,7 @@
-"""A run folder that looks trained, measured and analyzed, without any training."""
+"""A run folder that looks trained, measured and analyzed, without any training; and its page."""
 
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -101,3 +102,39 @@ def look_into(
     )
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
         insights_of(subject, asked, run.analysis)
+
+
+class Page(HTMLParser):
+    """A page whose elements close in order: its text, tags, ids, links and sources."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.found: dict[str, list[str]] = {"href": [], "src": [], "id": []}
+        self.feed(text)
+        assert self.open == []
+        assert {link.removeprefix("#") for link in self.found["href"]} <= {*self.found["id"]}
+        assert all(source.startswith("data:image/") for source in self.found["src"])
+        assert len(self.found["id"]) == len(set(self.found["id"]))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in {"meta", "img", "input"}:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), "the policy forbids handlers in attributes"
+            if name in self.found:
+                self.found[name].append(str(value))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())

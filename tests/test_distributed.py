@@ -27,7 +27,6 @@ import mast
 from mast.augment import Views
 from mast.cli import main
 from mast.commands.shard import shard
-from mast.core.checkpoint import load_checkpoint
 from mast.core.run import RunFolder
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
@@ -230,12 +229,11 @@ def test_a_run_by_torchrun_equals_one_process(folder: Path) -> None:
 
 
 def test_a_run_on_shards_goes_on_with_another_number_of_processes(folder: Path) -> None:
-    """The rest of the epoch is dealt again; who sees what is in `data/shards/test_stream.py`."""
+    """Who sees what is in `data/shards/test_stream.py`."""
     run = RunFolder(folder / "shards")
     lines = [line for line in run.read_metrics() if "loss" in line]
     assert [line["step"] for line in lines] == list(range(1, 13))
     assert all(map(math.isfinite, (line["loss"] for line in lines)))
-    assert load_checkpoint(run.last)["kept"]["order"] == [1, [[0, 2]]]
     assert run.encoder.is_file()
 
 

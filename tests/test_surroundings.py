@@ -1,7 +1,6 @@
 """What is set around a call of the library, or for a process, changes nothing of its result."""
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from torch import Tensor
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
 from mast.core.canvases import Canvases
-from mast.core.entry import entry, settled
+from mast.core.entry import entry, restore_torch_state
 from mast.core.run import RunFolder
 
 
@@ -50,21 +49,13 @@ SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 @contextmanager
 def all_at_once() -> Iterator[None]:
-    """Everything that can be set together, and seeds."""
+    """Everything that can be set together, and a seed."""
     torch.manual_seed(7)
-    random.seed(7)
-    np.random.seed(7)  # noqa: NPY002  # as users do
     with ExitStack() as stack:
         for name, surrounding in SURROUNDINGS.items():
             if name != "newer products":
                 stack.enter_context(surrounding())
         yield
-
-
-def draws() -> list[Any]:
-    """The states of all generators that are the user's."""
-    _, words, *place = np.random.get_state()  # noqa: NPY002
-    return [torch.get_rng_state().tolist(), random.getstate(), words.tolist(), place]
 
 
 def settings() -> list[Any]:
@@ -77,6 +68,7 @@ def settings() -> list[Any]:
         torch.backends.mkldnn.matmul.fp32_precision,
         torch.get_num_threads(),
         np.geterr(),
+        torch.get_rng_state().tolist(),
     ]
 
 
@@ -88,19 +80,13 @@ ASPECT = torch.tensor([0.5, 1.0, 1.2, 2.0])
 
 
 def views() -> list[Tensor]:
-    """Of a tensor, of images, by PyTorch, from the center, and by each operator alone."""
+    """Of a tensor, of images, by PyTorch, and from the center."""
     canvases = Canvases.of(CANVASES, ASPECT)
-    sampled = [
-        (operator(16), operator(16).sample(2, torch.Generator().manual_seed(0)))
-        for operator in OPERATORS.values()
-    ]
-    gray = torch.full((2, 3, 16, 16), 0.3, dtype=torch.float32, device="cpu")
     return [
         *mast.ViewMaker(EVERYTHING, 16, mean=[0.5] * 3, std=[0.2] * 3)(CANVASES),
         *mast.ViewMaker("dino", 16)([CANVASES[0].numpy(), CANVASES[1].float() / 255]),
         *draw_views(Pipeline(EVERYTHING, 16, compiled=False), canvases, (0, 1)).images,
         center_views(canvases, 16),
-        *(operator.apply(gray, parameters) for operator, parameters in sampled),
     ]
 
 
@@ -108,10 +94,9 @@ def views() -> list[Tensor]:
 def test_views_are_the_same(name: str) -> None:
     expected = views()
     with SURROUNDINGS[name]():
-        before, drawn_before = settings(), torch.get_rng_state()
+        before = settings()
         seen = views()
         assert settings() == before
-        assert torch.get_rng_state().equal(drawn_before)
     for view, expected_view in zip(seen, expected, strict=True):
         assert view.dtype is torch.float32
         assert not view.is_inference()  # or nothing could learn from it
@@ -126,9 +111,9 @@ def test_a_run_is_the_same(
     torch.set_num_threads(2)
     try:
         with all_at_once():
-            before = settings(), draws()
+            before = settings()
             run = mast.pretrain(config)
-            assert (settings(), draws()) == before
+            assert settings() == before
     finally:
         torch.set_num_threads(1)
     assert run.encoder.read_bytes() == plain.encoder.read_bytes()
@@ -171,9 +156,9 @@ def test_what_is_measured_and_decided_is_the_same(
 ) -> None:
     expected = what(ours, photos, tmp_path)
     with all_at_once():
-        before = settings(), draws()
+        before = settings()
         assert what(ours, photos, tmp_path) == expected
-        assert (settings(), draws()) == before
+        assert settings() == before
 
 
 def test_calls_in_several_threads_are_those_of_one_after_another(
@@ -193,34 +178,8 @@ def test_calls_in_several_threads_are_those_of_one_after_another(
     name = "alone"
     expected = [drawn_by(seed) for seed in range(2)]
     name = "together"
-    with setting(torch.set_default_dtype, torch.float64, torch.float32):
-        before = draws(), settings(), torch.backends.cudnn.allow_tf32
-        with ThreadPoolExecutor(2) as threads:
-            assert list(threads.map(drawn_by, range(2))) == expected
-        assert (draws(), settings(), torch.backends.cudnn.allow_tf32) == before
-
-
-def test_what_libraries_draw_is_not_the_caller_s() -> None:
-    """scikit-learn draws from NumPy's own generator where it is given none; Rich, as imported."""
-
-    @entry(draws=True)
-    def drawing() -> None:
-        np.random.rand()  # noqa: NPY002
-        random.random()
-        torch.rand(1)
-
-    before = draws()
-    drawing()
-    assert draws() == before
-    code = """
-import random
-import mast
-before = random.getstate()
-for name in mast.PUBLIC:
-    getattr(mast, name)
-    assert random.getstate() == before, name
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(drawn_by, range(2))) == expected
 
 
 def test_what_numpy_raises_for_the_caller_is_not_raised_here() -> None:
@@ -245,7 +204,7 @@ def test_what_a_caller_set_for_products_comes_back() -> None:
         with setting(change, value, before):
             places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
             was = [place.fp32_precision for place in places]
-            with settled():
+            with restore_torch_state():
                 assert torch.get_float32_matmul_precision() == "highest"
                 assert {place.fp32_precision for place in places} == {"ieee"}
             assert [place.fp32_precision for place in places] == was

@@ -183,7 +183,6 @@ def test_processes_draw_their_parts(
     [
         ({"views": "mast6"}, "unknown views 'mast6'. Did you mean 'mast5'"),
         ({"views": Preset(())}, "operators is empty"),
-        ({"views": Preset(("rotate", "rotate"))}, "operators names one twice"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"canvas": 0}, "canvas must be 1 or more"),
         ({"mean": (0.5, 0.5, 0.5)}, "expected mean and std of three channels"),

@@ -51,7 +51,7 @@ BASES = {
 LEFT_OUT = {"download", "compile", "push", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
     "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
-    "data.readers", "workers",
+    "workers",
 }  # fmt: skip
 ANYTHING = (
     "", " ", "-1", "0", "1", "2", "7", "x", "0.5", "-0.5", "1.0", "nan", "inf", "-inf", "1e30",

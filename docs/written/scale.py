@@ -7,7 +7,7 @@ from typing import Any
 from mast.analyses import Grid
 from mast.data import DataConfig
 from mast.recipes import configure
-from mast.runs.cost import saved_bytes
+from paper.tables.reproduction import saved_bytes
 from written.result_files import ROOT, whole
 
 RESULTS = ROOT / "benchmarks" / "results"

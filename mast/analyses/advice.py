@@ -84,29 +84,18 @@ class Advice(Analysis):
         image = axis.imshow(
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
-        tips = [
-            [f"{task}, {name}: {_in_words(arrays, row, at)}" for at, name in enumerate(operators)]
-            for row, task in enumerate(tasks)
-        ]
-        texts = [
-            [f"{c:+.0f}" if np.isfinite(c) else "" for c in change_O]
-            for change_O in arrays["change"]
-        ]
+        rows, columns = range(len(tasks)), range(len(operators))
+        texts = [[f"{c:+.0f}" if np.isfinite(c) else "" for c in c_O] for c_O in arrays["change"]]
         light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
-        figure.cells(axis, light_TO, tips, cell_texts=texts)
-        axis.set_yticks(
-            range(len(tasks)),
-            [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],
-        )
-        axis.set_xticks(
-            range(len(operators)), operators, rotation=35, ha="right", rotation_mode="anchor"
-        )
+        figure.write_cells(axis, light_TO, texts)
+        axis.set_yticks(rows, [f"{tasks[row]} ({arrays['accuracy'][row]:.0f} %)" for row in rows])
+        axis.set_xticks(columns, operators, rotation=35, ha="right", rotation_mode="anchor")
         axis.grid(visible=False)
         drawn.colorbar(image, ax=axis, label="points of accuracy lost")
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        parts, unharmed, unknown = [], [], []
+        needing, unharmed, unknown = [], [], []
         for row, task in enumerate(arrays["tasks"]):
             needs = [
                 f"{figure.words(arrays['operators'][at])} ({arrays['change'][row, at]:+.0f})"
@@ -116,25 +105,19 @@ class Advice(Analysis):
             if not arrays["known"][row]:
                 unknown.append(f"{task} ({arrays['accuracy'][row]:.0f} %)")
             elif needs:
-                verb = "destroys" if len(needs) == 1 else "destroy"
-                parts.append(f"{task} needs what {', '.join(needs)} {verb}")
+                needing.append(f"{task} needs what is destroyed by {', '.join(needs)}")
             else:
                 unharmed.append(str(task))
-        if unharmed:
-            verb = "needs" if len(unharmed) == 1 else "need"
-            parts.append(f"no operator is known to destroy what {', '.join(unharmed)} {verb}")
         sentences = []
-        if parts:
-            sentences.append(f"{'; '.join(parts)}.")
-        if len(parts) > bool(unharmed):
+        if needing:
             sentences.append(
-                "In brackets: the change of accuracy in points where the operator acts on half of "
-                "the images (95 % interval beyond -2)."
+                f"{'; '.join(needing)}. In brackets: the change of accuracy in points where the "
+                "operator acts on half of the images (95 % interval beyond -2)."
             )
+        if unharmed:
+            sentences.append(f"No operator is known to harm {', '.join(unharmed)}.")
         if unknown:
-            sentences.append(
-                f"No verdict on {', '.join(unknown)}: the encoder is no better than chance."
-            )
+            sentences.append(f"No better than chance, so no verdict: {', '.join(unknown)}.")
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
@@ -150,15 +133,6 @@ class Advice(Analysis):
         ]  # fmt: skip
         columns = ("task", "operator", "change (points)", "low", "high", "the task")
         return Details(Grid(columns, tuple(rows)))
-
-
-def _in_words(arrays: Arrays, task: int, operator: int) -> str:
-    change, low, high = (
-        arrays[key][task, operator] for key in ("change", "change_low", "change_high")
-    )
-    if not np.isfinite(change):
-        return UNMEASURED
-    return f"{change:+.1f} points [{low:+.1f}, {high:+.1f}], {verdict(arrays, task, operator)}"
 
 
 def verdict(arrays: Arrays, task: int, operator: int) -> str:

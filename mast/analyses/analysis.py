@@ -1,4 +1,4 @@
-"""What an analysis is: arrays first, kept in the run folder, then a figure and what to see in it.
+"""What an analysis is: arrays first, saved in the run folder, then a figure and its caption.
 
 N images, P side of a thumbnail in pixels (pairs of views in `Pairs`), D dimensions of the
 embedding, K operators.
@@ -6,7 +6,6 @@ embedding, K operators.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
+NO_MASKS = "This run has no masks: its method learns none."
 NO_IMAGES = "It needs images: analyze with --data SET."  # the command fills names in
 QUANTILE = 0.975  # of Student's t, at either end
 
@@ -106,7 +106,7 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where the method predicts none.
         scores: What was measured of it.
-        beside: Other runs to show beside this one, on the same images.
+        beside: Other runs to compare with this one, on the same images.
     """
 
     name: str
@@ -176,12 +176,11 @@ def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     there_NX = np.isfinite(value_NX)
     count_X = there_NX.sum(axis=0)
-    filled_NX = np.where(there_NX, value_NX, 0)
-    mean_X = np.where(count_X > 0, filled_NX.sum(axis=0) / np.maximum(count_X, 1), np.nan)
-    squared_X = (np.where(there_NX, filled_NX - mean_X, 0) ** 2).sum(axis=0)
-    freedom_X = np.maximum(count_X - 1, 1)
-    error_X = np.sqrt(squared_X / freedom_X / np.maximum(count_X, 1))
-    return mean_X, np.where(count_X > 1, stdtrit(freedom_X, QUANTILE) * error_X, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_X = np.where(there_NX, value_NX, 0).sum(axis=0) / count_X
+        squared_X = (np.where(there_NX, value_NX - mean_X, 0) ** 2).sum(axis=0)
+        error_X = np.sqrt(squared_X / (count_X - 1) / count_X)
+        return mean_X, stdtrit(count_X - 1, QUANTILE) * error_X
 
 
 # -------------------------------------------------------------------------------- what is shown
@@ -204,32 +203,11 @@ class Gallery(NamedTuple):
     columns: int | None = None
 
 
-class Map(NamedTuple):
-    """Points on a plane, in several arrangements of which one is shown at a time.
-
-    Args:
-        arrangements: Names.
-        points_AN2: Coordinates in [0, 1], one set an arrangement.
-        captions: Of each point.
-        colors: By name of a coloring, the class of each point; empty without labels.
-        classes: By name of a coloring, the names of its classes.
-        pictures_NPP3: The image of each point, uint8.
-    """
-
-    arrangements: tuple[str, ...]
-    points_AN2: np.ndarray
-    captions: tuple[str, ...]
-    colors: Mapping[str, np.ndarray]
-    classes: Mapping[str, tuple[str, ...]]
-    pictures_NPP3: np.ndarray
-
-
 class Details(NamedTuple):
-    """What the page shows of an analysis beside its figure."""
+    """What the page shows of an analysis below its figure."""
 
     grid: Grid | None = None
     galleries: tuple[Gallery, ...] = ()
-    map: Map | None = None
 
 
 class Analysis(ABC):
@@ -257,10 +235,6 @@ class Analysis(ABC):
     def caption(self, arrays: Arrays) -> str:
         """What to see in it, in words computed from the numbers: first the finding."""
 
-    def headline(self, arrays: Arrays) -> str:
-        """What the page opens with: the first sentence of the caption."""
-        return re.split(r"(?<=\.)\s+", self.caption(arrays))[0]
-
     def details(self, arrays: Arrays) -> Details:
         """The numbers of the figure as a table, and images to look at, where there are some."""
         return Details()
@@ -276,7 +250,7 @@ def understood(file: Path) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # others write any arrays, under any name
+    except Exception as error:  # whatever damaged arrays lead to
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise UserError(
             f"{file} is damaged, or of another version ({what}): make it again with `mast analyze`."
@@ -291,7 +265,4 @@ def read_arrays(file: Path) -> Arrays:
         size = sum(int(member.file_size) for member in archive.zip.infolist())
         if size > (machine_memory() or 2**33) // 4:
             raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
-        arrays: Arrays = dict(archive)
-        if any(array.dtype.itemsize == 0 for array in arrays.values()):
-            raise ValueError("an array of nothing")  # of which a file can declare any number
-        return arrays
+        return dict(archive)

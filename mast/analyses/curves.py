@@ -69,16 +69,13 @@ class Curves(Analysis):
                 known = np.isfinite(arrays[name])
                 if not known.any():
                     continue
-                label = figure.words(name.rpartition("/")[2])
-                value_T = arrays[name][known]
-                (line,) = axis.plot(
-                    arrays["epoch"][known], value_T, figure.line_style(at), color=figure.color(at),
-                    label=label, marker="o" if known.sum() < 12 else None, markersize=3,
+                axis.plot(
+                    arrays["epoch"][known], arrays[name][known], figure.line_style(at),
+                    color=figure.color(at), label=figure.words(name.rpartition("/")[2]),
+                    marker="o" if known.sum() < 12 else None, markersize=3,
                 )  # fmt: skip
-                figure.tip(line, f"{label}: {value_T[0]:.4g} at first, {value_T[-1]:.4g} at last")
-            for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
-                line = axis.axvline(epoch, color=figure.GRAY, linestyle="--", linewidth=1)
-                figure.tip(line, f"{name}: epoch {epoch:g}")
+            for epoch in arrays["stage_epochs"]:
+                axis.axvline(epoch, color=figure.GRAY, linestyle="--", linewidth=1)
             axis.set_title(heading)
             axis.set_ylabel(unit)
             axis.set_xlabel("epoch")

@@ -1,7 +1,6 @@
-"""Figures: the one style, and the only module that imports matplotlib.
+"""Figures: the one style, and the only module of `mast` that imports matplotlib.
 
-Colors are those of Okabe and Ito, which people of any color vision tell apart, and cividis;
-classes that are named like colors have their own.
+Colors are those of Okabe and Ito, which people of any color vision tell apart, and cividis.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -33,8 +31,6 @@ R = TypeVar("R")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
 GRAY = "#7F7F7F"
-# Black and white that stay so: the page gives its own colors to what is exactly black or white.
-LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
 IN_A_NOTEBOOK = 100  # pixels an inch
 BELOW = 32  # points from an axis to a legend: the numbers and the name of its scale are between
@@ -54,7 +50,6 @@ STYLE: Any = {
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
 OF_VIEWS = {"Software": "mast show views"}
-DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -64,7 +59,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     def with_style(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             from matplotlib import rc_context
-        except ValueError as error:  # which is said when it is imported
+        except ValueError as error:  # raised by the import
             backend = os.environ.get("MPLBACKEND")
             raise UserError(f"matplotlib knows no MPLBACKEND={backend}: unset it") from error
         with rc_context(STYLE):
@@ -113,67 +108,6 @@ def line_style(index: int) -> str:
     return STYLES[index // len(COLORS) % len(STYLES)]
 
 
-def palette(count: int) -> tuple[str, ...]:
-    """Colors for a number of classes: the eight colors, lighter and darker ones, or a scale."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex, to_rgb
-
-    hues = COLORS[:6]
-    if count <= len(COLORS):
-        return COLORS[:count]
-    if count <= 3 * len(hues):
-        lighter, darker = (
-            [to_hex(tuple((1 - share) * np.array(to_rgb(ink)) + share * towards)) for ink in hues]
-            for towards, share in ((1.0, 0.55), (0.0, 0.5))
-        )
-        return (*hues, *lighter, *darker)[:count]
-    return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
-
-
-class ClassColors(NamedTuple):
-    """A color for each class, and of outlines where some are as light or dark as the ground."""
-
-    fills: tuple[str, ...]
-    outline: str | None
-
-
-def class_colors(names: Sequence[str]) -> ClassColors:
-    """Each class in its own color where all are named like colors, otherwise those of `palette`.
-
-    A color is what CSS calls one, drawn as the survey of xkcd has it, where that has the name:
-    CSS's azure is nearly white, its violet is pink.
-    """
-    from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex
-
-    colors = [name.lower() for name in names]
-    if any(color not in CSS4_COLORS for color in colors):
-        return ClassColors(palette(len(names)), None)
-    inks = [
-        to_hex(XKCD_COLORS.get(f"xkcd:{color.replace('gray', 'grey')}", CSS4_COLORS[color]))
-        for color in colors
-    ]
-    if len(set(inks)) < len(inks):  # grey and gray would be one
-        return ClassColors(palette(len(names)), None)
-    return ClassColors(tuple(LASTING.get(ink, ink) for ink in inks), GRAY)
-
-
-def tip(artist: Any, text: str) -> None:
-    """Give an artist a tip, shown where it is pointed at, in the .svg."""
-    artist.set_gid(f"tip {text}")
-
-
-def legend(figure: Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
-    """One legend below the figure for all axes, each label once, its markers `scale` as large."""
-    entries: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    figure.legend(
-        list(entries.values()), list(entries), loc="outside lower center", ncols=ncols,
-        markerscale=scale,
-    )  # fmt: skip
-
-
 def legend_below(axis: Any) -> None:
     """A legend that covers nothing: below the axis and the name of its scale, not wider than it."""
     labels = axis.get_legend_handles_labels()[1]
@@ -199,59 +133,30 @@ def plate(axis: Any) -> None:
         spine.set(visible=True, color="#BBBBBB", linewidth=0.6)
 
 
-def cells(
-    axis: Any,
-    value_RC: np.ndarray,
-    texts: Sequence[Sequence[str]],
-    width: float = 1,
-    cell_texts: Sequence[Sequence[str]] | None = None,
-) -> None:
-    """Give each cell of an image, shown by `imshow`, a tip, and write into it.
-
-    value_RC is how light each is, in [0, 1]; width that of a cell in the axis's units.
-    """
-    from matplotlib.patches import Rectangle
-
-    for row, column in np.ndindex(*value_RC.shape):
-        corner = (column * width - 0.5, row - 0.5)
-        cell = Rectangle(corner, width, 1, facecolor="white", alpha=0.0, linewidth=0)
-        tip(cell, texts[row][column])
-        axis.add_patch(cell)
-        if cell_texts is not None:
-            # Not quite black: on a dark page black text becomes light, which this must not.
-            ink = "#111111" if value_RC[row, column] > 0.5 else "white"
-            axis.text(column, row, cell_texts[row][column], ha="center", va="center", color=ink)
+def write_cells(axis: Any, light_RC: np.ndarray, texts: Sequence[Sequence[str]]) -> None:
+    """Write into the cells of an image, shown by `imshow`, of a lightness in [0, 1]."""
+    for row, column in np.ndindex(*light_RC.shape):
+        ink = "black" if light_RC[row, column] > 0.5 else "white"
+        axis.text(column, row, texts[row][column], ha="center", va="center", color=ink)
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Write a figure beside its arrays, as .png and .svg of the same name."""
-    write_text(file.with_suffix(".svg"), signed(as_svg(figure, file.stem)))
+    """Write a figure as .png and .svg, next to the file of its arrays."""
+    svg = io.StringIO()
+    _write(figure, svg, "svg")
+    # XML has no control characters.
+    write_text(file.with_suffix(".svg"), signed(visible(svg.getvalue())))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
-    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
+    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png"))
 
 
-def as_svg(figure: Figure, name: str) -> str:
-    """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
-    text = io.StringIO()
-    _write(figure, text, "svg", name)
-    # Tips as titles, which browsers show and read aloud; other ids unique among figures.
-    svg = re.sub(
-        r"""<g id=(["'])tip (.*?)\1>""",
-        r'<g class="tip" role="img" tabindex="0"><title>\2</title>',
-        visible(text.getvalue()),  # XML has no control characters
-        flags=re.DOTALL,
-    )
-    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
-    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
-
-
-def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
+def _write(figure: Figure, target: Path | io.StringIO, kind: str) -> None:
     from matplotlib import rc_context
 
-    with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
-        figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
+    # Without a date and with a salt, the same arrays give the same file.
+    nothing = {"Date": None} if kind == "svg" else {}
+    with rc_context({**STYLE, "svg.hashsalt": "mast"}):
+        figure.savefig(target, dpi=150, format=kind, metadata=nothing)
 
 
 def words(name: str) -> str:
@@ -267,7 +172,7 @@ def capital(text: str) -> str:
 def views_grid(
     originals_BCHW: Tensor, views: Sequence[Tensor], captions: Sequence[Sequence[str]], path: Path
 ) -> None:
-    """Draw images in [0, 1] beside their views as a PNG; captions say what was applied to each."""
+    """Draw images in [0, 1] next to their views as a PNG; captions say what was applied to each."""
     from matplotlib.figure import Figure
 
     rows, columns = len(originals_BCHW), 1 + len(views)

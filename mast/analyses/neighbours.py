@@ -63,7 +63,7 @@ def spaces_of(subject: Subject, dim: int) -> list[WeightedSpace]:
 
 @final
 class Neighbours(Analysis):
-    """The nearest images of a query by the dimensions that are chosen, and whether they are alike.
+    """The nearest images of a query by the dimensions that are chosen, and what they share with it.
 
     For every distinct mask there are two spaces: the dimensions that are invariant to its operators
     ("ignoring …") and those that are exempt from them ("matching …"). Beside them are the whole
@@ -149,85 +149,71 @@ class Neighbours(Analysis):
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
-        count = len(arrays["pictures"])
-        shown = f"Each row: a query and its {arrays['nearest'].shape[2]} nearest of {count} images."
-        if len(arrays["tasks"]) == 0:
-            return f"{shown} Without labels, whether neighbours are alike is not measured."
+        shown = (
+            f"Each row: a query and its {arrays['nearest'].shape[2]} nearest of "
+            f"{len(arrays['pictures'])} images."
+        )
+        spaces, tasks, shared_ST = (arrays[key] for key in ("spaces", "tasks", "shared"))
+        if len(tasks) == 0:
+            return f"{shown} Without labels, what neighbors share is not measured."
         # What a choice moves most: the block against its complement, which stands before it.
         gain = {
-            (at, task): arrays["shared"][at, task] - arrays["shared"][at - 1, task]
-            for at, name in enumerate(arrays["spaces"])
+            (at, task): shared_ST[at, task] - shared_ST[at - 1, task]
+            for at, name in enumerate(spaces)
             if name.startswith("matching ")
-            for task in range(len(arrays["tasks"]))
+            for task in range(len(tasks))
         }
         if not gain:
-            of_whole = _shared(arrays, arrays["spaces"].tolist().index(WHOLE))
-            return f"{of_whole} There is no invariance to choose: no dimension is exempt. {shown}"
-        space, task = max(gain, key=lambda key: abs(gain[key]))
-        sure = "is" if abs(gain[space, task]) > arrays["gain_margin"][space, task] else "is not"
+            return (
+                f"{_shared(arrays)} There is no invariance to choose: no dimension is exempt. "
+                f"{shown}"
+            )
+        at, task = max(gain, key=lambda key: abs(gain[key]))
+        sure = "is" if abs(gain[at, task]) > arrays["gain_margin"][at, task] else "is not"
+        counted = min(COUNTED, len(arrays["pictures"]) - 1)
         return (
-            f"{figure.capital(str(arrays['spaces'][space]))}, "
-            f"{arrays['shared'][space, task]:.0f} % of the {_nearest_counted(arrays)} nearest "
-            f"images share a query's {arrays['tasks'][task]}; {arrays['spaces'][space - 1]}, "
-            f"{arrays['shared'][space - 1, task]:.0f} % (by chance "
-            f"{arrays['expected'][task]:.0f}); the difference {sure} beyond its 95 % interval. "
-            f"{shown}"
+            f"{figure.capital(str(spaces[at]))}, {shared_ST[at, task]:.0f} % of the {counted} "
+            f"nearest images share a query's {tasks[task]}; {spaces[at - 1]}, "
+            f"{shared_ST[at - 1, task]:.0f} % (by chance {arrays['expected'][task]:.0f}); the "
+            f"difference {sure} beyond its 95 % interval. {shown}"
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """Neighbours in the whole embedding, what they share in each."""
+        """Every query and its neighbors in the whole embedding; what neighbors share in each."""
         tasks = [str(task) for task in arrays["tasks"]]
-        galleries = (_gallery(arrays),)
+        whole = arrays["spaces"].tolist().index(WHOLE)
+        at_QJ = np.column_stack([arrays["queries"], arrays["nearest"][:, whole]])
+        columns = at_QJ.shape[1]
+        captions = ["query", *(f"nearest {rank}" for rank in range(1, columns))] * len(at_QJ)
+        if tasks:
+            captions = arrays["labels"][0, at_QJ.ravel()].tolist()
+            captions[::columns] = [f"query: {label}" for label in captions[::columns]]
+        title = f"Each row: an image, and the {columns - 1} nearest of {len(arrays['pictures'])}."
+        pictures_NPP3 = arrays["pictures"][at_QJ.ravel()]
+        title = f"{title} {_shared(arrays)}".rstrip()
+        galleries = (Gallery(title, pictures_NPP3, tuple(captions), columns),)
         if not tasks:
             return Details(galleries=galleries)
         rows = tuple(
             (str(space), *shared_T)
             for space, shared_T in zip(arrays["spaces"], arrays["shared"].tolist(), strict=True)
         )
-        columns = (f"of the {_nearest_counted(arrays)} nearest, share of the same (%)", *tasks)
-        grid = Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows))
-        return Details(grid, galleries)
+        heads = ("of the nearest, share of the same (%)", *tasks)
+        return Details(Grid(heads, (("by chance", *arrays["expected"].tolist()), *rows)), galleries)
 
 
-def _gallery(arrays: Arrays) -> Gallery:
-    """Every query and its neighbours in the whole embedding, a row each."""
+def _shared(arrays: Arrays) -> str:
+    """How often neighbors in the whole embedding share a query's label; empty without labels."""
     whole = arrays["spaces"].tolist().index(WHOLE)
-    found_QJ = arrays["nearest"][:, whole]
-    at_QJ = np.column_stack([arrays["queries"], found_QJ])
-    names = ["query", *(f"nearest {rank}" for rank in range(1, at_QJ.shape[1]))] * len(at_QJ)
-    if len(arrays["tasks"]):
-        labels = arrays["labels"][0, at_QJ.ravel()]
-        names = [
-            f"query: {label}" if name == "query" else str(label)
-            for name, label in zip(names, labels, strict=True)
-        ]
-    title = f"Each row: an image, and the {found_QJ.shape[1]} nearest of {len(arrays['pictures'])}"
-    return Gallery(
-        f"{title}. {_shared(arrays, whole)}".rstrip(),
-        arrays["pictures"][at_QJ.ravel()],
-        tuple(names),
-        columns=at_QJ.shape[1],
-    )
-
-
-def _nearest_counted(arrays: Arrays) -> int:
-    return min(COUNTED, len(arrays["pictures"]) - 1)
-
-
-def _shared(arrays: Arrays, space: int) -> str:
-    """How often neighbours in a space share what a query is labelled with; empty without labels."""
     parts = [
         f"{task} {shared:.0f} % (by chance {expected:.0f})"
         for task, shared, expected in zip(
-            arrays["tasks"], arrays["shared"][space], arrays["expected"], strict=True
+            arrays["tasks"], arrays["shared"][whole], arrays["expected"], strict=True
         )
     ]
-    if not parts:
-        return ""
-    return (
-        f"The {_nearest_counted(arrays)} nearest images in the {arrays['spaces'][space]} share a "
-        f"query's {', '.join(parts)}."
-    )
+    count = min(COUNTED, len(arrays["pictures"]) - 1)
+    text = f"The {count} nearest images in the {WHOLE} share a query's {', '.join(parts)}."
+    return text if parts else ""
 
 
 def _nearest(space_ND: Tensor, query_Q: np.ndarray, files_N: Tensor | None) -> np.ndarray:

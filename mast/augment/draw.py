@@ -14,7 +14,6 @@ from mast.augment.operator import Views
 from mast.augment.pipeline import Pipeline
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
-from mast.core.errors import UserError
 from mast.core.seeds import stream
 
 
@@ -59,9 +58,6 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
     Returns:
         allowed_BK: bool, exactly `compose` true in every row.
     """
-    if not 0 <= compose <= count:
-        nearest = min(max(compose, 0), count)
-        raise UserError(f"expected compose in [0, {count}], got {compose}; nearest is {nearest}")
     return _ranks(n, count, generator) < compose
 
 
@@ -89,8 +85,6 @@ def draw_chosen(
 
 def _ranks(n: int, count: int, generator: torch.Generator) -> Tensor:
     """A random permutation of 0 to count - 1 for every sample."""
-    if n < 0:
-        raise UserError(f"n must be 0 or more samples, got {n}")
     return torch.rand(n, count, generator=generator).argsort(1).argsort(1)
 
 
@@ -123,11 +117,6 @@ def draw_views(
     """
     stop = start + len(canvases)
     count = stop - start if total is None else total
-    if not 0 <= start <= stop <= count:
-        raise UserError(
-            f"expected 0 <= start <= total less the {len(canvases)} images, got start {start} and "
-            f"total {total}"
-        )
     generator = stream(*place)
     chosen_GK = None if choose is None else choose(count, generator)
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))

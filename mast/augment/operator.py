@@ -4,20 +4,18 @@ Legend: B samples, C channels, H and W pixels. Images are in [0, 1], in and out;
 Kernels compute in float32.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import partial, reduce, wraps
-from math import isfinite
-from typing import Any, ClassVar, TypeAlias, final
+from functools import partial, reduce
+from math import inf, isfinite
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mast.core.arguments import as_list, check_fields
-from mast.core.entry import entry
 from mast.core.errors import UserError
 
 SMALLEST = 8  # pixels: side of the smallest view
@@ -139,43 +137,12 @@ class Stage(IntEnum):
     OCCLUSION = 7
 
 
-def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Parameters]:
-    """`Operator.sample` of a class, as users may call it."""
-
-    @entry()
-    @wraps(sample)
-    def guarded(self: "Operator", n: int, generator: torch.Generator) -> Parameters:
-        return sample(self, n, generator)
-
-    return guarded
-
-
-def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`Operator.apply` of a class, as users may call it: it computes in float32."""
-
-    @entry()
-    @wraps(apply)
-    def guarded(self: "Operator", images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        if not images_BCHW.is_floating_point():
-            raise UserError(f"expected images as floats in [0, 1], got {images_BCHW.dtype}")
-        for name, values in parameters.items():
-            if values.ndim == 0 or len(values) != len(images_BCHW):
-                raise UserError(
-                    f"expected {name} of each of {len(images_BCHW)} images, got the shape "
-                    f"{tuple(values.shape)}"
-                )
-        if not images_BCHW.numel():
-            return images_BCHW.clone()
-        return apply(self, images_BCHW.float(), parameters).to(images_BCHW.dtype)
-
-    return guarded
-
-
 @dataclass(frozen=True)
-class Operator(ABC):
+class Operator:
     """A sampler of parameters and a kernel that applies them to a batch.
 
-    The pipeline alone decides which samples an operator is applied to; `sample` draws for all.
+    The pipeline alone decides which samples an operator is applied to; `sample` draws for all. What
+    is the same for all operators of a class is set by `operator`.
 
     Args:
         size: Side of the view in pixels; magnitudes in pixels scale with it.
@@ -183,54 +150,37 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
-    label: ClassVar[str]  # what a caption calls it; by default its name
     destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
+    function: ClassVar[Callable[..., Tensor]]  # its kernel in PyTorch
+    kernel: ClassVar[str | None]  # that in `compiled` and `fused`; None: `apply` is used
+    drawn: ClassVar[str]  # its one magnitude: the parameter, and the field with its range
     graded: ClassVar[bool]  # whether it has a magnitude, or is done or not
-    drawn: ClassVar[str] = ""  # its one magnitude: the parameter, and the field with its range
+    label: ClassVar[str]  # what a caption calls it
     neutral: ClassVar[float] = 0.0  # the magnitude that changes nothing
     two_sided: ClassVar[bool] = False  # whether that lies within the range
     shows: ClassVar[str] = "{:.2f}"  # how a caption shows the magnitude
     of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
-    kernel: ClassVar[str | None] = None  # compiled and fused; None: `apply` is used
-    kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
-
     within: ClassVar[Bounds] = {}  # of fields: the least and the most
 
     size: int
     probability: float = 0.5
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "name" in vars(cls) and "label" not in vars(cls):
-            cls.label = cls.name.replace("_", " ")
-        cls.graded = bool(cls.drawn) or cls.at_magnitude is not Operator.at_magnitude
-        if "apply" in vars(cls) and "kernel" not in vars(cls):
-            cls.kernel = None  # an inherited one would do what another class says
-        for name, guard in (("sample", _guarded_sample), ("apply", _guarded_apply)):
-            if name in vars(cls):
-                setattr(cls, name, guard(vars(cls)[name]))
-
     def __post_init__(self) -> None:
         check_fields(self)
         if self.size < SMALLEST:
             raise UserError(f"expected size to be {SMALLEST} pixels or more, got {self.size}")
-        if not 0.0 <= self.probability <= 1.0:
-            raise UserError(
-                f"{self.name}: expected a probability in [0, 1], got {self.probability}; "
-                f"the nearest is {min(max(self.probability, 0.0), 1.0)}"
-            )
         for field in fields(self):
             value = getattr(self, field.name)
-            if any(isinstance(one, float) and not isfinite(one) for one in as_list(value)):
-                raise UserError(f"{self.name}: expected {field.name} to be finite, got {value}")
-        for name, (least, most) in self.within.items():
-            value = getattr(self, name)
             ends = [] if value is None else as_list(value)
-            if sorted(ends) != ends or not all(least <= end <= most for end in ends):
+            least, most = (0, 1) if field.name == "probability" else (-inf, inf)
+            least, most = self.within.get(field.name, (least, most))
+            if sorted(ends) != ends or not all(
+                isfinite(end) and least <= end <= most for end in ends
+            ):
                 raise UserError(
-                    f"{self.name}: expected {name} from {least:g} to {most:g}, the smaller first, "
-                    f"got {value}"
+                    f"{self.name}: expected {field.name} from {least:g} to {most:g}, the smaller "
+                    f"first, got {value}"
                 )
 
     def magnitudes(self) -> dict[str, Any]:
@@ -242,7 +192,6 @@ class Operator(ABC):
             if name not in ("size", "probability") and not isinstance(value, bool)
         }
 
-    @_guarded_sample
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         """Draw the parameters of `n` samples: tensors of length n, by name; maybe none."""
         name = self.drawn
@@ -289,33 +238,33 @@ class Operator(ABC):
             return difference_BT
         return torch.cat([difference_BT, difference_BT.abs()], dim=1)
 
-    @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         """Transform every sample with its own parameters, as `sample` draws them.
 
-        Images are in [0, 1] and never written to. A subclass is given float32, whatever the caller
-        has; the result has the shape and dtype of the caller's images.
+        Images are float32 in [0, 1] and never written to.
         """
+        return type(self).function(images_BCHW, *self.arguments(parameters))
 
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        """What a compiled kernel takes of N samples, in its order; by default `kernel_takes`.
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        """What all kernels take of N samples, in their order; by default the parameters.
 
-        Floating point tensors reach the kernel as float32, others in `fused` as int32.
+        Floating point tensors reach a compiled kernel as float32, others in `fused` as int32.
         """
-        return [parameters[name] for name in self.kernel_takes]
+        return [*parameters.values()]
 
     def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
         """What transforms samples (ascending) in place, by a compiled kernel if there is one."""
-        if self.kernel is None:
-            kernel = partial(self._apply_in_place, parameters)
-            return Step(kernel, index_N, (np.arange(len(index_N)),))
         from mast.augment.compiled import operators as compiled
 
+        kernel = getattr(compiled, self.kernel or "", None)
+        if kernel is None:
+            kernel = partial(self._apply_in_place, parameters)
+            return Step(kernel, index_N, (np.arange(len(index_N)),))
         arguments = (
             (argument.float() if argument.is_floating_point() else argument).numpy()
-            for argument in self.kernel_arguments(parameters)
+            for argument in self.arguments(parameters)
         )
-        return Step(getattr(compiled, self.kernel), index_N, tuple(arguments))
+        return Step(kernel, index_N, tuple(arguments))
 
     def _apply_in_place(
         self,
@@ -334,6 +283,41 @@ class Operator(ABC):
         if not cls.drawn:
             return cls.label
         return f"{cls.label} {cls.shows.format(parameters[cls.drawn].item())}"
+
+
+C = TypeVar("C", bound=Operator)
+
+
+@dataclass_transform(frozen_default=True)
+def operator(
+    name: str,
+    destroys: str,
+    stage: Stage,
+    kernel: Callable[..., Tensor] | None = None,
+    drawn: str = "",
+    **others: Any,
+) -> Callable[[type[C]], type[C]]:
+    """Make a class a frozen dataclass, and set what its operators have in common.
+
+    `kernel` takes images and `Operator.arguments`, as its namesakes in `compiled` and `fused` do,
+    where there are some; without one the class has its own `apply`. `others` are more class
+    variables of `Operator`.
+    """
+
+    def decorated(kind: type[C]) -> type[C]:
+        kind.name, kind.destroys, kind.stage, kind.drawn = name, destroys, stage, drawn
+        kind.label = name.replace("_", " ")
+        kind.kernel = None
+        if kernel is not None:
+            kind.function = staticmethod(kernel)
+            if kernel.__module__.startswith(__package__):  # another's may have the same name
+                kind.kernel = kernel.__name__
+        for key, value in others.items():
+            setattr(kind, key, value)
+        kind.graded = bool(drawn) or kind.at_magnitude is not Operator.at_magnitude
+        return dataclass(frozen=True)(kind)
+
+    return decorated
 
 
 @dataclass(frozen=True)

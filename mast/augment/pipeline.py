@@ -5,7 +5,7 @@ Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1]
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from mast.augment.operator import Operator, Record, Step, Views, join
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, compose
-from mast.augment.presets import Overrides, Preset
+from mast.augment.presets import Preset
 from mast.augment.warp import Warp, compiled_steps, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
@@ -56,7 +56,7 @@ class Pipeline:
         self.channels = preset.channels
         self.sizes = tuple(size if view.size is None else view.size for view in preset.views)
         self.operators = tuple(
-            _build(preset.operators, view.overrides, side)
+            {name: OPERATORS[name](side, **view.overrides.get(name, {})) for name in self.names}
             for view, side in zip(preset.views, self.sizes, strict=True)
         )
         self._shares = tuple(view.shares for view in preset.views)
@@ -74,7 +74,6 @@ class Pipeline:
         distributed run draws for the global batch and slices its part. `allowed_BK` says which
         operators may act on a sample, in all views; by default all.
         """
-        _check_count(n)
         if allowed_BK is None:
             allowed_BK = torch.ones(n, len(self.names), dtype=torch.bool)
         records: list[Record] = []
@@ -101,21 +100,17 @@ class Pipeline:
             records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
         """
-        count, device = len(canvases), canvases.device
-        if canvases.layout.channels != self.channels:
+        count, device, aspect_B = len(canvases), canvases.device, canvases.aspect_B
+        if (channels := canvases.layout.channels) != self.channels:
             raise UserError(
-                f"these views are of {self.channels} channels, got images of "
-                f"{canvases.layout.channels}"
+                f"these views are of {self.channels} channels, got images of {channels}"
             )
-        assert [len(record) for record in records] == [count] * len(self.sizes)
         memory = self.buffer(count, device) if out is None else out
         numbers = self._numbers(count)
         if memory.shape != (numbers,) or not memory.is_contiguous() or memory.device != device:
             raise UserError(
-                f"expected out contiguous, of shape {(numbers,)} and on {device}, got "
-                f"{tuple(memory.shape)} on {memory.device}"
+                f"out: expected contiguous memory of shape {(numbers,)} on {device}, as from buffer"
             )
-        aspect_B = canvases.aspect_B
         # Numba's kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
@@ -140,7 +135,6 @@ class Pipeline:
         A loop that draws every batch into one buffer spares a CPU the first touch of fresh memory,
         which takes longer than the crops do.
         """
-        _check_count(n)
         return torch.empty(self._numbers(n), dtype=dtype, device=device)
 
     def _numbers(self, n: int, views: int | None = None) -> int:
@@ -150,7 +144,7 @@ class Pipeline:
     def fill(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
-        """Draw views (B, C, V, V) that are alike by the fastest kernels that their device has.
+        """Draw views (B, C, V, V) of equal operators by the fastest kernels that their device has.
 
         There are fewer canvases than views where several views of each follow one another.
         """
@@ -185,13 +179,11 @@ class Pipeline:
         device = canvases.device
         if self.compiled and device.type == "cpu":
             steps = compiled_steps(canvases, warp, images.shape[3])
-            return _run([*steps, *_compiled(operators, record)], images)
-        if self.compiled and has_triton(device):
-            from mast.augment.fused import works_on
-
-            if works_on(device):
-                return self._fill_fused(images, canvases, warp, record, view)
-        return _fill_in_parts(images, canvases, warp, record, operators)
+            _run([*steps, *_compiled(operators, record)], images)
+        elif self.compiled and _is_fused(device):
+            self._fill_fused(images, canvases, warp, record, view)
+        else:
+            _fill_in_parts(images, canvases, warp, record, operators)
 
     def _fill_fused(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int | None
@@ -239,9 +231,8 @@ def _compiled(operators: Sequence[Operator], record: Record) -> list[Step]:
 def _run(steps: Sequence[Step], images: Tensor) -> None:
     """Treat a few images at a time, while these are in a cache."""
     count, threads = len(images), torch.get_num_threads()
-    views = images
-    if images.dtype != torch.float32:
-        views = torch.empty_like(images, dtype=torch.float32)
+    in_float32 = images.dtype == torch.float32
+    views = images if in_float32 else torch.empty_like(images, dtype=torch.float32)
     array = views.numpy()
     part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
 
@@ -255,13 +246,8 @@ def _run(steps: Sequence[Step], images: Tensor) -> None:
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run, range(0, count, part)))
-    if views is not images:
+    if not in_float32:
         images.copy_(views)
-
-
-def _check_count(n: int) -> None:
-    if n < 0:
-        raise UserError(f"n must be 0 or more images, got {n}")
 
 
 def has_triton(device: torch.device) -> bool:
@@ -274,8 +260,16 @@ def has_triton(device: torch.device) -> bool:
     )
 
 
+def _is_fused(device: torch.device) -> bool:
+    if not has_triton(device):
+        return False
+    from mast.augment.fused import works_on
+
+    return works_on(device)
+
+
 def _alike_runs(operators: Sequence[dict[str, Operator]]) -> list[range]:
-    """Runs of neighbouring views that apply alike; how often they apply is in their records."""
+    """Consecutive views of equal operators; how often they apply is in their records."""
     runs: list[range] = []
     for view, own in enumerate(operators):
         first = operators[runs[-1].start] if runs else {}
@@ -289,32 +283,14 @@ def _alike_runs(operators: Sequence[dict[str, Operator]]) -> list[range]:
     return runs
 
 
-def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
-    """Instantiate operators by name, with a view's overrides."""
-    for name in names:
-        if name not in OPERATORS:
-            raise unknown("operator", name, OPERATORS)
-    for name in overrides:
-        if name not in names:
-            raise unknown("operator in overrides", name, names)
-    operators = {}
-    for name in names:
-        known = [field.name for field in fields(OPERATORS[name]) if field.name != "size"]
-        for field_name in overrides.get(name, {}):
-            if field_name not in known:
-                raise unknown(f"field of {name}", field_name, known)
-        operators[name] = OPERATORS[name](size, **overrides.get(name, {}))
-    return operators
-
-
 def _in_order(
     operators: dict[str, Operator],
 ) -> tuple[list[GeometricOperator], list[Operator]]:
     """Those that move pixels and the rest, each in the order in which they act."""
     known = [operators[name] for name in OPERATORS if name in operators]
-    geometry = [operator for operator in known if isinstance(operator, GeometricOperator)]
-    rest = [operator for operator in known if not isinstance(operator, GeometricOperator)]
-    return geometry, sorted(rest, key=lambda operator: operator.stage)
+    geometry = [each for each in known if isinstance(each, GeometricOperator)]
+    rest = [each for each in known if not isinstance(each, GeometricOperator)]
+    return geometry, sorted(rest, key=lambda each: each.stage)
 
 
 def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Tensor:
@@ -345,7 +321,11 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW))
-    first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
+    first_BT, second_BT = (  # 0 where the operator was not applied
+        OPERATORS[name].effect(record.parameters[name], aspect_B).float()
+        * record.applied(name)[:, None]
+        for record in views.records
+    )
     drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
     return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
@@ -353,18 +333,10 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
 @entry()
 def numbers(name: str) -> int:
     """T, how many numbers `difference` gives for an operator."""
-    if name not in OPERATORS:
-        raise unknown("operator", name, OPERATORS)
     parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
     record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
     blank = torch.empty(1, 3, 0, 0)
     return difference(Views((blank, blank), (record, record)), name).shape[1]
-
-
-def _effect(record: Record, name: str, aspect_B: Tensor) -> Tensor:
-    """What the operator did to one view, 0 where it was not applied."""
-    effect_BT = OPERATORS[name].effect(record.parameters[name], aspect_B)
-    return effect_BT.float() * record.applied(name)[:, None]
 
 
 @entry()
@@ -373,8 +345,6 @@ def describe(record: Record, sample: int) -> str:
 
     The share of a crop is that of a square image.
     """
-    if not 0 <= sample < len(record):
-        raise UserError(f"sample must be from 0 to {len(record) - 1}, got {sample}")
     single = record[sample : sample + 1]
     captions = [
         OPERATORS[name].caption(single.parameters[name])

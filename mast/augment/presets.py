@@ -35,7 +35,7 @@ class Preset:
 
     Args:
         operators: Names from `OPERATORS`; their order is the order of K in every record.
-        views: Any number; by default two alike.
+        views: Any number; by default two equal ones.
         channels: Of the images.
     """
 
@@ -47,10 +47,18 @@ class Preset:
         check_fields(self)
         if not self.views:
             raise UserError("views is empty: a preset has at least one")
+        for name in self.operators:
+            if name not in OPERATORS:
+                raise unknown("operator", name, OPERATORS)
         for view in self.views:
-            for name in view.shares:
+            for name in (*view.shares, *view.overrides):
                 if name not in self.operators:
                     raise unknown("operator of these views", name, self.operators)
+            for name, overrides in view.overrides.items():
+                known = [field.name for field in fields(OPERATORS[name]) if field.name != "size"]
+                for field_name in overrides:
+                    if field_name not in known:
+                        raise unknown(f"field of {name}", field_name, known)
             if view.shares and view.size != self.views[0].size:
                 raise UserError("a view shares decisions with the first only if both have one size")
 
@@ -58,8 +66,6 @@ class Preset:
         """The same views of some of the operators, in the preset's order."""
         if not names:
             raise UserError("operators is empty: name at least one, or leave it out for all")
-        if len(set(names)) < len(names):
-            raise UserError(f"operators names one twice: {', '.join(names)}")
         for name in names:
             if name not in self.operators:
                 raise unknown("operator of these views", name, self.operators)
@@ -73,40 +79,26 @@ class Preset:
         """
         if channels == self.channels:
             return self
-        renamed = {JITTER: "band_jitter"} | {
-            name: name
+        names = {
+            name: "band_jitter" if name == "color_jitter" else name
             for name in self.operators
-            if name not in OPERATORS or not OPERATORS[name].of_colors
+            if name == "color_jitter" or not OPERATORS[name].of_colors
         }
-        names = {name: renamed[name] for name in self.operators if name in renamed}
         return replace(self._renamed(names), channels=channels)
 
     def _renamed(self, names: Mapping[str, str]) -> "Preset":
         """Some of the operators, by the names that they have then."""
-        views = (
-            View(
-                {
-                    new: _fields_of(new, view.overrides[name])
-                    for name, new in names.items()
-                    if name in view.overrides
-                },
-                view.size,
-                tuple(new for name, new in names.items() if name in view.shares),
-            )
-            for view in self.views
-        )
+        views = []
+        for view in self.views:
+            overrides = {}
+            for name, new in names.items():
+                if name in view.overrides:  # of which another operator may not have all fields
+                    known = {field.name for field in fields(OPERATORS[new])}
+                    own = view.overrides[name].items()
+                    overrides[new] = {field: value for field, value in own if field in known}
+            shares = tuple(new for name, new in names.items() if name in view.shares)
+            views.append(View(overrides, view.size, shares))
         return replace(self, operators=tuple(names.values()), views=tuple(views))
-
-
-JITTER = "color_jitter"
-
-
-def _fields_of(name: str, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields that an operator has in common with the one whose place it takes."""
-    if name != "band_jitter":
-        return overrides
-    known = {field.name for field in fields(OPERATORS[name])}
-    return {field: value for field, value in overrides.items() if field in known}
 
 
 MAST5 = (
@@ -182,7 +174,7 @@ def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
 # color: where they share it, a small encoder learns little else. The crop is mild where position
-# is to be kept; magnitudes in pixels are of a view of 224.
+# should be preserved; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},

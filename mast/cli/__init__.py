@@ -6,7 +6,7 @@ Nothing is imported here before signals are answered, as they may come at any mo
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mast.core.stopping import end_by_signals
+from mast.core.stopping import answer_signals
 
 if TYPE_CHECKING:
     from mast.cli.verbs import Program
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None, program: "Program | None" = Non
         signal that stopped it, such as 130 for Ctrl-C.
     """
     if arguments is None:
-        end_by_signals()
+        answer_signals()
     from mast.cli.command import run
 
     return run(arguments, program)

@@ -67,7 +67,7 @@ def show(result: Any) -> None:
 
 _DATA = ("data",)
 VERBS: dict[str, Verb] = {
-    "demo": Verb("demo:demo", _DATA),
+    "demo": Verb("demo:demo"),
     "neighbours": Verb("neighbours:neighbours", _DATA),
     "duplicates": Verb("duplicates:duplicates", _DATA),
     "outliers": Verb("outliers:outliers", _DATA),
@@ -105,7 +105,7 @@ REGISTRIES = {
 
 
 class Program(NamedTuple):
-    """What a command line begins with, the verbs that may follow, and what these have beside."""
+    """The first words of a command line, the verbs after them, and what is added to registries."""
 
     name: str
     verbs: Mapping[str, Verb]

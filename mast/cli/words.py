@@ -4,7 +4,6 @@ Nothing heavy is imported here: help, and errors in words, come before PyTorch i
 """
 
 import inspect
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, Unknow
 
 from mast.cli.verbs import MAST, Program, Verb, named
 from mast.commands.common import TEXTS
-from mast.commands.options import configured
+from mast.commands.options import OPTIONS, configured
 from mast.core.arguments import hints_of, is_list, members
 from mast.core.errors import UserError, visible
 
@@ -28,12 +27,6 @@ SETS = {
     "root": "Folder of torchvision and Hugging Face sets.",
     "download": "Allow downloading such a set, and the tag's weights.",
 }
-BOUNDS = {
-    "above": (-1, 1), "batch_size": (1, math.inf), "devices": (1, math.inf),
-    "epochs": (1, math.inf), "k": (1, math.inf), "margin": (0, 2),
-    "max_broken": (0, 1), "nodes": (1, math.inf), "seed": (0, math.inf), "size": (1, math.inf),
-    "threads": (1, math.inf),
-}  # fmt: skip
 FIELD = re.compile(r"\w+([.]\w+)*=")  # how key=value begins
 UNNAMED = " EfficientNet-Lite0 with ImageNet weights if not given."
 PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
@@ -47,8 +40,8 @@ def help_of(name: str, program: Program = MAST) -> None:
 
 def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> dict[str, Any]:
     """The arguments of a command's function, and `threads` where it does not take them itself."""
-    verb, command = named(name, program), f"{program.name} {name}"
-    app = _app(command, verb)
+    verb, hint = named(name, program), f"See `{program.name} {name} --help`."
+    app = _app(f"{program.name} {name}", verb)
     words = _in_order([_underscored(word) for word in words], verb)
     try:
         bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
@@ -58,18 +51,23 @@ def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> di
             text += f" The form is {app.usage}."
         if isinstance(error, UnknownOptionError) and verb.configured:
             text += " Fields go without dashes, such as optimizer.lr=0.1 (`mast show config`)."
-        raise UserError(visible(f"{text} See `{command} --help`.")) from error
+        raise UserError(visible(f"{text} {hint}")) from error
     given = {option: value for option, value in bound.arguments.items() if value != ()}
-    for option, value in given.items():
-        least, most = BOUNDS.get(option, (-math.inf, math.inf))
-        if value == [] or (isinstance(value, int | float) and not least <= value <= most):
-            expected = "a value" if value == [] else f"{least:g} or more"
-            expected = expected if most == math.inf else f"{least:g} to {most:g}"
-            got = "nothing" if value == [] else value
-            raise UserError(f"--{option}: expected {expected}, got {got}. See `{command} --help`.")
+    if empty := [option for option, value in given.items() if value == []]:
+        raise UserError(f"--{empty[0]}: expected a value, got nothing. {hint}")
     if "runs" in verb.words and "runs" not in given:
-        raise UserError(f"expected one run or more. See `{command} --help`.")
-    return _as_arguments(verb, given)
+        raise UserError(f"expected one run or more. {hint}")
+    if not verb.configured:
+        return _as_arguments(verb, given)
+    data, changes = given.pop("data", None), given.pop("changes", ())
+    own = inspect.signature(verb.load()).parameters.keys() - {"config"}
+    options = {option: given.pop(option) for option in given.keys() - own}
+    images = data or options.get("config") or any("spec=" in word for word in changes)
+    if verb is MAST.verbs["pretrain"] and not images:
+        raise UserError(f"expected photos, or toys for generated images. {hint}")
+    if data is not None and "=" in data and not os.path.exists(data):
+        data, changes = None, (data, *changes)
+    return {**given, "config": configured(data, *changes, **options)}
 
 
 def _underscored(word: str) -> str:
@@ -82,35 +80,20 @@ def _in_order(words: list[str], verb: Verb) -> list[str]:
     """key=value at the end, where no option before takes it for one of several values."""
     if not (verb.configured or "settings" in inspect.signature(verb.load()).parameters):
         return words
-    values = {
+    pairs = {
         at for at, word in enumerate(words)
         if FIELD.match(word) and not (at and words[at - 1].startswith("--"))
     }  # fmt: skip
-    return [
-        *(word for at, word in enumerate(words) if at not in values),
-        *(["--", *(words[at] for at in sorted(values))] if values else []),
-    ]
+    others = [word for at, word in enumerate(words) if at not in pairs]
+    return [*others, "--", *(words[at] for at in sorted(pairs))] if pairs else others
 
 
 def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
-    own, changes = inspect.signature(verb.load()).parameters, given.pop("changes", ())
-    if verb.configured:
-        fields = {
-            option: given.pop(option) for option in [*given]
-            if option not in own or option == "config"
-        }  # fmt: skip
-        data = fields.pop("data", None)
-        named_data = data or fields.get("config") or any("spec=" in word for word in changes)
-        if verb is MAST.verbs["pretrain"] and not named_data:
-            raise UserError(
-                "expected photos, or toys for generated images. See `mast pretrain --help`."
-            )
-        if data is not None and "=" in data and not os.path.exists(data):
-            data, changes = None, (data, *changes)
-        return {**given, "config": configured(data, *changes, **fields)}
-    if changes:
+    """Arguments with settings by name, and with the parts of a labelled set as one."""
+    own = inspect.signature(verb.load()).parameters.keys()
+    if changes := given.pop("changes", ()):
         given["settings"] = _settings(changes, nested="protocols" in own)
-    if sets := {option: given.pop(option) for option in SETS if option in {*given} - {*own}}:
+    if sets := {option: given.pop(option) for option in SETS.keys() & given.keys() - own}:
         from mast.evaluation.named_sets import NamedSets
 
         given["data"] = NamedSets(given.get("data"), **sets)
@@ -122,13 +105,14 @@ def _settings(words: Sequence[str], nested: bool) -> Mapping[str, Any]:
     settings: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        protocol, dot, name = key.partition(".")
-        if not equals or (nested and not dot):
+        if not equals or (nested and "." not in key):
             form = "protocol.setting=value, such as knn.temperatures=0.1" if nested else "key=value"
             raise UserError(f"expected {form}, got {word!r}")
-        within, name = (settings.setdefault(protocol, {}), name) if nested else (settings, key)
-        first, dot, inner = name.partition(".")  # such as finetune.changes.epochs=10
-        within, name = (within.setdefault(first, {}), inner) if dot else (within, name)
+        # such as finetune.changes.epochs=10
+        *places, name = key.split(".", 2 if nested else 1)
+        within = settings
+        for place in places:
+            within = within.setdefault(place, {})
         if name in within:
             raise UserError(f"{key} is given twice")
         within[name] = value
@@ -139,19 +123,21 @@ def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
     """Of each parameter of a command its type, its default and its text."""
     found: dict[str, tuple[Any, Any, str]] = {}
     function = verb.load()
-    for source in (function, *([configured] if verb.configured else [])):
-        texts, hints = TEXTS | _texts(source), hints_of(source)
-        for name, one in inspect.signature(source).parameters.items():
-            made = verb.configured and source is function and name == "config"
-            if one.kind is one.VAR_KEYWORD or made or name in (*found, *verb.left_out):
-                continue
-            option = "changes" if name == "settings" else name
-            if one.default is Kind.empty:
-                texts[name] = texts.get(name, "").replace(UNNAMED, "")
-            found[option] = _in_words(hints[name]), one.default, texts.get(name, "")
-            if any(getattr(kind, "__name__", "") == "NamedSets" for kind in members(hints[name])):
-                for part, text in SETS.items():
-                    found[part] = bool if part == "download" else str | None, None, text
+    texts, hints = TEXTS | _texts(function), hints_of(function)
+    for name, one in inspect.signature(function).parameters.items():
+        made = verb.configured and name == "config"
+        if one.kind is one.VAR_KEYWORD or made or name in verb.left_out:
+            continue
+        option, text = "changes" if name == "settings" else name, texts.get(name, "")
+        if one.default is Kind.empty:
+            text = text.replace(UNNAMED, "")
+        found[option] = _in_words(hints[name]), one.default, text
+        if any(getattr(kind, "__name__", "") == "NamedSets" for kind in members(hints[name])):
+            for part, text in SETS.items():
+                found[part] = bool if part == "download" else str | None, None, text
+    if verb.configured:
+        options = {name: (_in_words(hint), None, text) for name, (hint, _, text) in OPTIONS.items()}
+        found = found | {name: row for name, row in options.items() if name not in found}
     if "device" in found and "threads" not in found:
         found["threads"] = int | None, None, TEXTS["threads"]
     return found
@@ -180,13 +166,14 @@ def _app(command: str, verb: Verb) -> App:
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     usage = [command]
     for one in parameters:
+        word = one.name.upper()
         if one.name == "changes":
             usage.append("[KEY=VALUE...]")
         elif one.name in order:
-            word = one.name.upper() + "..." * (one.kind is Kind.VAR_POSITIONAL)
+            word += "..." * (one.kind is Kind.VAR_POSITIONAL)
             usage.append(word if one.default is Kind.empty else f"[{word}]")
         elif one.default is Kind.empty:
-            usage.append(f"--{one.name} {one.name.upper()}")
+            usage.append(f"--{one.name} {word}")
     app = App(
         name=command, usage=" ".join([*usage, "[options]"]), help=_summary(verb.load()),
         help_flags=(), version_flags=(), help_format="plaintext",

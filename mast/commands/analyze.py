@@ -37,7 +37,7 @@ class Insight(NamedTuple):
     name: str
     title: str
     text: str  # what to see in the figure, or why there is none
-    file: Path | None  # the arrays, beside a .png and a .svg of the same name
+    file: Path | None  # the arrays; the .png and .svg have the same name
 
 
 class Insights(Shown, list[Insight]):

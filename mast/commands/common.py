@@ -49,7 +49,7 @@ TEXTS = {
     'operators that destroy it), or "all", measured on some of the images or by `mast adapt`.',
     "match": "Compare images only by these operators or properties.",
     "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
-    "`depths` for all depths of the encoder, scaled alike; replaces ignore and match.",
+    "`depths` for all depths of the encoder, scaled equally; replaces ignore and match.",
     "device": "auto, cpu or cuda.",
     "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
     "with other names by order and shape. By default the weights that the name names.",
@@ -73,7 +73,7 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
         if name in TEXTS and f"\n    {name}: " not in text
     ]
     before, returns, after = text.partition("\n\nReturns:")
-    if shared and returns:  # not where Python was told to leave docstrings out
+    if shared and returns:  # not where Python leaves docstrings out
         function.__doc__ = "\n".join([before, *shared]) + returns + after
     checked = entry(draws=True)(function)
 

@@ -94,7 +94,7 @@ def duplicates(
 
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
-        raise UserError(f"{listed} says what the set leaves out: give another list")
+        raise UserError(f"list: {listed} would overwrite the list that data excludes")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     similar = level == "similar"
     invariances = InvarianceChoice(ignore, match, space) if similar else InvarianceChoice()
@@ -108,7 +108,7 @@ def duplicates(
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):
         _log.warning(
-            "%d of the %d pairs in %s are no images of %s",
+            "%d of the %d pairs in %s name no images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
     found = copies_within(canvases, features_ND, level, above, apart, fixed)

@@ -15,7 +15,7 @@ from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.files import short_name
 from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
-from mast.core.processes import together
+from mast.core.processes import launch_processes
 from mast.core.run import EVALUATIONS, SPACES, RunFolder
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def evaluate(
     options = EncoderOptions(encoder, size, weights, sets.download, untrained, seed)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision)
-    with together(fabric, lambda: "the same command continues from what was saved"):
+    with launch_processes(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         loaded = (
             load_untrained(cast(str | Path, encoder), size)

@@ -61,9 +61,9 @@ def export(
         card,
         check_repository,
         export_folder,
+        files_to_replace,
         load_original,
         push_folder,
-        refuse_something_else,
     )
     from mast.invariance.choice import InvarianceChoice
 
@@ -77,7 +77,7 @@ def export(
         raise UserError(f"{format} cannot hold what ignore, match and space choose; {ANY}")
     run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)
-    refuse_something_else(target, format)
+    files_to_replace(target, format)
     if license is not None and not license.strip():
         raise UserError("license is empty; leave it out to name none")
     if push is not None:

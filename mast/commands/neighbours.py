@@ -50,7 +50,7 @@ def neighbours(
 ) -> Listing:
     """Find the images of a set that are most similar to a query, by cosine.
 
-    Every image is compared. Features are kept for the next search.
+    Every image is compared. Features are cached for the next search.
 
     Args:
         data: The images to search.
@@ -82,12 +82,12 @@ def neighbours(
     chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
-        raise UserError("pairs choose by what they have in common: give same and different")
+        raise UserError("same and different: give both, or neither")
     invariances = InvarianceChoice(ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
     queries = list(dict.fromkeys(map(_file, as_list(query))))
     if not queries:
-        raise UserError("no query is named; give one or more images")
+        raise UserError("query: expected one or more images, got none")
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, canvases = open_search(options, data, invariances, device, max_broken)
     places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
@@ -113,8 +113,8 @@ def neighbours(
     parts = [bank_ND[[at for at in inside.values() if at is not None]]]
     if others is not None:
         parts.append(by.extract(others))
-    query_MD, wanted = torch.cat(parts).to(by.encoder.device), min(k + 1, len(canvases))
-    cosine_MK, position_MK = nearest(bank_ND.to(by.encoder.device), query_MD, wanted)
+    query_MD, most = torch.cat(parts).to(by.encoder.device), min(k + 1, len(canvases))
+    cosine_MK, position_MK = nearest(bank_ND.to(by.encoder.device), query_MD, most)
     ordered = [name for name in queries if inside[name] is not None] + outside
     found = {
         name: [
@@ -130,8 +130,8 @@ def neighbours(
         for rank, (at, cosine) in enumerate(found[name], start=1)
     ]
     columns = columns_of(COLUMNS, rows)
-    said = invariances.words or by.chosen  # as the user said it
-    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in said.items())
+    words = invariances.words or by.chosen  # as the user wrote it
+    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in words.items())
     lead = (
         f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
         f"cosine{chosen and f'; {chosen}'}."
@@ -185,7 +185,9 @@ def _chosen(
 
     assert by.adapted is not None
     if len(canvases) < 2:
-        raise UserError(f"{canvases.name} has one image: what is usual is a distance of two")
+        raise UserError(
+            f"data: expected two or more images to choose by pairs, {canvases.name} has one"
+        )
     places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
     bank_NF = by.depths(canvases)
     seen: dict[str, Tensor] = {}

@@ -7,18 +7,39 @@ import re
 import textwrap
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mast.core.errors import UserError
-from mast.core.kinds import Device, Precision
 
 if TYPE_CHECKING:
     from mast.config import PretrainConfig
 
-# Options that have another name than their field.
-FIELDS = {
-    "data": "data.spec", "encoder": "encoder.name", "weights": "encoder.weights",
-    "download": "data.download",
+# Options of `mast pretrain`: the type, the field of a configuration, and the text.
+OPTIONS: dict[str, tuple[Any, str, str]] = {
+    "data": (str | None, "data.spec", "A folder of images (flat, or with one subfolder per class), "
+             "or a set by name, such as `shards:FOLDER` or `torchvision:CIFAR10@train` "
+             "(docs/data.md)."),
+    "changes": (str, "", "Any other field as key=value, such as objective.temperature=0.2 or "
+                "operators=rotate,grayscale; `mast show config` lists all fields."),
+    "recipe": (str | None, "", "What sets the defaults; `mast show recipes` lists them."),
+    "config": (str | None, "", "A YAML file, such as a run's config.yaml, whose fields replace the "
+               "recipe's."),
+    "out": (str | None, "out", "Run folder; `runs/<recipe>-<data>-<seed>` by default."),
+    "encoder": (str | None, "encoder.name", "A name from timm or torchvision."),
+    "weights": (str | None, "encoder.weights", "Weights to start from: a run folder, a file, or a "
+                "tag such as `timm:resnet50.a1_in1k`."),
+    "download": (bool | None, "data.download", "Allow downloading the images or the weights."),
+    "size": (int | None, "size", "Side of a view in pixels."),
+    "views": (str | None, "views", "Preset of views (`mast show operators`)."),
+    "epochs": (int | None, "epochs", "Passes over the images."),
+    "batch_size": (int | None, "batch_size", "Images per step, over all processes."),
+    "seed": (int | None, "seed", "Decides weights, order and views."),
+    "device": (Literal["auto", "cpu", "cuda"] | None, "device", "Where to compute."),
+    "devices": (int | None, "devices", "Processes on this machine (torchrun overrides it)."),
+    "nodes": (int | None, "nodes", "Machines (torchrun overrides it)."),
+    "threads": (int | None, "threads", "CPU threads per process; PyTorch's choice by default."),
+    "precision": (Literal["auto", "float32", "bfloat16"] | None, "precision",
+                  "auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16."),
 }  # fmt: skip
 
 
@@ -27,64 +48,33 @@ def configured(
     *changes: str,
     recipe: str | None = None,
     config: str | Path | None = None,
-    out: str | Path | None = None,
-    encoder: str | None = None,
-    weights: str | Path | None = None,
-    download: bool | None = None,
-    size: int | None = None,
-    views: str | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    seed: int | None = None,
-    device: Device | None = None,
-    devices: int | None = None,
-    nodes: int | None = None,
-    threads: int | None = None,
-    precision: Precision | None = None,
-    **others: Any,
+    **values: Any,
 ) -> PretrainConfig:
-    """A configuration: the recipe's, in its place the file's, then what is given here.
+    """A configuration: the recipe's, in its place the file's, then `OPTIONS` and other fields.
 
     Args:
-        data: A folder of images (flat, or with one subfolder per class), or a set by name, such as
-            `shards:FOLDER` or `torchvision:CIFAR10@train` (docs/data.md).
-        changes: Any other field as key=value, such as objective.temperature=0.2 or
-            operators=rotate,grayscale; `mast show config` lists all fields.
-        recipe: What sets the defaults; `mast show recipes` lists them.
-        config: A YAML file, such as a run's config.yaml, whose fields replace the recipe's.
-        out: Run folder; `runs/<recipe>-<data>-<seed>` by default.
-        encoder: A name from timm or torchvision.
-        weights: Weights to start from: a run folder, a file, or a tag such as
-            `timm:resnet50.a1_in1k`.
-        download: Allow downloading the images or the weights.
-        size: Side of a view in pixels.
-        views: Preset of views (`mast show operators`).
-        epochs: Passes over the images.
-        batch_size: Images per step, over all processes.
-        seed: Decides weights, order and views.
-        device: Where to compute.
-        devices: Processes on this machine (torchrun overrides it).
-        nodes: Machines (torchrun overrides it).
-        threads: CPU threads per process; PyTorch's choice by default.
-        precision: auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16.
+        data: The images.
+        changes: Fields as key=value.
+        recipe: What sets the defaults.
+        config: A YAML file whose fields replace the recipe's.
+        values: Options, and fields by name.
     """
-    given = dict(locals())
     from mast.config import change
     from mast.recipes import merge
 
-    values = {
-        FIELDS.get(name, name): value for name, value in given.items()
-        if value is not None and name not in ("changes", "recipe", "config", "others")
-    }  # fmt: skip
-    values |= others
+    given = {
+        OPTIONS[name][1] if name in OPTIONS else name: value
+        for name, value in {"data": data, **values}.items()
+        if value is not None
+    }
     for word in changes:
         name, equals, value = word.partition("=")
         if not equals:
             raise UserError(f"expected one folder of images, then key=value, got {word!r}")
-        if name in values:
+        if name in given:
             raise UserError(f"{name} is given twice")
-        values[name] = value
-    return change(merge(recipe, config), values)
+        given[name] = value
+    return change(merge(recipe, config), given)
 
 
 def with_texts(config: PretrainConfig) -> str:
@@ -96,11 +86,10 @@ def with_texts(config: PretrainConfig) -> str:
     texts, lines, path = _texts(config), list[str](), list[str]()
     for line in yaml.safe_dump(record(config), sort_keys=False).splitlines():
         if found := re.match(r"((?:  )*)(\w+):", line):
-            indent = found[1]
-            path = [*path[: len(indent) // 2], found[2]]
+            indent = f"{found[1]}# "
+            path = [*path[: len(found[1]) // 2], found[2]]
             text = texts.get(".".join(path), "")
-            lines += textwrap.wrap(text, 88, initial_indent=f"{indent}# ",
-                                   subsequent_indent=f"{indent}# ")  # fmt: skip
+            lines += textwrap.wrap(text, 88, initial_indent=indent, subsequent_indent=indent)
         lines.append(line)
     return "\n".join([*lines, ""])
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mast.encoders.load import EncoderOptions
     from mast.evaluation.label_errors import Checked
     from mast.invariance.choice import InvarianceChoice
-    from mast.methods import PredictedUncertainty
+    from mast.methods import MethodOutput
     from mast.page import GalleryRow, Item
 
 
@@ -163,7 +163,7 @@ def _encoder(
 
     from mast.encoders.load import frozen, load
     from mast.invariance.choice import load_search_encoder
-    from mast.methods import EncoderAndEmbedding
+    from mast.methods import MethodOutput
     from mast.runs.load import load_method
 
     run = options.run
@@ -177,20 +177,20 @@ def _encoder(
         return by.encoder, None, by.size
     loaded, method = load(run, options.size), load_method(run)
     described = {**loaded.description, "with embedding": plain(method.config)}
-    both = loaded._replace(module=EncoderAndEmbedding(method).eval(), description=described)
+    both = loaded._replace(module=MethodOutput(method, "both").eval(), description=described)
     return frozen(both, run, compute), method.encoder.dim, loaded.size
 
 
-def _uncertainty(encoder: EncoderLike) -> PredictedUncertainty:
+def _uncertainty(encoder: EncoderLike) -> MethodOutput:
     """What a run predicts of an image beside its embedding, in evaluation mode."""
     from torch import nn
 
-    from mast.methods import PredictedUncertainty
+    from mast.methods import MethodOutput
     from mast.runs.load import load_method
 
     if isinstance(encoder, nn.Module):
         raise UserError("a module predicts no covariance: give a run folder, or leave by out")
-    return PredictedUncertainty(load_method(encoder)).eval()
+    return MethodOutput(load_method(encoder), "uncertainty").eval()
 
 
 def _unit(features_ND: Tensor, dim: int | None) -> Tensor:

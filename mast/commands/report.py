@@ -30,13 +30,13 @@ def report(
     folder = RunFolder(run)
     if folder.evaluations.is_dir() and not folder.config.is_file():
         raise UserError(
-            f"{run} has the evaluations of an encoder that is no run, and the page is of a run: "
-            f"name one, with beside {run}, or see `mast compare`"
+            f"run: expected a run folder, {run} has only evaluations; give it as beside, or see "
+            "`mast compare`"
         )
     folder.require()
     from mast.analyses import ANALYSES
     from mast.page import is_page
-    from mast.page.page import write_page
+    from mast.page.page import write_report
 
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
-    return write_page(folder, [Path(other) for other in as_list(beside)], ANALYSES, page)
+    return write_report(folder, [Path(other) for other in as_list(beside)], ANALYSES, page)

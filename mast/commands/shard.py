@@ -6,19 +6,20 @@ import hashlib
 import io
 import json
 import logging
-import re
-import shutil
+import sqlite3
 import tarfile
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from mast.commands.common import command
 from mast.core.checkpoint import check_writable, write_atomically, write_json
-from mast.core.display import Work, doing, track
+from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.files import default_cache, locked, out_folder, read_json, special
+from mast.core.files import default_cache, locked, out_folder, read_json
 from mast.core.table import ShownText
 from mast.core.threads import Threads
 
@@ -27,37 +28,11 @@ if TYPE_CHECKING:
 
     from mast.data import BrokenImageError, Source
 
-
 _log = logging.getLogger("mast")
-
-PLAN = "plan.json"
-LOCK = "writing.lock"
-OURS = re.compile(r"\d{6,}\.tar")
-END = "__end__"  # the last member of a shard, which readers leave out
+PLAN = "plan.json"  # what decides the shards, so that the same command resumes
+_LOCK = ".lock"
+_CUT = ".cut.sqlite"  # tiles, encoded in the order of their scenes
 _LONGEST = 65_500  # pixels of a side of a JPEG
-
-
-@dataclass(frozen=True)
-class ShardPlan:
-    """What decides the shards; kept beside them, so that the same command goes on.
-
-    Attributes:
-        source: Fingerprint of the images.
-        size: Side of a square with as many pixels as an image may have.
-        format: "jpg", or "bmp", which keeps every bit.
-        quality: Of the JPEGs.
-        images: Images a shard.
-        seed: Seed of the order.
-        layout: Of the canvases; squares had none.
-    """
-
-    source: str
-    size: int
-    format: str
-    quality: int
-    images: int
-    seed: int
-    layout: str = "own shape"
 
 
 @final
@@ -135,35 +110,36 @@ def shard(
     import numpy as np
 
     from mast.core.launch import cores
-    from mast.data import Pieces, open_source
+    from mast.data import Tiles, open_source
     from mast.data.formats import Bands
     from mast.data.shards import INDEX, KIND
     from mast.data.source import sampled, warn_of_stacks
 
     source = open_source(data, Path(root or default_cache() / "downloads"), download)
-    whole = source.source if isinstance(source, Pieces) else source
+    whole = source.source if isinstance(source, Tiles) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
         raise UserError(
-            f"{source.name} has files of more than 8 bits or of other channels, and shards keep "
-            "RGB of 8 bits: train on the files themselves"
+            f"mast shard writes 8-bit RGB, and {source.name} has images with more bits or other "
+            "channels: train on the files directly"
         )
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
-        _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
+        _log.warning("%s has several kinds of labels (%s); the shards get none of them",
                      source.name, kinds)  # fmt: skip
-    plan = ShardPlan(source.fingerprint(), size, format, quality, images, seed)
-    with locked(folder / LOCK):
-        _agree(folder, plan)
+    plan = {"source": source.fingerprint(), "size": size, "format": format, "quality": quality,
+            "images": images, "seed": seed}  # fmt: skip
+    with locked(folder / _LOCK):
+        _agree(folder / PLAN, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
         parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
         digits = max(6, len(str(len(parts) - 1)))
         files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
-        writer = _Writer(source, plan, max_broken)
-        ordered = folder / f".{_version(asdict(plan))}.ordered"
-        if isinstance(source, Pieces) and source.shared and None in map(_whole, files):
-            writer.decode_in_order(ordered, workers or cores())
-        with Threads(workers or cores()) as pool:
+        threads = workers or cores()
+        writer = _Writer(source, size, format, quality, max_broken)
+        if isinstance(source, Tiles) and source.shared:
+            writer.cut(folder / _CUT, threads)
+        with Threads(threads) as pool:
             done = pool.map(writer.write, files, parts)
             written = list(track(done, f"writing {folder}", len(files), "shards"))
         shards = [
@@ -174,157 +150,117 @@ def shard(
         writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
-        index |= {"version": _version(asdict(plan)), "shardlist": shards}
-        write_json(folder / INDEX, index)
-        for others in folder.glob(".*.ordered"):
-            shutil.rmtree(others)
+        version = hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
+        write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
+        (folder / _CUT).unlink(missing_ok=True)
     stacks = [source.identifier(index) for index in sorted(source.stacks)]
     warn_of_stacks(source.name, stacks, len(source))
     return Sharded(folder, len(files), sum(written), broken)
 
 
 def _check_ours(folder: Path) -> None:
-    """Look whether a folder is empty, or has what this command wrote; hidden files do not count."""
-    from mast.data.shards import ENDINGS, INDEX
-
+    """Refuse a folder that has files and no plan of this command; hidden ones do not count."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    others = {name for name in names if name != LOCK and not name.startswith(".")}
-    if PLAN in names:
-        plan = read_json(folder / PLAN)
-        if isinstance(plan, dict) and plan.keys() == {field.name for field in fields(ShardPlan)}:
-            others = {name for name in names if name.endswith(ENDINGS) and not OURS.fullmatch(name)}
-            index = read_json(folder / INDEX) if INDEX in names else {"version": _version(plan)}
-            if not isinstance(index, dict) or index.get("version") != _version(plan):
-                others.add(INDEX)
-    if others:
+    others = {name for name in names if not name.startswith(".")}
+    plan = read_json(folder / PLAN) if PLAN in names else {}
+    if others and not (isinstance(plan, dict) and "source" in plan):
         raise UserError(
-            f"{folder} has {min(others)}, which this command did not write: give another out"
+            f"out must be a new folder or one that mast shard wrote; {folder} has {min(others)}"
         )
 
 
-def _version(plan: dict[str, Any]) -> str:
-    """What an index says that its shards were made of."""
-    return hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
-
-
-def _agree(folder: Path, plan: ShardPlan) -> None:
+def _agree(file: Path, plan: dict[str, object]) -> None:
     """Keep the plan, or find the same one."""
-    file = folder / PLAN
     if not file.is_file():
-        write_json(file, asdict(plan))
-        return
+        write_json(file, plan)
     before = read_json(file)
-    if before != asdict(plan):
-        known = before if isinstance(before, dict) else {}
-        other = [name for name, value in asdict(plan).items() if known.get(name) != value]
+    if other := [name for name, value in plan.items() if before.get(name) != value]:
         raise UserError(
-            f"{folder} has shards of another {' and '.join(other)}: remove them, or give another "
-            "out"
+            f"out {file.parent} has shards with another {' and '.join(other)}: remove them, or "
+            "choose another folder"
         )
 
 
 class _Writer:
-    """Writes shards, several at a time from several threads.
+    """Writes shards, several at a time from several threads; arguments as of `shard`."""
 
-    Args:
-        source: The images.
-        plan: What decides the shards.
-        max_broken: Share of the images that may be broken.
-    """
-
-    def __init__(self, source: Source, plan: ShardPlan, max_broken: float) -> None:
-        self.source = source
-        self.plan = plan
+    def __init__(
+        self, source: Source, side: int, form: str, quality: int, max_broken: float
+    ) -> None:
+        self.source, self.side, self.form, self.quality = source, side, form, quality
         self.max_broken = max_broken
         self.label_N = next(iter(source.targets.values())) if len(source.targets) == 1 else None
         self.broken: list[BrokenImageError] = []
-        self._ordered: dict[int, tuple[Path, int, int]] | None = None  # file, begin and bytes
+        self._encoded: Callable[[int], tuple[bytes, float]] = self._encode
 
     def write(self, file: Path, index_N: np.ndarray) -> int:
-        """Write one shard, unless it is there."""
-        if (written := _whole(file)) is None:
+        """Write one shard, unless it is there; how many images it has."""
+        from mast.data.shards.tar import tar_members
+
+        if not file.exists():
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
-            written = _whole(file)
-        assert written is not None, file
-        return written
+        try:
+            with file.open("rb") as tar:
+                return sum(member.name.endswith(".json") for member in tar_members(tar))
+        except tarfile.ReadError:  # it was damaged since
+            file.unlink()
+            return self.write(file, index_N)
 
-    def decode_in_order(self, folder: Path, workers: int) -> None:
-        """Encode all images in the order of the source, which decodes each of its files once."""
-        from mast.data.shards import tar_members
-
-        folder.mkdir(exist_ok=True)
-        self._ordered = {}
-        count = len(self.source)
-        with doing(f"cutting {self.source.name}", count, "images") as work:
-            for first in range(0, count, self.plan.images):
-                part = range(first, min(first + self.plan.images, count))
-                file = folder / f"{first:09d}.tar"
-                if _whole(file) is None:
-                    write = partial(self._write_ordered, part=part, workers=workers, work=work)
-                    write_atomically(file, write)
-                with file.open("rb") as tar:
-                    for member in tar_members(tar):
-                        if member.name != END:
-                            self._ordered[int(member.name)] = file, member.at, member.size
-
-    def _write_ordered(self, file: Path, part: range, workers: int, work: Work) -> None:
+    def cut(self, file: Path, workers: int) -> None:
+        """Encode all tiles in the order of the source, which decodes each of its files once."""
         from mast.data import BrokenImageError
         from mast.data.cache import decode_in_order
 
-        with tarfile.open(file, "w") as tar:
-            encoded = decode_in_order(self._encoded, part, workers)
-            for index, outcome in zip(part, encoded, strict=True):
-                work.update(index)
+        count = len(self.source)
+        with closing(sqlite3.connect(file, isolation_level=None)) as tiles:
+            tiles.execute("PRAGMA synchronous = OFF")
+            tiles.execute("CREATE TABLE IF NOT EXISTS tile (number INTEGER PRIMARY KEY, "
+                          "encoded BLOB, aspect REAL)")  # fmt: skip
+            (done,) = tiles.execute("SELECT coalesce(max(number), -1) + 1 FROM tile").fetchone()
+            left = range(done, count)
+            encoded = decode_in_order(self._encode, left, workers)
+            for number in track(left, f"cutting {self.source.name}", len(left), "images"):
+                outcome = next(encoded)
                 if isinstance(outcome, BrokenImageError):
                     self._leave_out(outcome)
                 else:
-                    _add(tar, str(index), outcome[0])
-            _add(tar, END, b"")
+                    tiles.execute("INSERT INTO tile VALUES (?, ?, ?)", (number, *outcome))
+        self._encoded = partial(_tile, file)
 
-    def _encoded(self, index: int) -> tuple[bytes, float]:
+    def _encode(self, index: int) -> tuple[bytes, float]:
         """The file of a canvas, and width / height of its original."""
         from PIL import Image
 
         from mast.data import BrokenImageError
 
-        canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
-        if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
+        canvas_HWC, aspect = self.source.canvas(index, self.side)
+        if self.form == "jpg" and max(canvas_HWC.shape) > _LONGEST:
             name = self.source.identifier(index)
             raise BrokenImageError(name, "too long for JPEG; bmp would hold it")
-        encoded, form = io.BytesIO(), "JPEG" if self.plan.format == "jpg" else "BMP"
-        Image.fromarray(canvas_HWC).save(encoded, form, quality=self.plan.quality)
+        encoded = io.BytesIO()
+        form = "JPEG" if self.form == "jpg" else "BMP"
+        Image.fromarray(canvas_HWC).save(encoded, form, quality=self.quality)
         return encoded.getvalue(), aspect
-
-    def _copied(self, index: int) -> tuple[bytes, float]:
-        """As `_encoded`, of an image that was encoded in order."""
-        assert self._ordered is not None
-        file, begin, size = self._ordered[index]
-        height, width = self.source.size(index)
-        with file.open("rb") as ordered:
-            ordered.seek(begin)
-            return ordered.read(size), width / height
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:
         from mast.data import BrokenImageError
         from mast.data.shards import CANVAS
 
-        encode = self._encoded if self._ordered is None else self._copied
         with tarfile.open(file, "w") as tar:
             for index in index_N.tolist():
                 try:
-                    encoded, aspect = encode(index)
+                    encoded, aspect = self._encoded(index)
                 except BrokenImageError as error:
                     self._leave_out(error)
                     continue
-                except KeyError:  # it was left out before
+                except KeyError:  # a tile that was left out
                     continue
                 key = f"{index:09d}"
-                _add(tar, f"{key}.{CANVAS}{self.plan.format}", encoded)
+                _add(tar, f"{key}.{CANVAS}{self.form}", encoded)
                 if self.label_N is not None:
                     _add(tar, f"{key}.cls", str(self.label_N[index]).encode())
                 known = {"aspect": aspect, "name": self.source.identifier(index)}
                 _add(tar, f"{key}.json", json.dumps(known).encode())
-            _add(tar, END, b"")
 
     def _leave_out(self, error: BrokenImageError) -> None:
         self.broken.append(error)
@@ -335,25 +271,19 @@ class _Writer:
         """Refuse more broken images than may be."""
         allowed = int(self.max_broken * len(self.source))
         if broken > allowed:
-            last = f"; the last one is {self.broken[-1]}" if self.broken else ""
+            last = f"; the last: {self.broken[-1]}" if self.broken else ""
             raise UserError(
-                f"{broken} images of {self.source.name} are broken, and max_broken = "
-                f"{self.max_broken:g} allows {allowed}{last}"
+                f"max_broken is {self.max_broken:g}, which allows {allowed} broken images of "
+                f"{self.source.name}, and {broken} are broken{last}"
             )
 
 
-def _whole(file: Path) -> int | None:
-    """How many images a shard has; None where there is none, or not all of it."""
-    from mast.data.shards import tar_members
-
-    try:
-        if special(file):
-            return None
-        with file.open("rb") as tar:
-            names = [member.name for member in tar_members(tar)]
-    except (FileNotFoundError, tarfile.ReadError):
-        return None
-    return sum(name.endswith(".json") for name in names) if names[-1:] == [END] else None
+def _tile(file: Path, number: int) -> tuple[bytes, float]:
+    with closing(sqlite3.connect(file)) as tiles:
+        found = tiles.execute("SELECT encoded, aspect FROM tile WHERE number = ?", (number,))
+        for encoded, aspect in found:
+            return encoded, aspect
+    raise KeyError(number)
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

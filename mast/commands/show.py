@@ -1,4 +1,4 @@
-"""`mast show`: operators, recipes, a configuration, what the views look like, what is kept."""
+"""`mast show`: operators, recipes, a configuration, views, and the cache."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
 """Arguments of public functions: whether they fit their types, and errors that say how they do not.
 
 Names of tensors end in their axes, as `images_BCHW` does: one axis has one size in all of them.
-Nothing heavy is imported: a tensor is one only where PyTorch is there.
+Nothing heavy is imported: a tensor is one only where PyTorch is loaded.
 """
 
 import functools
 import inspect
 import numbers
 import os
-import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,10 +69,9 @@ def in_short(value: Any) -> str:
     """A value in one line of a message."""
     if _is_tensor(value):
         return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # a whole number of more digits than Python writes
-        text = "a number too long to write"
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return "a number beyond 2^63"  # Python refuses to write very long ones
+    text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
 
 
@@ -101,10 +99,9 @@ def fits(value: Any, hint: Any) -> bool:
             fits(key, inner[0]) and fits(item, inner[1]) for key, item in value.items()
         )
     if hint in (int, float):
-        numeric = int | float if hint is float else int
-        return isinstance(value, numeric) and not isinstance(value, bool)
-    if hint is Path and isinstance(value, str):
-        return True
+        return isinstance(value, int if hint is int else int | float) and type(value) is not bool
+    if hint is Path:
+        return isinstance(value, str | Path)
     kind = kind or hint
     return hint in (Any, None) or not isinstance(kind, type) or isinstance(value, kind)
 
@@ -117,34 +114,16 @@ def argument(value: Any, hint: Any, name: str) -> Any:
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
-    for text in as_list(value) if isinstance(value, str | Path | list | tuple) else ():
-        if isinstance(text, str | Path) and _is_no_name(str(text)):
-            raise UserError(
-                f"{name} is no name of a file or folder, got {in_short(str(text))}: expected "
-                "Unicode without NUL, of up to 255 bytes between slashes"
-            )
-    if fits(value, hint):
-        return value
-    alike = _alike(value)
-    if fits(alike, hint):
-        return alike
+    for plain in (value, _plain(value)):
+        if fits(plain, hint):
+            return plain
     names = [choice for choice in choices(hint) if isinstance(choice, str)]
     if names and isinstance(value, str):
         raise unknown(f"value of {name}", value, names)
     raise UserError(f"expected {name} to be {in_words(hint)}, got {in_short(value)}")
 
 
-def _is_no_name(text: str) -> bool:
-    """Whether no file system has a path that is called so; addresses of stores may be longer."""
-    try:
-        name = os.fsencode(text)
-    except UnicodeEncodeError:
-        return True
-    long = len(name) >= 4096 or max(map(len, name.split(b"/"))) > 255
-    return b"\0" in name or (long and not re.search(rb"://\w", name))
-
-
-def _alike(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A value as plain Python has it, if there is something like it."""
     if isinstance(value, bool | str | bytes | bytearray | Mapping) or _is_tensor(value):
         return value
@@ -153,10 +132,9 @@ def _alike(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return Path(os.fsdecode(value))
     try:
-        items = iter(value)
+        return [item if isinstance(item, Iterable) else _plain(item) for item in value]
     except TypeError:  # also of an array without dimensions
         return bool(value) if type(value).__name__ == "bool" else value  # NumPy's
-    return [item if isinstance(item, Iterable) else _alike(item) for item in items]
 
 
 def check_fields(instance: Any, prefix: str = "") -> None:

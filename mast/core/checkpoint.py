@@ -13,29 +13,28 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, locked
+from mast.core.files import as_unicode
 
 UNFINISHED = ".mast-*.partial"  # what a folder is called in which a file is made
-_NEW, _LOCK = "new", "lock"  # what is in it
-_SETTLED = 60.0  # seconds after which it is locked by the process that made it
+_ABANDONED = 86_400.0  # seconds after which what is in one belongs to no process that is alive
 
 
 @contextmanager
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """A file to fill in a block; it replaces `path` when the block has ended well.
 
-    It lies in a locked folder of its own beside `path`, as some libraries (safetensors) make a file
-    of their own beside the one that they fill. What a killed process left is removed by the next
-    one that writes there. Permissions stay as they are; the file that is replaced is moved to
-    `keep`.
+    It lies in a folder of its own next to `path`, as some libraries (safetensors) make a file of
+    their own next to the one that they fill. What a killed process left is removed a day later.
+    Permissions stay as they are; the file that is replaced is moved to `keep`.
     """
-    _remove_abandoned(path.parent)
+    for left in path.parent.glob(UNFINISHED):
+        with suppress(OSError):
+            changed = max(each.stat().st_mtime for each in (left, *left.iterdir()))
+            if time.time() - changed > _ABANDONED:
+                shutil.rmtree(left)
     begin, _, end = UNFINISHED.partition("*")
-    with (
-        TemporaryDirectory(end, begin, path.parent, ignore_cleanup_errors=True) as place,
-        locked(Path(place, _LOCK)),
-    ):
-        partial = Path(place, _NEW)
+    with TemporaryDirectory(end, begin, path.parent, ignore_cleanup_errors=True) as place:
+        partial = Path(place, "new")
         partial.touch()
         mode = partial.stat().st_mode  # what the umask leaves; some libraries set one of their own
         with suppress(FileNotFoundError):
@@ -50,20 +49,8 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
         partial.replace(path)
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the folders of `replacing` whose processes were killed: their locks are free."""
-    for place in folder.glob(UNFINISHED):
-        with suppress(OSError):
-            known = place.lstat()  # a folder that was just made is not locked yet
-            ours = stat.S_ISDIR(known.st_mode) and (place / _LOCK).is_file()
-            if ours and time.time() - known.st_mtime > _SETTLED:
-                with locked(place / _LOCK, wait=False) as abandoned:
-                    if abandoned:
-                        shutil.rmtree(place)
-
-
 def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | None = None) -> None:
-    """Let `write` fill a file beside `path`, flush it to disk, then rename it.
+    """Let `write` fill a file next to `path`, flush it to disk, then rename it.
 
     Where `path` is a symbolic link, the file that it points to is replaced; see `replacing`.
     """
@@ -80,8 +67,8 @@ def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | N
             raise
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"cannot write {path}: {reason}. Free some space or choose another "
-            "folder; what was there before is unharmed."
+            f"cannot write {path}: {reason}. Free some space or choose another folder; what was "
+            "there before is unharmed."
         ) from error
 
 

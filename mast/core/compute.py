@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from mast.core.entry import whole_convolutions, whole_products
+from mast.core.entry import whole_float32
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -86,7 +86,7 @@ class Compute:
 def autocast(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
     """Mixed precision on a device; float32 is exact, whatever PyTorch is set to."""
     if dtype is torch.float32:
-        with whole_products(), whole_convolutions(), torch.autocast(device.type, enabled=False):
+        with whole_float32(), torch.autocast(device.type, enabled=False):
             yield
     else:
         with torch.autocast(device.type, dtype):

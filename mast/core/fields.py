@@ -144,10 +144,9 @@ def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[st
         elif type(value) is type(nested):
             given = {f"{prefix}{name}.{key}": each for key, each in leaves(value).items()}
         else:
-            first = fields(nested)[0].name
             raise UserError(
                 f"{prefix}{name} holds several fields, got {value!r}; give them by name, such as "
-                f"{prefix}{name}.{first}"
+                f"{prefix}{name}.{fields(nested)[0].name}"
             )
         if twice := sorted(flat.keys() & given.keys()):
             raise UserError(f"{twice[0]} is given twice")
@@ -157,13 +156,12 @@ def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[st
 
 def _replaced(instance: Any, changes: Mapping[str, Any]) -> Any:
     """A copy with values changed by dotted name."""
-    direct: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {}
-    for name, value in changes.items():
-        first, _, rest = name.partition(".")
-        if rest:
-            nested.setdefault(first, {})[rest] = value
-        else:
-            direct[first] = value
-    inner = {name: _replaced(getattr(instance, name), each) for name, each in nested.items()}
-    return replace(instance, **direct, **inner)
+    direct = {name: value for name, value in changes.items() if "." not in name}
+    for first in dict.fromkeys(name.partition(".")[0] for name in changes if "." in name):
+        inner = {
+            name.partition(".")[2]: value
+            for name, value in changes.items()
+            if name.startswith(f"{first}.")
+        }
+        direct[first] = _replaced(getattr(instance, first), inner)
+    return replace(instance, **direct)

@@ -93,20 +93,18 @@ def out_file(
     """
     path = named(out)
     if path.suffix not in kinds:
-        *others, last = kinds
-        listed = f"{', '.join(others)} or {last}" if others else last
+        listed = " or ".join(filter(None, (", ".join([*kinds][:-1]), [*kinds][-1])))
         raise UserError(f"{option} must end in {listed}, got {path}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "not a regular file"
+    if target.exists() and (kind := special(target)):
         raise UserError(f"{option} must be a file, and {path} is {kind}: give another name")
     place = next(parent for parent in target.parents if parent.exists())
-    if not place.is_dir():
-        raise UserError(f"cannot write {path}: {place} is not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: no permission to write into {place}")
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        why = f"no permission to write into {place}"
+        why = why if place.is_dir() else f"{place} is not a folder"
+        raise UserError(f"cannot write {path}: {why}")
     if target.exists() and target.stat().st_size and not kinds[path.suffix](target):
         raise UserError(
             f"{path} exists and is not what this command writes: give another {option}, or "
@@ -189,8 +187,9 @@ def read_rows(path: Path, known: Collection[str]) -> list[list[str]]:
             rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row]
         except csv.Error as error:
             raise UserError(f"{path} is no table: {error}") from error
-        ways.append([[cell.strip() for cell in row] if row is rows[0] else row for row in rows])
-        if rows and not {cell.lower() for cell in ways[-1][0]}.isdisjoint(known):
+        header = [cell.strip() for cell in rows[0]] if rows else []
+        ways.append([header, *rows[1:]] if rows else [])
+        if not {cell.lower() for cell in header}.isdisjoint(known):
             return ways[-1]
     return ways[0]
 
@@ -288,18 +287,6 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.E
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say what to do where a training cannot write."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}. Free some space; the same command "
-            "continues."
-        ) from error
-
-
-@contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold a lock during the block; yields whether it is held.
 
@@ -316,6 +303,5 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     try:
         yield lock.is_locked
     finally:
-        if lock.is_locked:
-            with suppress(OSError):
-                lock.release()
+        with suppress(OSError):
+            lock.release()

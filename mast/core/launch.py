@@ -17,12 +17,7 @@ from mast.core.stopping import is_first_here, is_launched
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-# What launchers say by a number, with the least that it may be.
-SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM_LOCALID")
-TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
-BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
-LAST_PORT = 65535
+TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets
 SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
@@ -59,13 +54,21 @@ def precision_of(dtype: torch.dtype) -> Precision:
     return "float32" if dtype is torch.float32 else "bfloat16"
 
 
+# ---------------------------------------------------------------------------------- threads
+
+
+def cores() -> int:
+    """The cores this process may use, which in a container are fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def check_threads(threads: int | None) -> None:
     """Refuse a number of CPU threads that cannot be started; None is PyTorch's choice."""
-    if threads is not None and threads < 1:
-        raise UserError(f"threads must be 1 or more, got {threads}")
     most = max(MOST_THREADS, cores())
-    if threads is not None and threads > most:
-        raise UserError(f"threads is {threads}, and there are {cores()} CPU cores: at most {most}")
+    if threads is not None and not 1 <= threads <= most:
+        raise UserError(f"threads: expected 1 to {most} for {cores()} CPU cores, got {threads}")
 
 
 def _convolutions() -> None:
@@ -110,45 +113,12 @@ def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
         )
 
 
-def cores() -> int:
-    """The cores this process may use, which in a container are fewer than the machine's."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+# -------------------------------------------------------------------------------- processes
 
 
 def local_processes(fabric: "Fabric") -> int:
     """How many processes of a fabric share this machine, launched or not."""
     return getattr(fabric.strategy, "num_processes", 1)
-
-
-def _tasks_of_srun() -> int:
-    """How many processes srun started, this one among them; 1 where it started none.
-
-    In a batch script SLURM says how many tasks there may be, and has started none of them.
-    """
-    least = dict.fromkeys(SIZES, 1) | dict.fromkeys(RANKS, 0)
-    numbers = {name: _number(name, bound) for name, bound in least.items() if name in os.environ}
-    tasks = 1 if TORCHRUN in os.environ else numbers.get("SLURM_STEP_NUM_TASKS", 1)
-    if tasks > 1:
-        numbers |= {name: _number(name, 0) for name in BY_SRUN if name in os.environ}
-    if numbers.get("RANK", 0) >= numbers.get("WORLD_SIZE", LAST_PORT):
-        raise UserError(
-            f"RANK is {numbers['RANK']}, which must be below WORLD_SIZE, {numbers['WORLD_SIZE']}: "
-            "unset both, or start this program by torchrun"
-        )
-    return tasks
-
-
-def _number(name: str, least: int) -> int:
-    """A number in the environment."""
-    text = os.environ[name]
-    if not text.isdecimal() or not least <= int(text) <= LAST_PORT:
-        raise UserError(
-            f"the environment has {name}={text}: expected a whole number from {least} to "
-            f"{LAST_PORT}. Unset it where no launcher, such as torchrun or srun, set it"
-        )
-    return int(text)
 
 
 def make_fabric(
@@ -166,7 +136,6 @@ def make_fabric(
     of parts, PyTorch would add up the gradients wrongly (its issue 143580).
     """
     kind = find_device(device)
-    tasks = _tasks_of_srun()  # before Lightning, which reads the same when it is imported
     from lightning_fabric import Fabric
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
@@ -179,51 +148,30 @@ def make_fabric(
         raise UserError(
             f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
         )
-    devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
-    world = int(os.environ.get("WORLD_SIZE", devices * nodes))
-    nodes, remainder = divmod(world, devices)
-    if remainder or not nodes:
+    by_torchrun = TORCHRUN in os.environ
+    if by_torchrun:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    # In a batch script SLURM says how many tasks there may be, and has started none of them.
+    tasks = 1 if by_torchrun else int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if tasks not in (1, devices * nodes):
         raise UserError(
-            f"WORLD_SIZE is {world}, which is no multiple of the {devices} processes of a node: "
-            "unset it, or start this program by torchrun or srun"
-        )
-    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" not in os.environ and world > 1:
-        raise UserError(
-            f"LOCAL_RANK is {os.environ['LOCAL_RANK']}, and WORLD_SIZE does not say how many "
-            "processes there are: unset it, or start this program by torchrun or srun"
-        )
-    for name in ("MASTER_PORT", "STANDALONE_PORT"):
-        if nodes > 1 and name in os.environ:
-            _number(name, 0)
-    # gradients lie in the buffers that are summed: a copy less of each
-    several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
-    if tasks not in (1, world):
-        raise UserError(
-            f"srun started {tasks} processes, and devices {devices} x nodes {nodes} are {world}: "
+            f"devices {devices} x nodes {nodes} are not the {tasks} processes that srun started: "
             "give as many devices as --ntasks-per-node, and as many nodes"
         )
-    alone = tasks == 1 and TORCHRUN not in os.environ
-    try:
-        fabric = Fabric(
-            accelerator=kind.type,
-            devices=devices,
-            num_nodes=nodes,
-            strategy=several if world > 1 else "auto",
-            precision=FABRIC[resolve(precision, kind)],
-            loggers=list(loggers),
-            plugins=[LightningEnvironment()] if alone and "SLURM_NTASKS" in os.environ else [],
-        )
-    except (RuntimeError, ValueError) as error:
-        if tasks == 1:
-            raise
+    if nodes > 1 and tasks == 1 and not by_torchrun:
         raise UserError(
-            f"srun started other processes than devices {devices} and nodes {nodes} say: {error}"
-        ) from error
-    environment = getattr(fabric.strategy, "cluster_environment", None)
-    if nodes > 1 and type(environment) is LightningEnvironment and "MASTER_ADDR" not in os.environ:
-        source = ", as WORLD_SIZE has it" if "WORLD_SIZE" in os.environ else ""
-        raise UserError(
-            f"nodes is {nodes}{source}, and nothing says where the others are: start them by "
-            "torchrun or srun, or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
+            f"nodes is {nodes}, and nothing says where the others are: start them by torchrun or "
+            "srun"
         )
-    return fabric
+    # gradients lie in the buffers that are summed: a copy less of each
+    several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
+    return Fabric(
+        accelerator=kind.type,
+        devices=devices,
+        num_nodes=nodes,
+        strategy=several if devices * nodes > 1 else "auto",
+        precision=FABRIC[resolve(precision, kind)],
+        loggers=list(loggers),
+        plugins=[] if by_torchrun or tasks > 1 else [LightningEnvironment()],  # no batch script's
+    )

@@ -7,7 +7,6 @@ numbers: the losses of all steps up to it were checked, and so are the weights.
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -124,53 +123,34 @@ class Training:
         """
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
-        for file in files:
-            if file not in found and os.path.lexists(file):  # it could not be written at the end
-                raise UserError(f"{file} is not a file: remove it, or restore what it points to")
         if not found:
             with own_generator:
                 torch.manual_seed(seed)
-            return
         for file in found:
             try:
                 self._load(file)
+                return
             except UserError as error:
                 if file is found[-1]:
                     raise
                 _log.warning("%s The one before it is used.", error)
                 self._whole = False
-            else:
-                break
-        if self.step > self.steps:
-            raise UserError(
-                f"{file} is of step {self.step}, and this training has {self.steps}: give as many "
-                "epochs and images as before, or delete it to start again"
-            )
 
     def _load(self, file: Path) -> None:
         """Take over the state of a checkpoint."""
         state = load_checkpoint(file)
         try:
-            step, seconds = state["step"], state["seconds"]
-            if type(step) is not int or step < 0 or not 0 <= seconds < math.inf:
-                raise ValueError(f"step {step} after {seconds} seconds")
             if bad := self._not_finite_of(state["module"], state["optimizer"]):
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
-            for name, tensor in self.module.state_dict().items():
-                if state["module"][name].is_floating_point() != tensor.is_floating_point():
-                    raise TypeError(f"{name} is {state['module'][name].dtype}")
             self.module.load_state_dict(state["module"])
             load_state(self.optimizer, state["optimizer"])
             with own_generator:
                 torch.set_rng_state(state["rng"])
-            for device, state_of_device in enumerate(state.get("rng_cuda", ())):
-                if device < torch.cuda.device_count():
-                    torch.cuda.set_rng_state(state_of_device, device)
-            self.step, self.extra = step, self.extra | state["kept"]
-            self._begun = time.monotonic() - seconds
-        except UserError:
-            raise
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            for gpu, generator in enumerate(state["rng_cuda"][: torch.cuda.device_count()]):
+                torch.cuda.set_rng_state(generator, gpu)
+            self.step, self.extra = state["step"], self.extra | state["kept"]
+            self._begun = time.monotonic() - state["seconds"]
+        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise UserError(
                 f"{file} is not a checkpoint of this training. Delete it to start again."
             ) from error
@@ -223,10 +203,9 @@ class Training:
             did to the module and to `extra` is saved too.
 
         Raises:
-            UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
+            DivergedError: A loss, or a weight to be saved, is not finite; the last good checkpoint
                 is kept.
-            Interrupted: A signal asked to stop; the step was finished, unless its first batch was
-                waited for, and all is saved.
+            Interrupted: A signal asked to stop; the steps so far are saved.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
         settle(self.optimizer)  # Fabric moves the weights alone
@@ -253,11 +232,9 @@ class Training:
                     del output  # and its graph, before the next is made
                 for parameter in self.frozen(self.step / self.steps):
                     parameter.grad = None
-                if self.clip is not None:
-                    # what is not finite is found where losses are read, without a wait
-                    fabric.clip_gradients(
-                        module, optimizer, max_norm=self.clip, error_if_nonfinite=False
-                    )
+                if self.clip is not None:  # what is not finite is found where losses are read
+                    bounds: Any = {"max_norm": self.clip, "error_if_nonfinite": False}
+                    fabric.clip_gradients(module, optimizer, **bounds)
                 optimizer.step()
                 self.step += 1
 

@@ -165,7 +165,7 @@ def _kind(
 
 
 def moments(config: OptimizerConfig) -> int:
-    """How many tensors of a parameter's size the optimizer keeps beside each of them."""
+    """How many tensors of a parameter's size the optimizer keeps for each of them."""
     if config.name in ("adamw", "lamb"):
         return 2
     return int(config.momentum != 0)

@@ -1,8 +1,7 @@
 """The processes of a command on this machine, which PyTorch's elastic launcher starts and ends.
 
-A process that is to be several starts its own command once more in each of them, and waits.
-Where torchrun or SLURM started the processes, that launcher ends them, and each prints
-its own messages.
+A process that is to be several starts its own command once more in each of them, as torchrun does,
+and waits. Where torchrun or SLURM started the processes, that launcher ends them.
 """
 
 import os
@@ -20,12 +19,12 @@ from mast.core.stopping import (
     LAUNCHED,
     SIGNALS,
     Interrupted,
-    end_silently,
+    answer_signals,
     is_launched,
     leave_message,
 )
 
-if TYPE_CHECKING:  # `mast.cli` comes here before it answers signals, so what takes time waits
+if TYPE_CHECKING:  # `mast.cli` comes here before PyTorch is needed
     from lightning_fabric import Fabric
 
 # How long a process waits to be ended when a collective fails, as another process is the cause.
@@ -44,7 +43,7 @@ class ProcessEndedError(UserError):
 
 
 @contextmanager
-def together(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
+def launch_processes(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
     """Launch a fabric for the block; where one of its processes ends early, all end.
 
     If no launcher started its processes, this program is started again in each of them, and this
@@ -53,9 +52,9 @@ def together(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
     """
     environment = getattr(fabric.strategy, "cluster_environment", None)
     if environment is not None and not environment.creates_processes_externally:
-        _launch(fabric, remedy)
+        _launch(fabric.strategy.num_processes, remedy)  # type: ignore[attr-defined]
     if is_launched():
-        end_silently()
+        answer_signals()  # also of a script that is not the command line
         threading.Thread(target=_end_without_launcher, daemon=True).start()
     try:
         fabric.launch()
@@ -64,24 +63,22 @@ def together(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
 
             logging.getLogger("mast").setLevel(logging.ERROR)
         yield
-    except RuntimeError as error:
-        if fabric.world_size == 1 or not _is_of_a_collective(error):
-            raise
-        if is_launched():
-            time.sleep(GRACE_S)  # the launcher sees the process that ended, and ends this one
-        reason = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0][:200]
-        line = f"another process ended or cannot be reached ({reason}); {remedy()}"
+    except (UserError, RuntimeError) as error:
+        line = str(error)
+        if not isinstance(error, UserError):
+            if fabric.world_size == 1 or not _is_of_a_collective(error):
+                raise
+            if is_launched():
+                time.sleep(GRACE_S)  # the launcher sees the process that ended, and ends this one
+            reason = re.sub(r"^\[\S+\] ", "", line).partition("\n")[0].partition(". ")[0][:200]
+            line = f"another process ended or cannot be reached ({reason}); {remedy()}"
         if leave_message(line):
             raise SystemExit(2) from error
-        raise ProcessEndedError(line) from error
-    except UserError as error:
-        if leave_message(str(error)):
-            raise SystemExit(2) from error
-        raise
+        raise error if isinstance(error, UserError) else ProcessEndedError(line) from error
 
 
-def _launch(fabric: "Fabric", remedy: Callable[[], str]) -> NoReturn:
-    """Start this program in every process of a fabric on this machine, and end when they have."""
+def _launch(processes: int, remedy: Callable[[], str]) -> NoReturn:
+    """Start this program in some processes on this machine, and end when they have."""
     import logging
     from tempfile import TemporaryDirectory
 
@@ -94,14 +91,9 @@ def _launch(fabric: "Fabric", remedy: Callable[[], str]) -> NoReturn:
 
     if hasattr(sys, "ps1") or sys.argv[0] in ("", "-"):  # a script on stdin is used up
         raise UserError("several processes need a script in a file or a command: give devices 1")
-    strategy, environment = fabric.strategy, fabric.strategy.cluster_environment  # type: ignore[attr-defined]
-    nodes: int = strategy.num_nodes  # type: ignore[attr-defined]
-    processes: int = strategy.num_processes  # type: ignore[attr-defined]
-    alone = nodes == 1
-    logging.getLogger(
-        "torch.distributed.elastic"
-    ).propagate = False  # this program prints what failed
-    logging.getLogger("torch.distributed.elastic").addHandler(logging.NullHandler())
+    elastic = logging.getLogger("torch.distributed.elastic")
+    elastic.propagate = False  # this program prints what failed
+    elastic.addHandler(logging.NullHandler())
     before = {number: signal.getsignal(number) for number in SIGNALS}
     passed_on = (number.name for number in SIGNALS if before[number] is not signal.SIG_IGN)
     # Older releases pass on SIGINT, SIGTERM and SIGHUP, and end what lasts 30 s after one of them.
@@ -112,21 +104,17 @@ def _launch(fabric: "Fabric", remedy: Callable[[], str]) -> NoReturn:
     try:
         with TemporaryDirectory(prefix="mast-") as folder:
             config = LaunchConfig(
-                min_nodes=nodes,
-                max_nodes=nodes,
+                min_nodes=1,
+                max_nodes=1,
                 nproc_per_node=processes,
                 logs_specs=DefaultLogsSpecs(folder),
                 run_id=LAUNCHED,
-                rdzv_backend="c10d" if alone else "static",
-                rdzv_endpoint=(
-                    "localhost:0" if alone
-                    else f"{environment.main_address}:{environment.main_port}"
-                ),
-                rdzv_configs={} if alone else {"rank": environment.node_rank()},
-                local_addr="localhost" if alone else None,
+                rdzv_backend="c10d",
+                rdzv_endpoint="localhost:0",
+                local_addr="localhost",
                 max_restarts=0,
                 **{name: value for name, value in newer.items() if name in known},  # type: ignore[arg-type]
-            )  # fmt: skip
+            )
             elastic_launch(config, sys.executable)(*sys.orig_argv[1:])
     except SignalException as stopped:
         raise Interrupted(stopped.sigval, f"stopped; {remedy()}") from None

@@ -1,45 +1,23 @@
-"""The run folder: the only thing that passes between commands.
-
-config.yaml           the full configuration
-provenance.json       versions, git revision, device, seed, data fingerprint
-metrics.jsonl         one line a logged step, evaluation or warning
-checkpoints/last.pt   everything needed to continue; last.previous.pt is the one before it
-checkpoints/best.safetensors   the encoder at its best online score
-embedding.safetensors what the method learned beside its encoder: projector, masks
-encoder.safetensors   the trained encoder; it exists only when the run is complete
-spaces/               results in a space each, where something was
-classifier-*.safetensors   a classifier on the encoder, by `mast fit`
-tensorboard/          the same metrics for TensorBoard, where it is installed
-evaluations/*.json    one file per protocol and data set, by `mast evaluate`
-analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
-analysis/missing.json why others could not be made
-untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
-exports/<format>/     its encoder for another library, by `mast export`
-exports/classifier-*/ a classifier likewise
-report.html           one page, by `mast report`
-"""
+"""The run folder, all that passes between commands; docs/pretraining.md lists its files."""
 
 import json
 import logging
-import math
 import os
 import platform
-import re
-import socket
 import subprocess
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import Timeout
 
 from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, locked, read_json, writing
+from mast.core.files import locked, read_json
 
 _log = logging.getLogger("mast")
 
@@ -66,7 +44,6 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.lock = self.path / ".lock"
-        self.holder = self.path / ".holder"
         self.config = self.path / "config.yaml"
         self.provenance = self.path / "provenance.json"
         self.metrics = self.path / "metrics.jsonl"
@@ -96,56 +73,32 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder, so that no second process trains in it; a killed one lets go of it."""
-        from filelock import Timeout
-
         self._refuse_something_else()
-        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        with ExitStack() as stack:
-            try:
-                self.path.mkdir(parents=True, exist_ok=True)
-                if not stack.enter_context(locked(self.lock, wait=False)):
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with locked(self.lock, wait=False) as held:
+                if not held:
                     _log.warning(
                         "%s is on a file system without locks: see to it that no second process "
                         "trains in it", self.path,
                     )  # fmt: skip
-            except Timeout as error:
-                holder = "another process"
-                if self.holder.is_file():
-                    holder = self.holder.read_text(errors="replace")
-                raise UserError(
-                    f"{self.path} is in use by {holder}. Wait until it ends, or give another out."
-                ) from error
-            except OSError as error:
-                raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
-            stack.callback(self._forget, made)
-            write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
-            yield
-
-    def _forget(self, made: Sequence[Path]) -> None:
-        """Let go of the folder; of one that was made for a run that never began, nothing stays."""
-        self.holder.unlink(missing_ok=True)
-        if made and [*self.path.iterdir()] == [self.lock]:
-            with suppress(OSError):
+                yield
+        except Timeout as error:
+            raise UserError(
+                f"{self.path} is in use by another process. Wait until it ends, or give another out"
+            ) from error
+        finally:
+            if self.path.is_dir() and [*self.path.iterdir()] == [self.lock]:  # it never began
                 self.lock.unlink()
-                for folder in made:
-                    folder.rmdir()
+                self.path.rmdir()
 
     def _refuse_something_else(self) -> None:
-        def ours(file: Path) -> bool:
-            return file in (self.lock, self.holder) or file.match(UNFINISHED)
-
-        if self.lock.is_file() and self.lock.stat().st_size:
-            raise UserError(
-                f"{self.lock} is not a run's lock, which is an empty file: choose another out"
-            )
-        holder = self.holder.read_text(errors="replace") if self.holder.is_file() else ""
-        if holder and not re.fullmatch(r"process \d+ on .+", holder):
-            raise UserError(
-                f"{self.holder} was not written by a run: remove it, or choose another out"
-            )
+        """Refuse a folder with files of another kind, of which nothing may be written over."""
         if self.config.is_file() or not self.path.exists():
             return
-        if not self.path.is_dir() or not all(map(ours, self.path.iterdir())):
+        ours = (self.lock.name, UNFINISHED)
+        inside = [*self.path.iterdir()] if self.path.is_dir() else [self.path]
+        if not all(any(map(file.match, ours)) for file in inside):
             raise UserError(f"{self.path} exists and is not a run folder; choose another out")
 
     def open(
@@ -162,14 +115,8 @@ class RunFolder:
                 is computed.
             read: Reads an existing config.yaml as plain values.
         """
-        if as_unicode(str(self.path)) != str(self.path):
-            raise UserError(
-                f"{self.path} is no name for a run folder, as it is not UTF-8 in this locale: name "
-                "another out, or set LC_ALL=C.UTF-8"
-            )
         if self.config.is_file():
-            before = flatten(read(self.config))
-            now = flatten(config)
+            before, now = flatten(read(self.config)), flatten(config)
             for name in sorted(before.keys() | now.keys()):
                 old, new = before.get(name), now.get(name)
                 if old != new and name not in operational:
@@ -182,8 +129,14 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl."""
-        with writing(self.metrics), self.metrics.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        try:
+            with self.metrics.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.metrics}: {error.strerror}. Free some space; the same command "
+                "continues."
+            ) from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All complete lines of metrics.jsonl; a last line cut by a kill is left out.
@@ -217,14 +170,9 @@ class RunFolder:
 
     def rewind_metrics(self, step: int) -> None:
         """Drop what was logged after `step`, by a process that was killed since."""
-        if os.path.lexists(self.metrics) and not self.metrics.is_file():
-            raise UserError(
-                f"{self.metrics} is not a file: remove it, or restore what it points to"
-            )
-        records = [record for record in self.read_metrics() if record["step"] <= step]
-        text = "".join(json.dumps(record) + "\n" for record in records)
         if self.metrics.is_file():
-            write_text(self.metrics, text)
+            kept = (record for record in self.read_metrics() if record["step"] <= step)
+            write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
 
     def write_provenance(self, **facts: Any) -> None:
         """Write what produced this run: package versions, machine, git revision and `facts`."""
@@ -253,24 +201,17 @@ def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _logged(line: str) -> dict[str, Any] | None:
-    """A line of metrics.jsonl, None if it is damaged, or no training can have written it."""
+    """A line of metrics.jsonl; None if it is damaged."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or type(record.get("step")) is not int:
-        return None
-    if not isinstance(record.get("warning", ""), str):
+    if not isinstance(record, dict) or not isinstance(record.get("warning", ""), str):
         return None
     numbers = {name: value for name, value in record.items() if name != "warning"}
-    if any(type(value) not in (int, float) for value in numbers.values()):
-        return None
-    # A loss may be infinite or NaN, and is float32 otherwise; what counts is neither.
-    counts = [numbers[name] for name in ("step", "epoch") if name in numbers]
-    whole = all(0 <= value < MOST for value in counts)
-    whole &= all(abs(value) < 1e100 or not -math.inf < value < math.inf
-                 for value in numbers.values())  # fmt: skip
-    return record if whole else None
+    counts = [numbers.get("step"), numbers.get("epoch", 0)]
+    sound = all(type(value) in (int, float) for value in (*counts, *numbers.values()))
+    return record if sound and all(0 <= value < MOST for value in counts) else None
 
 
 def provenance() -> dict[str, Any]:
@@ -302,14 +243,14 @@ def _git_revision() -> str | None:
     own environment variables name.
     """
     root = Path(__file__).parents[2]
+    project = root / "pyproject.toml"
+    if not (project.is_file() and f'name = "{PACKAGES[0]}"' in project.read_text("utf-8")):
+        return None
+    command = ["git", f"--git-dir={root / '.git'}", f"--work-tree={root}", "describe", "--always",
+               "--dirty"]  # fmt: skip
     try:
-        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["name"]
-        if project != PACKAGES[0] or not (root / ".git").exists():
-            return None
-        place = [f"--git-dir={root / '.git'}", f"--work-tree={root}"]
-        command = ["git", *place, "describe", "--always", "--dirty"]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:  # there is no Git
         return None
     return process.stdout.strip() or None
 

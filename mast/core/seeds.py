@@ -69,6 +69,20 @@ def drawing() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def isolated_rng() -> Iterator[None]:
+    """Have PyTorch's own generators, of the CPU and of every GPU, as they were after a block."""
+    there = torch.cuda.is_initialized()
+    with own_generator:
+        cpu, gpus = torch.get_rng_state(), torch.cuda.get_rng_state_all() if there else []
+    try:
+        yield
+    finally:
+        with own_generator:  # no other thread draws its first weights now
+            torch.set_rng_state(cpu)
+        torch.cuda.set_rng_state_all(gpus)
+
+
 def forked(device: torch.device) -> AbstractContextManager[None]:
     """Restore PyTorch's own generators afterwards: the CPU's, and that of this GPU, of no other."""
     return torch.random.fork_rng([device] if device.type == "cuda" else [])

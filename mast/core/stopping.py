@@ -1,20 +1,14 @@
-"""Stopping when a signal asks to: after the step that is being made, with all of it saved.
-
-Outside a training a signal ends a command by an exception, and before and after its work at once.
-"""
+"""Stopping when a signal asks to: a training ends its step and saves, other work ends at once."""
 
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
-
-from mast.core.errors import one_line
 
 # What a user, a scheduler or a closed terminal sends; Windows has not all of them.
 SIGNALS = tuple(
@@ -62,58 +56,32 @@ class Interrupted(KeyboardInterrupt):
         self.code = 128 + number
 
 
-def end_by_signals() -> None:
-    """Have signals end this process at once, in one line, as long as nothing else handles them.
+received: list[Interrupted] = []  # by the command line; libraries may have made it another error
 
-    An exception would not do: one that comes while modules are imported may show as anything, and
-    one that comes in a destructor or a callback is printed with its traceback and forgotten.
+
+def answer_signals(raising: bool = False) -> None:
+    """Have signals end this process in a line, or with `raising` the first one by `Interrupted`.
+
+    A process that another one of the same command launched ends without a word: that one speaks.
     """
-    if is_launched():
-        end_silently()
-        return
-    _handle(_end)
-    shown = sys.unraisablehook
-
-    def look(unraisable: Any) -> None:
-        if isinstance(unraisable.exc_value, Interrupted):
-            _end(unraisable.exc_value.code - 128)
-        shown(unraisable)
-
-    sys.unraisablehook = look
+    _handle(signal.SIG_DFL if is_launched() else _interrupt if raising else _end)
 
 
-def end_silently() -> None:
-    """Have signals end this process, for which the one that launched it speaks."""
-    _handle(signal.SIG_DFL)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if received:
+        _end(number)
+    received.append(Interrupted(number, "stopped; the same command continues from what was saved"))
+    raise received[0]
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Have the first signal end the block by `Interrupted`, and the second the process.
-
-    Nothing changes but where signals end the process (`end_by_signals`).
-    """
-    received: list[int] = []
-
-    def interrupted() -> Interrupted:
-        return Interrupted(received[0], "stopped; the same command continues from what was saved")
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if received:
-            _end(number)
-        received.append(number)
-        raise interrupted()
-
-    before = _handle(ask, instead_of=_end)
+def _end(number: int, frame: FrameType | None = None) -> NoReturn:
+    """End this process at once, with a line of the operating system's alone."""
+    line = f"{signal.Signals(number).name}: stopped at once; what was saved before is kept\n"
     try:
-        yield
-    except Exception as error:
-        if received:
-            raise interrupted() from error
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if is_first_here():  # a progress bar hides the cursor
+            os.write(2, ("\r\x1b[?25h" * os.isatty(2) + line).encode())
+    finally:  # also where the terminal is gone
+        os._exit(128 + number)
 
 
 class StopRequest:
@@ -155,28 +123,13 @@ class StopRequest:
 
 
 def _handle(
-    handler: Callable[[int, FrameType | None], Any] | signal.Handlers, instead_of: Any = None
+    handler: Callable[[int, FrameType | None], Any] | signal.Handlers,
 ) -> dict[int, Any]:
     """Handle the signals that the process does not ignore, from the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    ours = {
-        number: old
-        for number, old in before.items()
-        if old not in (None, signal.SIG_IGN) and instead_of in (None, old)
-    }
+    ours = {number: old for number, old in before.items() if old not in (None, signal.SIG_IGN)}
     for number in ours:
         signal.signal(number, handler)
     return ours
-
-
-def _end(number: int, frame: FrameType | None = None) -> NoReturn:
-    """End this process at once, with a line of the operating system's alone."""
-    line = f"{signal.Signals(number).name}: stopped at once; what was saved before is kept"
-    try:
-        if is_first_here():  # a progress bar hides the cursor
-            shown = "\r\x1b[?25h" if os.isatty(2) else ""
-            os.write(2, f"{shown}{one_line(line)}\n".encode())
-    finally:  # also where the terminal is gone
-        os._exit(128 + number)

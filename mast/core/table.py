@@ -9,15 +9,16 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import islice
+from operator import contains
 from pathlib import Path
 from typing import Any, TypeAlias, final, overload
 
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod
 from rich.measure import Measurement
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
@@ -120,10 +121,10 @@ def literal(text: str, style: str = "") -> Text:
 
 @final
 class FittedTable(Table):
-    """A table whose text folds between words, and whose numbers do not fold.
+    """A table whose text folds between words, and whose numbers, to the right, do not fold.
 
-    Columns that do not fit side by side follow below, beside the first `keys` ones once more.
-    Columns to the right are numbers. A word longer than its column's `max_width` folds before that.
+    Columns that do not fit follow below, next to the first `keys` ones once more. What is in a cell
+    is no markup.
     """
 
     def __init__(self, keys: int, **options: Any) -> None:
@@ -132,64 +133,46 @@ class FittedTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """One table or several, each with the width of every column."""
-        _, right, _, left = self.padding
-        beside = right + left + 1  # with the line between two columns
-
-        def least(column: Column) -> int:
-            """Characters of the longest word, or of the longest number."""
-            header, *cells = (Measurement.get(console, options, cell) for cell in _cells(column))
+        literals = [
+            replace(of, header=_literal(of.header), _cells=[*map(_literal, of.cells)])
+            for of in self.columns
+        ]
+        least, most = list[int](), list[int]()  # characters of the longest word or number, and cell
+        for column in literals:
+            sizes = [Measurement.get(console, options, of) for of in (column.header, *column.cells)]
             whole = column.no_wrap or column.justify == "right"
-            bound = column.max_width or math.inf
-            widths = [cell.maximum if whole else int(min(cell.minimum, bound)) for cell in cells]
-            return max([header.minimum, *widths])
-
-        def most(column: Column) -> int:
-            return max(Measurement.get(console, options, cell).maximum for cell in _cells(column))
-
-        keys, rest = self.columns[: self.keys], self.columns[self.keys :]
-        room = options.max_width - 1 - sum(least(column) + beside for column in keys)
-        parts: list[list[Column]] = [[]]
-        used = 0
-        for column in rest:
-            needed = least(column) + beside
-            if used + needed > room and parts[-1]:
-                parts.append([])
-                used = 0
-            parts[-1].append(column)
-            used += needed
+            words = [size.maximum if whole else size.minimum for size in sizes[1:]]
+            word = max([sizes[0].minimum, *words])
+            least.append(min(word, column.max_width or word))
+            most.append(max(size.maximum for size in sizes))
+        gap = self.padding[1] + self.padding[3] + 1  # with the line between two columns
+        keys = list(range(self.keys))
+        parts = [[*keys]]
+        for at in range(self.keys, len(self.columns)):
+            needed = sum(least[other] + gap for other in (*parts[-1], at))
+            if needed >= options.max_width and parts[-1] != keys:
+                parts.append([*keys])
+            parts[-1].append(at)
         for part in parts:
-            columns = [*keys, *part]
-            free = options.max_width - 1 - beside * len(columns)
-            widths = _shared(free, [(least(column), most(column)) for column in columns])
+            widths = {at: least[at] for at in part}
+            spare = options.max_width - 1 - sum(width + gap for width in widths.values())
+            for at in sorted(part, key=lambda at: most[at] - least[at]):
+                more = min(most[at] - least[at], max(0, spare))
+                widths[at] += more
+                spare -= more
             table = Table(box=self.box, padding=self.padding, show_lines=self.show_lines)
-            table.title = _shown(self.title, "table.title") if part is parts[0] else None
-            table.caption = _shown(self.caption, "table.caption") if part is parts[-1] else None
-            for column, width in zip(columns, widths, strict=True):
-                header = _shown(column.header)
-                table.add_column(header, justify=column.justify, width=width, overflow="fold")
-            rows = zip(*(column.cells for column in columns), strict=True)
-            for row, cells in zip(self.rows, rows, strict=True):
-                table.add_row(*map(_shown, cells), end_section=row.end_section)
+            table.title = _literal(self.title) if part is parts[0] else None
+            table.caption = _literal(self.caption) if part is parts[-1] else None
+            table.columns = [
+                replace(literals[at], _index=index, width=widths[at], overflow="fold")
+                for index, at in enumerate(part)
+            ]
+            table.rows = self.rows
             yield table
 
 
-def _shown(cell: Any, style: str = "") -> Any:
-    return literal(cell, style) if isinstance(cell, str) else cell
-
-
-def _cells(column: Column) -> Iterator[RenderableType]:
-    yield from map(_shown, (column.header, *column.cells))
-
-
-def _shared(room: int, bounds: Sequence[tuple[int, int]]) -> list[int]:
-    """Widths between bounds that have room together; where it is short, all but the least."""
-    widths = [least for least, _ in bounds]
-    spare = room - sum(widths)
-    for at in sorted(range(len(bounds)), key=lambda at: bounds[at][1] - bounds[at][0]):
-        more = min(bounds[at][1] - bounds[at][0], max(0, spare))
-        widths[at] += more
-        spare -= more
-    return widths
+def _literal(cell: Any) -> Any:
+    return literal(cell) if isinstance(cell, str) else cell
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,15 +246,11 @@ def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
     """A row more for each broken image (reason by name), its reason in the column `broken`."""
     if not broken:
         return columns
-    texts = {"path": list(broken), "broken": list(broken.values())}
+    texts = {"path": [*broken], "broken": [*broken.values()]}
     added = {**columns, "broken": [""] * len(columns["path"])}
-    blank = {
-        name: "" if values and isinstance(values[0], str) else math.nan
-        for name, values in added.items()
-    }
+    blanks = {name: "" if isinstance([*of, 0][0], str) else math.nan for name, of in added.items()}
     return {
-        name: [*values, *texts.get(name, len(broken) * [blank[name]])]
-        for name, values in added.items()
+        name: [*of, *texts.get(name, len(broken) * [blanks[name]])] for name, of in added.items()
     }
 
 
@@ -286,6 +265,7 @@ def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
 
     For each column its name, or those that it may have.
     """
+    allowed = [(each,) if isinstance(each, str) else each for each in columns]
 
     def is_table(path: Path) -> bool:
         try:
@@ -298,10 +278,7 @@ def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
                     names = next(csv.reader([file.readline(_HEADER)]), [])
         except (OSError, ValueError, csv.Error):
             return False
-        return len(names) >= len(columns) and all(
-            name in ((allowed,) if isinstance(allowed, str) else allowed)
-            for name, allowed in zip(names, columns, strict=False)
-        )
+        return len(names) >= len(allowed) and all(map(contains, allowed, names))
 
     return is_table
 
@@ -315,12 +292,11 @@ def write_table(path: Path, columns: Columns) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        table = pyarrow.table(
-            {
-                name: [as_unicode(value) if isinstance(value, str) else value for value in values]
-                for name, values in columns.items()
-            }
-        )
+        texts = {
+            name: [as_unicode(value) if isinstance(value, str) else value for value in values]
+            for name, values in columns.items()
+        }
+        table = pyarrow.table(texts)
         write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))
         return
     text = io.StringIO()

@@ -95,13 +95,7 @@ class Threads:
 
 
 Item = TypeVar("Item")
-
-
-class _End:
-    """Marks the end of the items; holds the error that ended them early, if there was one."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.error = error
+_Ready = queue.Queue[tuple[Any, BaseException | None]]  # items, and what ended them at last
 
 
 @final
@@ -113,13 +107,12 @@ class Prefetcher(Iterator[Item], Generic[Item]):
     """
 
     def __init__(self, items: Iterable[Item], depth: int = 2) -> None:
-        self._ready: queue.Queue[Item | _End] = queue.Queue(depth)
+        self._ready: _Ready = queue.Queue(depth)
         self._stopped = threading.Event()
+        ends = (self._stopped.is_set, *here.ends)
+        arguments = (items, self._ready, self._stopped, ends)
         self._thread = threading.Thread(
-            target=_prepare,
-            args=(items, self._ready, self._stopped, (self._stopped.is_set, *here.ends)),
-            name="mast-prefetch",
-            daemon=True,
+            target=_prepare, args=arguments, name="mast-prefetch", daemon=True
         )
         self._thread.start()
 
@@ -131,12 +124,12 @@ class Prefetcher(Iterator[Item], Generic[Item]):
             raise StopIteration
         while True:
             with suppress(queue.Empty):
-                item = self._ready.get(timeout=POLL_S)
+                item, ended = self._ready.get(timeout=POLL_S)
                 break
             check_wanted()
-        if isinstance(item, _End):
+        if ended is not None:
             self.close()
-            raise item.error or StopIteration
+            raise ended
         return item
 
     def close(self) -> None:
@@ -150,18 +143,13 @@ class Prefetcher(Iterator[Item], Generic[Item]):
             self._thread.join()
 
 
-def _prepare(
-    items: Iterable[Item],
-    ready: "queue.Queue[Item | _End]",
-    stopped: threading.Event,
-    ends: Ends,
-) -> None:
+def _prepare(items: Iterable[Item], ready: _Ready, stopped: threading.Event, ends: Ends) -> None:
     """What the thread does; it does not know of the object, so that this can be dropped."""
 
-    def put(item: Item | _End) -> None:
+    def put(item: Item | None, ended: BaseException | None = None) -> None:
         while not stopped.is_set():
             with suppress(queue.Full):
-                ready.put(item, timeout=POLL_S)
+                ready.put((item, ended), timeout=POLL_S)
                 return
 
     _begin(ends)
@@ -170,9 +158,9 @@ def _prepare(
             if stopped.is_set():
                 return
             put(item)
-        put(_End())
+        put(None, StopIteration())
     except BaseException as error:  # handed over: it is the consumer who must stop
-        put(_End(error))
+        put(None, error)
     finally:
         close = getattr(items, "close", None)  # a generator frees what it holds
         if close is not None:

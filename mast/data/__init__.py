@@ -26,8 +26,8 @@ from mast.data.loader import Feed as Feed
 from mast.data.loader import Loader as Loader
 from mast.data.loader import open_feed as open_feed
 from mast.data.photos import open_photos as open_photos
-from mast.data.pieces import Cut as Cut
-from mast.data.pieces import Pieces as Pieces
+from mast.data.pieces import Tiles as Tiles
+from mast.data.pieces import TilingConfig as TilingConfig
 from mast.data.pieces import file_of as file_of
 from mast.data.pieces import in_pieces as in_pieces
 from mast.data.pieces import split_cut as split_cut

@@ -5,7 +5,6 @@ FOLDER/SPLIT, FOLDER/images/SPLIT and FOLDER that is there; coco:FILE.json@FOLDE
 with its images in FOLDER. voc:FOLDER@SPLIT, where FOLDER is such as VOCdevkit/VOC2007, has
 
     ImageSets/Main/SPLIT.txt            the images
-    ImageSets/Main/CLASS_SPLIT.txt      which of them show a class; from the XML if missing
     Annotations/IMAGE.xml               their objects
     JPEGImages/IMAGE.jpg
 
@@ -16,26 +15,24 @@ Legend: N objects of one image, M images, C categories.
 """
 
 import hashlib
+import json
 import logging
-import math
 import os
 import posixpath
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any, final
 from xml.etree import ElementTree
 
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import named, parse_json, read_bytes, read_text, spelling, state_of
+from mast.core.files import MISSING, named, read_bytes, read_text, spelling, state_of
 from mast.data.decode import Opened, open_image, upright_size
-from mast.data.folder import walk
 from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
@@ -116,7 +113,13 @@ class Annotated(Source):
         self.name = name
         self.folder = folder
         self.categories = tuple(categories)
-        self._files = [state_of(folder / image.file) for image in images]
+        self._paths = [named(folder / image.file) for image in images]
+        self._files = [*map(state_of, self._paths)]
+        if images and all(state == MISSING for state in self._files):
+            raise UserError(
+                f"none of the {len(images)} images that {name} annotates is in {folder}, the first "
+                f"is {images[0].file}: name the folder that holds them"
+            )
         self.state = state
         self.images = _inside(name, images)
         if not any(len(image.objects) for image in self.images):
@@ -154,7 +157,7 @@ class Annotated(Source):
         return self.hash_files((image.file for image in self.images), self._files, self.state)
 
     def path(self, index: int) -> Path:
-        return self.folder / self.images[index].file
+        return self._paths[index]
 
     def size(self, index: int) -> tuple[int, int]:
         """Height and width of one upright image in pixels, as annotated."""
@@ -181,9 +184,7 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
         for image in part.images
     ]
     state = " ".join(part.state for part in parts)
-    union = Annotated(name, folder, images, first.categories, state)
-    union.multilabels = {TASK: np.concatenate([part.multilabels[TASK] for part in parts])}
-    return union
+    return Annotated(name, folder, images, first.categories, state)
 
 
 def with_objects(source: Source) -> Annotated:
@@ -209,69 +210,19 @@ def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
     return SetDescription(parts, "mAP")
 
 
-def inside_folder(annotations: Path, entry: str) -> str:
-    """A name of an image as a file of annotations has it, if it does not lead elsewhere.
-
-    Links inside the folder of images are the user's own and may lead anywhere.
-    """
-    path = PureWindowsPath(entry)  # which knows both kinds of slashes
-    if path.root or ".." in path.parts:
-        raise UserError(
-            f"{annotations} names the image {entry!r}, which leads out of the folder of images: "
-            "write its path below that folder."
-        )
-    return entry
+def _below(file: Any) -> str:
+    """A path below the folder of images, with the slashes of this system."""
+    path = posixpath.normpath(str(file).replace("\\", "/"))
+    if path.startswith(("/", "..")) or path[1:2] == ":":
+        raise ValueError(f"the image {file!r:.80} lies outside the folder of images")
+    return path
 
 
-def pixels(annotated: Any) -> int:
-    """A height or a width as a file of annotations has it."""
-    side = int(annotated)
-    if not 1 <= side < 2**31:
-        raise ValueError(f"an image has a side of {annotated!r:.40} pixels")
-    return side
-
-
-_SHARES = 1.5  # above shares of an image, even if rounded, and below pixels
-
-
-def _found(name: str, folder: Path, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]:
-    """The images by the names of their files, whose slashes, case or ending may be others.
-
-    One that is missing stays, to be counted as broken.
-    """
-    missing = {image.file for image in images if state_of(folder / image.file)[0] < 0}
-    if not missing:
-        return [*images]
-    alike: dict[str, list[str]] = defaultdict(list)  # files that no image names, by both keys
-    for path in {path for path, _, _ in walk(folder).images} - {image.file for image in images}:
-        for key in _keys(path):
-            alike[key].append(path)
-    files = dict[str, str]()
-    for file in sorted(missing):
-        ways = (alike[key] for key in _keys(file))
-        if one := next((way[0] for way in ways if len(way) == 1), ""):
-            files[file] = one
-            for key in _keys(one):
-                alike[key].remove(one)
-    if len(files) < len(missing) == len(images):
-        raise UserError(
-            f"{len(missing) - len(files)} of the {len(images)} images that {name} annotates are "
-            f"not in {folder}, the first is {min(missing - files.keys())}. Put them there, or name "
-            "the folder that holds them."
-        )
-    if files:
-        file, one = next(iter(files.items()))
-        _log.warning(
-            "%s names %d of %d images otherwise than their files are called, such as %s for %s.",
-            name, len(files), len(images), file, one,
-        )  # fmt: skip
-    return [replace(image, file=files.get(image.file, image.file)) for image in images]
-
-
-def _keys(file: str) -> tuple[str, str]:
-    """What is alike of names that differ in slashes, case or form, and of such in their ending."""
-    whole = posixpath.normpath(spelling(file).replace("\\", "/")).casefold()
-    return whole, posixpath.splitext(whole)[0] + "."
+def _sides(height: Any, width: Any) -> tuple[int, int]:
+    sides = int(height), int(width)
+    if min(sides) < 1:
+        raise ValueError(f"an image has {height} × {width} pixels")
+    return sides
 
 
 def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]:
@@ -288,13 +239,6 @@ def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]
         area_N = np.where(np.isnan(objects.area_N), area_N, objects.area_N).astype(np.float32)
         objects = replace(objects, boxes_N4=boxes_N4, area_N=area_N).select(keep_N)
         inside.append(replace(image, objects=objects))
-    boxes_M4 = np.concatenate([np.empty((0, 4)), *(image.objects.boxes_N4 for image in inside)])
-    sides_M2 = boxes_M4[:, 2:] - boxes_M4[:, :2]
-    if len(boxes_M4) and boxes_M4.max() < _SHARES and sides_M2.min() < 1:
-        raise UserError(
-            f"{name} has no box beyond the first pixel: its boxes are in another unit, such as "
-            "shares of an image, where pixels are expected"
-        )
     if dropped:
         _log.warning(
             "%d of %d boxes of %s lie outside their image or have no area and are dropped, the "
@@ -304,8 +248,6 @@ def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]
     return inside
 
 
-_LISTS = ("images", "annotations", "categories")
-_NUMBERS, _FAR = frozenset((int, float)), 1e12
 _LEAST = 6  # numbers of a polygon: three points; one of fewer covers nothing
 _BEFORE, _AFTER = "instances_", ".json"
 
@@ -356,56 +298,36 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
 
     Images and categories come in the order of their numbers. File names are relative to `images`.
     """
-    document, state = _read_document(annotations)
+    content = read_bytes(annotations)
     try:
-        numbered = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
-        names = unique_names(list(numbered.values()), list(numbered))
-        rows = _by_id(document["images"])
-        of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for key, known in (("image_id", of_image), ("category_id", numbered)):
-            every = [row[key] for row in document["annotations"]]
-            if strays := [number for number in every if number not in known]:
-                raise UserError(
-                    f"{len(strays)} of {len(every)} annotations in {annotations} have a {key} that "
-                    f"is none of its {len(known)} listed, the first is {strays[0]!r}. Is this the "
-                    "file of another set?"
-                )
-        for row in document["annotations"]:
-            of_image[row["image_id"]].append(row)
-        numbers = [row["id"] for row in document["annotations"] if row.get("id") is not None]
-        if (twice := _twice(numbers)) is not None:
-            raise ValueError(f"two annotations have the id {twice}")
-        if (twice := _twice(_file_name(row) for row in rows)) is not None:
-            raise ValueError(f"two images name the file {twice}")
+        document = json.loads(content)
+        numbered, rows, objects = (_by_id(document, name) for name in _LISTS)
+        names = unique_names([str(row["name"]) for row in numbered.values()], list(numbered))
         label = {number: position for position, number in enumerate(numbered)}
-        annotated = [
+        of_image: dict[Any, list[dict[str, Any]]] = {number: [] for number in rows}
+        for row in objects.values():
+            if row["image_id"] not in rows or row["category_id"] not in label:
+                raise ValueError(
+                    f"an annotation is of image {row['image_id']!r} and category "
+                    f"{row['category_id']!r}, and one of them is not listed"
+                )
+            of_image[row["image_id"]].append(row)
+        found = [
             AnnotatedImage(
-                inside_folder(annotations, _file_name(row)),
-                height := pixels(row["height"]),
-                width := pixels(row["width"]),
-                _objects(of_image[row["id"]], label, (height, width)),
+                _below(row["file_name"]),
+                *(sides := _sides(row["height"], row["width"])),
+                _objects(of_image[number], label, sides),
             )
-            for row in rows
+            for number, row in rows.items()
         ]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, UserError):
-            raise
+    except KeyError as error:
         raise UserError(
-            f"{annotations} is not written as COCO writes it: "
-            f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
+            f"{annotations} is not written as COCO writes it: an entry lacks {error}"
         ) from error
-    undrawn = [
-        f"{of_object.get('id')!r:.40} of {image.file}"
-        for row, image in zip(rows, annotated, strict=True)
-        for of_object, mask in zip(of_image[row["id"]], image.objects.masks, strict=True)
-        if mask is None and of_object.get("segmentation")
-    ]
-    if undrawn:
-        _log.warning(
-            "%s: segmentations that cannot be drawn in their image are left out: %d of %d, the "
-            "first is %s.", annotations, len(undrawn), len(document["annotations"]), undrawn[0],
-        )  # fmt: skip
-    return Annotated(name, images, _found(name, images, annotated), names, state)
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"{annotations} is not written as COCO writes it: {error}") from error
+    state = hashlib.blake2b(content, digest_size=16).hexdigest()
+    return Annotated(name, images, found, names, state)
 
 
 def _newest(splits: Sequence[str], prefix: str) -> str | None:
@@ -413,103 +335,44 @@ def _newest(splits: Sequence[str], prefix: str) -> str | None:
     return max((name for name in splits if re.fullmatch(rf"{prefix}\d*", name)), default=None)
 
 
-def _read_document(path: Path) -> tuple[dict[str, Any], str]:
-    """The document, and a hash of it."""
-    content = read_bytes(path)
-    try:
-        document = parse_json(content, finite=False)  # what is used of it is looked at
-    except ValueError as error:
-        raise UserError(f"{path} {error}.") from error
-    lists = document if isinstance(document, dict) else {}
-    missing = [name for name in _LISTS if not isinstance(lists.get(name), list)]
-    if missing:
-        raise UserError(
-            f"{path} has no list of {' and of '.join(missing)}: expected COCO's instances, with "
-            f"{', '.join(_LISTS)}; it has {', '.join(map(str, lists)) or 'none'}."
-        )
-    for name in _LISTS:
-        for entry in lists[name]:
-            if not isinstance(entry, dict):
-                raise UserError(f"{path} has {entry!r:.80} among its {name}: expected an object.")
-    return lists, hashlib.blake2b(content, digest_size=16).hexdigest()
+_LISTS = ("categories", "images", "annotations")
 
 
-def _twice(values: Iterable[Any]) -> Any:
-    """A value that comes more than once; None if there is none."""
-    return next((value for value, count in Counter(values).items() if count > 1), None)
-
-
-def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if (twice := _twice(row["id"] for row in rows)) is not None:
-        raise ValueError(f"two entries have the id {twice}")
-    return sorted(rows, key=lambda row: row["id"])
-
-
-def _file_name(row: dict[str, Any]) -> str:
-    if not isinstance(row["file_name"], str):
-        raise ValueError(f"the image {row['id']!r} has the file_name {row['file_name']!r:.80}")
-    return posixpath.normpath(row["file_name"])
+def _by_id(document: dict[str, Any], name: str) -> dict[Any, dict[str, Any]]:
+    """The entries of a list, by their numbers; annotations need none."""
+    if not isinstance(document, dict) or not isinstance(document.get(name), list):
+        raise ValueError(f"expected the lists {', '.join(_LISTS)}, and {name} is none")
+    rows = document[name]
+    if name == "annotations":
+        return dict(enumerate(rows))
+    by_id = {row["id"]: row for row in rows}
+    if len(by_id) < len(rows):
+        raise ValueError(f"two of its {name} have one id")
+    return dict(sorted(by_id.items()))
 
 
 def _objects(rows: list[dict[str, Any]], label: dict[Any, int], size: tuple[int, int]) -> Objects:
     """The objects of one image of that height and width."""
-    for row in rows:
-        _check(row)
     boxes_N4 = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
     boxes_N4[:, 2:] += boxes_N4[:, :2]  # COCO has the corner and the two sides
     return Objects(
         boxes_N4=boxes_N4,
         labels_N=np.array([label[row["category_id"]] for row in rows], np.int64),
-        masks=tuple(_mask(row, size) for row in rows),
+        masks=tuple(_mask(row.get("segmentation"), size) for row in rows),
         crowd_N=np.array([row.get("iscrowd", 0) for row in rows], bool),
         difficult_N=np.zeros(len(rows), bool),
         area_N=np.array([row.get("area", np.nan) for row in rows], np.float64),
     )
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in _NUMBERS and -_FAR < value < _FAR
-
-
-def _check(row: dict[str, Any]) -> None:
-    """Refuses an annotation of which a field is not of COCO's type."""
-    bbox = row["bbox"]
-    fitting = {
-        "bbox": isinstance(bbox, list) and len(bbox) == 4 and all(map(_is_number, bbox)),
-        "iscrowd": row.get("iscrowd", 0) in (0, 1),
-        "area": row.get("area") is None or _is_number(row["area"]),
-    }
-    for field, fits in fitting.items():
-        if not fits:
-            raise ValueError(
-                f"the annotation {row.get('id')!r:.40} of the image {row['image_id']!r:.40} has "
-                f"the {field} {row[field]!r:.80}"
-            )
-
-
-def _mask(row: dict[str, Any], size: tuple[int, int]) -> Segmentation | None:
-    """An annotation's segmentation, None where it cannot be drawn."""
-    mask = row.get("segmentation") or None
-    if isinstance(mask, list):
-        side = max(size)
-        if _NUMBERS.issuperset(map(type, mask)):  # one polygon, not in a list of several
-            mask = [mask]
-        polygons = [of for of in mask if not isinstance(of, list) or len(of) >= _LEAST]
-        fits = all(
-            isinstance(polygon, list)
-            and len(polygon) % 2 == 0
-            and _NUMBERS.issuperset(map(type, polygon))
-            and -side <= min(polygon) <= max(polygon) <= 2 * side  # else it may take all memory
-            for polygon in polygons
-        )
-        return polygons if polygons and fits else None
-    if not isinstance(mask, dict) or mask.get("size") != [*size]:
+def _mask(mask: Any, size: tuple[int, int]) -> Segmentation | None:
+    """An annotation's segmentation; None where it cannot be drawn."""
+    if isinstance(mask, dict):
+        return mask if mask.get("size") == [*size] and "counts" in mask else None
+    if not isinstance(mask, list):
         return None
-    counts = mask.get("counts")
-    if isinstance(counts, list):
-        whole = all(type(count) is int and count >= 0 for count in counts)
-        return mask if whole and sum(counts) == math.prod(size) else None
-    return mask if isinstance(counts, str) else None
+    polygons = mask if all(isinstance(polygon, list) for polygon in mask) else [mask]
+    return [polygon for polygon in polygons if len(polygon) >= _LEAST] or None
 
 
 VOC_CLASSES = (
@@ -518,7 +381,6 @@ VOC_CLASSES = (
     "tvmonitor",
 )  # fmt: skip
 _LISTED = "ImageSets/Main"  # the folder of the lists
-_TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
 
 
 def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
@@ -564,70 +426,50 @@ def voc_splits(folder: Path) -> list[str]:
 
 def read_voc(name: str, folder: Path, split: str) -> Annotated:
     """Reads the objects of a split, such as "trainval", whose list is in the folder of a year."""
-    state = hashlib.blake2b(digest_size=16)
     file = folder / _LISTED / f"{split}.txt"
-    listed = read_text(file)
-    state.update(listed.encode())
-    numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
-    if twice := _twice(numbers):
-        raise UserError(f"{file} lists {twice} more than once")
+    numbers = dict.fromkeys(
+        line.split()[0] for line in read_text(file).splitlines() if line.strip()
+    )
+    state = hashlib.blake2b(" ".join(numbers).encode(), digest_size=16)
     images, found = [], dict[str, int]()
     for number in numbers:
         path = named(folder / "Annotations" / f"{number}.xml")
-        if not os.path.exists(path):  # Path.exists raises of a name that is too long
-            raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
         state.update(content)
-        images.append(_read_image(path, f"{number}.jpg", content, found))
+        try:
+            images.append(_read_image(f"{number}.jpg", content, found))
+        except (ElementTree.ParseError, ValueError) as error:
+            raise UserError(f"{path} is not written as VOC writes it: {error}") from error
     classes = _classes(folder, found)
     number_C = np.array([classes.index(of) for of in found], np.int64)
     images = [
         replace(image, objects=replace(image.objects, labels_N=number_C[image.objects.labels_N]))
         for image in images
     ]
-    truth = _truth(folder, split, numbers, classes)
-    for label_M in truth.values():
-        state.update(label_M.tobytes())
-    if classes != VOC_CLASSES:
-        state.update("\n".join(classes).encode())
-    place = folder / "JPEGImages"
-    images = _found(name, place, images)
-    source = Annotated(name, place, images, classes, state.hexdigest())
-    for label, label_M in truth.items():
-        source.multilabels[TASK][:, label] = label_M
-    return source
+    state.update("\n".join(classes).encode())
+    return Annotated(name, folder / "JPEGImages", images, classes, state.hexdigest())
 
 
 def _classes(folder: Path, found: Mapping[str, int]) -> tuple[str, ...]:
     """VOC's classes, or those of all annotations of a folder with others, so that splits agree."""
-    if set(VOC_CLASSES) == found.keys():
-        return VOC_CLASSES
     names = set(found)
+    if names == set(VOC_CLASSES):
+        return VOC_CLASSES
     for path in (folder / "Annotations").glob("*.xml"):
-        with suppress(ElementTree.ParseError, UserError, OSError):  # of another split
+        with suppress(ElementTree.ParseError, UserError):  # of another split
             elements = ElementTree.fromstring(read_bytes(path)).iterfind("object/name")
             names |= {spelling((element.text or "").strip()) for element in elements}
-    if names <= set(VOC_CLASSES):
-        return VOC_CLASSES
-    own = sorted(names - set(VOC_CLASSES))
-    _log.warning("%s has classes of its own: %d, the first is %s", folder, len(own), own[0])
-    return tuple(sorted(names))
+    return VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names))
 
 
-def _read_image(path: Path, file: str, content: bytes, found: dict[str, int]) -> AnnotatedImage:
+def _read_image(file: str, content: bytes, found: dict[str, int]) -> AnnotatedImage:
     """What one XML file says of an image file; its classes are numbered as they are found."""
-    try:
-        root = ElementTree.fromstring(content)
-        elements = root.findall("object")
-        boxes = [
-            [_number(item, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
-            for item in elements
-        ]
-        names = [spelling(_text(item, "name").strip()) for item in elements]
-        height, width = (pixels(_text(root, f"size/{side}")) for side in ("height", "width"))
-        difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
+    root = ElementTree.fromstring(content)
+    elements = root.findall("object")
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    boxes = [[float(_text(item, f"bndbox/{side}")) for side in sides] for item in elements]
+    names = [spelling(_text(item, "name").strip()) for item in elements]
+    difficult = [int(item.findtext("difficult") or 0) for item in elements]
     # VOC counts pixels from 1 and includes the last one.
     boxes_N4 = np.array(boxes, np.float64).reshape(len(elements), 4) - [1, 1, 0, 0]
     objects = Objects(
@@ -635,10 +477,11 @@ def _read_image(path: Path, file: str, content: bytes, found: dict[str, int]) ->
         labels_N=np.array([found.setdefault(name, len(found)) for name in names], np.int64),
         masks=(None,) * len(elements),
         crowd_N=np.zeros(len(elements), bool),
-        difficult_N=difficult_N,
+        difficult_N=np.array(difficult, bool),
         area_N=np.full(len(elements), np.nan),
     )
-    return AnnotatedImage(file, height, width, objects)
+    size = _sides(_text(root, "size/height"), _text(root, "size/width"))
+    return AnnotatedImage(_below(file), *size, objects)
 
 
 def _text(element: ElementTree.Element, path: str) -> str:
@@ -646,32 +489,3 @@ def _text(element: ElementTree.Element, path: str) -> str:
     if text is None:
         raise ValueError(f"<{element.tag}> lacks <{path}>")
     return text
-
-
-def _number(element: ElementTree.Element, path: str) -> float:
-    number = float(_text(element, path))
-    if not math.isfinite(number):
-        raise ValueError(f"<{path}> is {number}")
-    return number
-
-
-def _truth(
-    folder: Path, split: str, numbers: list[str], classes: Sequence[str]
-) -> dict[int, np.ndarray]:
-    """Labels (M,) int8 of the classes that have a file of their own, by class."""
-    truth = {}
-    for label, name in enumerate(classes):
-        path = named(folder / _LISTED / f"{name}_{split}.txt")
-        if "/" in name or not os.path.exists(path):
-            continue
-        text = read_text(path)
-        try:
-            rows = [line.split() for line in text.splitlines() if line.strip()]
-            label_of = {number: _TRUTH[int(value)] for number, value in rows}
-            truth[label] = np.array([label_of[number] for number in numbers], np.int8)
-        except (KeyError, ValueError) as error:
-            raise UserError(
-                f"{path} does not fit {split}.txt: expected a line for each of its "
-                f"{len(numbers)} images with 1, -1 or 0 behind it ({error})."
-            ) from error
-    return truth

@@ -31,7 +31,7 @@ from mast.data.cache import InMemory, OnTheFly, Pixels, Subset, TestViews
 from mast.data.decode import Opened, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Cut, Pieces, file_of, in_pieces, split_cut
+from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
 from mast.data.ranges import find_reading
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled, warn_of_stacks
@@ -70,9 +70,8 @@ class DataConfig:
             default a quarter of its free memory, 0 for never.
         max_broken: Share of the files that may be broken; broken ones are named and skipped.
         workers: Decoding threads; by default the cores, split among processes.
-        shuffle: Shuffle buffer for shards, in images: each process keeps that many encoded files
-            in memory.
-        readers: Shards that each process reads at once.
+        shuffle: Shuffle buffer for shards, in images: that many encoded files are kept in the
+            memory of all processes together.
         download: Allow downloading sets and weights.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
         pages: Which pages or frames of a file become images: the "first" or "all".
@@ -97,7 +96,6 @@ class DataConfig:
     max_broken: float = 0.01
     workers: int | None = None
     shuffle: int = 8192
-    readers: int = 4
     download: bool = False
     root: str | Path | None = None
     pages: Pages = "first"
@@ -119,7 +117,6 @@ class DataConfig:
             "max_broken": (0, 1, "a share of 0 to 1"),
             "workers": (1, math.inf, "1 thread or more"),
             "shuffle": (1, math.inf, "1 image or more"),
-            "readers": (1, math.inf, "1 shard or more"),
         }
         for name, (least, most, expected) in bounds.items():
             value = getattr(self, name)
@@ -143,9 +140,11 @@ class DataConfig:
             raise UserError(f"data.{error}") from error
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> TilingConfig:
         """What of each file is an image."""
-        return Cut(self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude)
+        return TilingConfig(
+            self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude
+        )
 
 
 def canvas_size(view_size: int) -> int:
@@ -330,7 +329,7 @@ def find_images(
     def find(among: Sequence[int]) -> Reading:
         if reading and reading.layout.deep:
             return reading
-        whole = source.source if isinstance(source, Pieces) and not among else source
+        whole = source.source if isinstance(source, Tiles) and not among else source
         found = config.find_reading(source.name, sampled(whole, among))
         return found if reading is None or found.layout.deep else reading
 
@@ -379,7 +378,7 @@ def open_canvas(
     )  # fmt: skip
     manifest, pixels = cache.obtain(request)
     source.stacks.update(manifest.stacks)
-    if isinstance(pixels, OnTheFly) and isinstance(source, Pieces) and source.shared:
+    if isinstance(pixels, OnTheFly) and isinstance(source, Tiles) and source.shared:
         shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "

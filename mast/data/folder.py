@@ -47,8 +47,8 @@ class FoundFiles:
 def walk(root: Path) -> FoundFiles:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
-    Arrays are images if most of what is found are: others are kept beside images. Links are
-    followed after everything else, so that a folder below `root` goes by its own path.
+    Arrays count as images only if they are the majority. Links are followed last, so that a folder
+    below `root` goes by its own path.
     """
     found, seen = FoundFiles(), set()
     folders, links = [""], deque[str]()
@@ -128,7 +128,7 @@ def ending_of(path: str) -> str:
 
 _log = logging.getLogger("mast")
 _NAMED = 3  # of what is left out, with its most common endings
-_STRAY = 0.1  # share of the images that may lie beside the folders of the classes
+_STRAY = 0.1  # share of the images that may lie outside the folders of the classes
 
 
 @final
@@ -231,7 +231,7 @@ def no_classes(paths: Sequence[str]) -> str:
         return "no image lies in a subfolder"
     above = sum("/" not in path for path in paths)
     if above > _STRAY * len(paths):
-        return f"{above} of {len(paths)} images lie beside the subfolders"
+        return f"{above} of {len(paths)} images lie outside the subfolders"
     if parts := parts_among(below):
         names = _some(sorted(itertools.chain(*parts.values())))
         return f"{names} look like splits, not classes; name one to use it alone"

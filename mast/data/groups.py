@@ -20,7 +20,7 @@ def groups_of(units: Sequence[str]) -> np.ndarray | None:
 
 
 def group_names(spec: str, identifiers: Sequence[str], groups: str) -> tuple[str, ...]:
-    """The group of each image of a set, by a column, a level or a pattern (`Cut.groups`)."""
+    """The group of each image of a set, by a column, a level or a pattern."""
     files, columns = list(map(file_of, identifiers)), columns_of(split_cut(spec)[0])
     if groups in columns:
         names = [columns[groups].get(file) for file in files]

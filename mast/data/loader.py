@@ -1,22 +1,20 @@
 """Batches of canvases for training, from a set in the cache or from shards read in order.
 
-The order of a cached set is a pure function of seed, epoch and rank; that of shards is in
-`mast.data.shards.dealing`.
+The order of a cached set is a pure function of seed and epoch; that of shards is in
+`mast.data.shards.sampler`.
 
-Legend: N images or samples of a shard, B batch of one rank.
+Legend: N images, B batch of one rank.
 """
 
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import islice
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
 import torch
@@ -27,16 +25,17 @@ from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import Reading
-from mast.core.threads import Prefetcher
+from mast.core.threads import Prefetcher, Threads
 from mast.data.cache import VERSION, Canvas, InMemory
 from mast.data.canvas import CanvasSet, DataConfig, canvas_size, open_canvas
 from mast.data.decode import BrokenImageError, Opened, open_image
 from mast.data.formats import page_numbers
 from mast.data.pieces import split_cut
 from mast.data.shards import open_index
-from mast.data.shards.dealing import Deal, Dealing, ReaderRow
 from mast.data.shards.index import TASK, ShardIndex, check_named
-from mast.data.shards.shard import Sample
+from mast.data.shards.sample import Sample, label_of
+from mast.data.shards.sampler import ShardSampler
+from mast.data.shards.store import READERS
 from mast.data.source import SAMPLE, SHARDS
 
 
@@ -88,8 +87,8 @@ class Feed(ABC):
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
             raise UserError(
-                f"a batch of {batch_size} cannot be shared by {world_size} processes: set "
-                f"batch_size to a multiple of {world_size}."
+                f"batch_size must be a multiple of {world_size}, the number of processes; got "
+                f"{batch_size}"
             )
         if images < batch_size:
             most = images - images % (2 * world_size)  # two for each process, the fewest it takes
@@ -121,16 +120,6 @@ class Feed(ABC):
     @abstractmethod
     def watched(self) -> CanvasSet:
         """Images by which a run is watched while it trains."""
-
-    @property
-    def place(self) -> Any:
-        """What a checkpoint keeps of the order beside the step; None where that is all."""
-        return None
-
-    @place.setter
-    def place(self, saved: Any) -> None:
-        if saved is not None:
-            raise ValueError(f"this feed saves no position, got {saved}")
 
     def onto(self, device: torch.device, limit_gb: float) -> None:  # noqa: B027  # most cannot
         """Keep the images in a device's memory, where they are known to fit below a limit."""
@@ -196,7 +185,6 @@ class Loader(Feed):
         return Batch(canvases, torch.from_numpy(index_B), label_B)
 
 
-_WAITING = 64  # samples of a shard that are read ahead of their use
 _WATCHED = 4096  # images by which a run is watched
 _FROM = 16  # shards that these are from
 _FEW = 4  # shards by whose images a range is found
@@ -207,7 +195,7 @@ _log = logging.getLogger("mast")
 
 @final
 class ShardLoader(Feed):
-    """Batches in an order that is a pure function of seed, epoch and the numbers of ranks.
+    """Batches of shards, in the order of a `ShardSampler`.
 
     `local` processes share this machine's cores, for threads that decode.
     """
@@ -232,41 +220,38 @@ class ShardLoader(Feed):
         self.config = config
         self.side = config.canvas or canvas_size(view_size)
         self.workers = config.workers or max(1, cores() // local)
-        self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"  # which are made anew
+        self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"
         self.skipped: dict[str, str] = {}
         self.classes = {TASK: index.classes} if index.classes else {}
-        self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
         self._warned = False  # of files of several pages
 
+    def _first(self, shards: int, images: int) -> Iterator[Sample]:
+        """The first images of shards that are evenly spaced."""
+        some = [shard for shard in self.index.shards if shard.count]
+        chosen = some[:: -(-len(some) // shards)]
+        for shard in chosen:
+            yield from shard.samples(0, min(-(-images // len(chosen)), shard.count))
+
     @cached_property
     def reading(self) -> Reading:  # type: ignore[override]  # it is found when first needed
-        """How the files are read, by the first images of the first shards."""
+        """How the files are read, by some images."""
 
         def sampled() -> Iterator[Opened]:
-            for shard in [shard for shard in self.index.shards if shard.count][:_FEW]:
-                wanted = np.arange(min(SAMPLE // _FEW, shard.count))
-                with closing(Prefetcher(shard.samples(wanted))) as samples:
-                    for sample in samples:
-                        with suppress(Exception), open_image(BytesIO(sample.image)) as image:
-                            yield image
+            with closing(Prefetcher(self._first(_FEW, SAMPLE))) as samples:
+                for sample in samples:
+                    with suppress(Exception), open_image(BytesIO(sample.image)) as image:
+                        yield image
 
         return self.config.find_reading(self.index.name, sampled())
 
     def watched(self) -> CanvasSet:
-        """The first images of shards that are evenly spaced, in memory; read at every call."""
-        some = [shard for shard in self.index.shards if shard.count]
-        chosen = some[:: -(-len(some) // _FROM)]
-        each = -(-_WATCHED // len(chosen))
-        samples = [
-            sample
-            for shard in chosen
-            for sample in shard.samples(np.arange(min(each, shard.count)))
-        ]
+        """Some images, in memory; read at every call."""
+        samples = list(self._first(_FROM, _WATCHED))
         with ThreadPoolExecutor(self.workers) as pool:
             outcomes = list(pool.map(self._canvas, samples))
         if self.index.classes:
-            most = max(sample.label for sample in samples)
+            most = max(label_of(sample.label) for sample in samples)
             check_named(self.name, most, self.index.classes)
         label_N = np.array([self._label(sample) for sample in samples], np.int64)
         labelled = bool((label_N >= 0).any())
@@ -276,7 +261,7 @@ class ShardLoader(Feed):
             if isinstance(outcome, tuple) and (label_N[at] >= 0 or not labelled)
         ]
         if not whole:
-            raise UserError(f"none of the first {len(samples)} images of {self.name} is whole")
+            raise UserError(f"none of {len(samples)} images of {self.name} can be decoded")
         drawn = [cast(Canvas, outcomes[at]) for at in whole]
         classes = dict(self.classes) if labelled else {}
         return CanvasSet(
@@ -290,47 +275,36 @@ class ShardLoader(Feed):
             reading=self.reading,
         )
 
-    @property
-    def place(self) -> Any:
-        """The epoch, and since which of its steps how many ranks shared it."""
-        epoch, deals = self._deals
-        return [epoch, [list(deal) for deal in deals]]
-
-    @place.setter
-    def place(self, saved: Any) -> None:
-        epoch, saved_deals = saved or (-1, ())
-        deals = tuple(Deal(*map(int, deal)) for deal in saved_deals)
-        if deals and not (deals[0].step == 0 and all(deal.ranks > 0 for deal in deals)):
-            raise ValueError(f"an epoch is dealt from its first step on, got {deals}")
-        if sorted({deal.step for deal in deals}) != [deal.step for deal in deals]:
-            raise ValueError(f"deals follow one another, got {deals}")
-        self._deals = int(epoch), deals
-
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        deals = self._deals[1] if self._deals[0] == epoch else ()
-        deals = tuple(deal for deal in deals if deal.step < start_step) or (
-            Deal(0, self.world_size),
-        )
-        if deals[-1].ranks != self.world_size:
-            deals = (*deals, Deal(start_step, self.world_size))
-        self._deals = epoch, deals
-        return Prefetcher(self._batches(epoch, deals, start_step))
+        return Prefetcher(self._batches(epoch, start_step))
 
-    def _batches(self, epoch: int, deals: tuple[Deal, ...], start: int) -> Iterator[Batch]:
-        share = self.batch_size // self.world_size
-        dealing = Dealing(
-            self.index.counts.tolist(), self.batch_size, self.config.shuffle, self.seed, epoch,
-            deals,
-        )  # fmt: skip
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        sampler = ShardSampler(
+            self.index.count_S, self.batch_size, self.config.shuffle, self.seed, epoch
+        )
         with (
             ThreadPoolExecutor(self.workers) as pool,
-            closing(self._samples(dealing, (start - deals[-1].step) * share)) as samples,
+            closing(Prefetcher(self._steps(sampler, start), sampler.steps)) as steps,
         ):
-            for step in range(start, self.steps_per_epoch):
-                batch = self._batch(pool, list(islice(samples, share)))
-                if step == self.steps_per_epoch - 1:  # what fills no batch: is each shard whole?
-                    deque(samples, 0)
-                yield batch
+            for samples in steps:
+                yield self._batch(pool, samples)
+
+    def _steps(self, sampler: ShardSampler, start: int) -> Iterator[list[tuple[int, Sample]]]:
+        """This rank's samples of each step from one on, with their numbers in the set."""
+        each, share = sampler.each, self.batch_size // self.world_size
+        before = self.rank * share
+        numbers = range(before // each, -(-(before + share) // each))
+        before -= numbers[0] * each
+        streams = [sampler.stream(number, start, self._read) for number in numbers]
+        with Threads(min(READERS, len(streams))) as pool:
+            while blocks := list(filter(None, pool.map(_block, streams))):
+                for first in range(0, len(blocks[0]) - each + 1, each):
+                    batch = [sample for block in blocks for sample in block[first : first + each]]
+                    yield batch[before : before + share]
+
+    def _read(self, shard: int, first: int, stop: int) -> Iterator[tuple[int, Sample]]:
+        before = int(self.index.count_S[:shard].sum())
+        return enumerate(self.index.shards[shard].samples(first, stop), before + first)
 
     def _batch(self, pool: ThreadPoolExecutor, samples: list[tuple[int, Sample]]) -> Batch:
         """The whole image before a broken one takes its place, or the next; else gray does."""
@@ -358,7 +332,8 @@ class ShardLoader(Feed):
 
     def _label(self, sample: Sample) -> int:
         """The number of its class; -1 where it has none of those that have names."""
-        return sample.label if 0 <= sample.label < len(self.index.classes) else -1
+        label = label_of(sample.label)
+        return label if label < len(self.index.classes) else -1
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
@@ -369,83 +344,27 @@ class ShardLoader(Feed):
     def _warn_of_pages(self, image: Opened) -> None:
         if not self._warned and len(page_numbers(image)) > 1:
             self._warned = True
-            _log.warning("%s has files of several pages or frames, of which the first is read",
+            _log.warning("%s has files with several pages or frames; only the first is read",
                          self.name)  # fmt: skip
 
     def _judge(self, broken: list[BrokenImageError], samples: list[tuple[int, Sample]]) -> None:
-        """Count what is broken, and say so."""
+        """Count broken images and warn of them, or stop if there are too many."""
         self._seen += len(samples)
         if broken and not self.broken:
-            _log.warning("%s has broken images, of which others take the place: %s",
+            _log.warning("%s has broken images, which others replace; the first: %s",
                          self.name, broken[0])  # fmt: skip
         self.broken += len(broken)
         most = self.config.max_broken
         judged = self.broken >= _TELLING or most == 0
         if broken and judged and self.broken > most * self._seen:
             raise UserError(
-                f"{self.broken} of the {self._seen} images of {self.name} that were read are "
-                f"broken; data.max_broken is {most:g}. The last one is {broken[-1]}"
+                f"data.max_broken is {most:g}, but {self.broken} of the {self._seen} images of "
+                f"{self.name} read so far are broken; the last: {broken[-1]}"
             )
 
-    def _samples(self, dealing: Dealing, done: int) -> Generator[tuple[int, Sample], None, None]:
-        """This rank's samples in their order, each with its number in the set, from one on."""
-        row, shuffle = dealing.part(self.rank)
-        left = shuffle.left(done)
-        places = (
-            place
-            for start, stop in zip(left.start_I.tolist(), left.stop_I.tolist(), strict=True)
-            for place in range(start, stop)
-        )
-        waiting: dict[int, tuple[int, Sample]] = {}
-        with closing(self._read(dealing, row.some(left))) as read:
-            for start in range(done, shuffle.length, self.config.shuffle):
-                stop = min(start + self.config.shuffle, shuffle.length)
-                for place in shuffle.between(start, stop).tolist():
-                    while place not in waiting:
-                        waiting[next(places)] = next(read)
-                    yield waiting.pop(place)
 
-    def _read(self, dealing: Dealing, row: ReaderRow) -> Generator[tuple[int, Sample], None, None]:
-        """The samples of a row, in its order, from several shards that are read at a time."""
-        first_S = self.index.counts.cumsum() - self.index.counts
-        openings = (
-            (number, offset_N, Prefetcher(self.index.shards[number].samples(offset_N), _WAITING))
-            for number, offset_N in _by_shard(row, dealing.shards(), self.index.counts)
-        )
-        reading = deque(islice(openings, self.config.readers))
-        try:
-            while reading:
-                number, offset_N, samples = reading[0]
-                for offset, sample in zip(offset_N.tolist(), samples, strict=True):
-                    yield int(first_S[number]) + offset, sample
-                reading.popleft()
-                reading.extend(islice(openings, 1))
-        finally:
-            for _, _, samples in reading:
-                samples.close()
-
-
-def _by_shard(
-    row: ReaderRow, order_S: np.ndarray, count_S: np.ndarray
-) -> Iterator[tuple[int, np.ndarray]]:
-    """A row as numbers of shards, and the rising offsets in each."""
-    end_S = count_S[order_S].cumsum()
-    offsets: list[np.ndarray] = []
-    current = -1
-    for start, stop in zip(row.start_I.tolist(), row.stop_I.tolist(), strict=True):
-        at = start
-        while at < stop:
-            place = int(np.searchsorted(end_S, at, side="right"))
-            if place != current and offsets:
-                yield int(order_S[current]), np.concatenate(offsets)
-                offsets = []
-            current = place
-            begin = int(end_S[place] - count_S[order_S[place]])
-            until = min(stop, int(end_S[place]))
-            offsets.append(np.arange(at - begin, until - begin))
-            at = until
-    if offsets:
-        yield int(order_S[current]), np.concatenate(offsets)
+def _block(stream: Iterator[list[tuple[int, Sample]]]) -> list[tuple[int, Sample]]:
+    return next(stream, [])
 
 
 def open_feed(
@@ -472,10 +391,10 @@ def open_feed(
         canvases = open_canvas(config, view_size, local)
         return Loader(canvases, batch_size, seed, rank=rank, world_size=world_size, device=device)
     spec, cut = split_cut(config.spec)
-    if said := cut.suffix + config.cut.suffix:
+    if options := (cut.suffix + config.cut.suffix).strip("#"):
         raise UserError(
-            f"{spec} is read in order, each image as it lies there: give {said.strip('#')} to mast "
-            "shard, which writes such images"
+            f"{options}: shards are streamed, so {spec} cannot be tiled or filtered; do it while "
+            f"writing them: mast shard 'FOLDER#{options}'"
         )
     folder = default_cache() if config.cache is None else named(config.cache)
     return ShardLoader(

@@ -21,7 +21,7 @@ from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
 from mast.data.hashes import perceptual_hashes, pixel_digest
-from mast.data.pieces import Pieces, file_of
+from mast.data.pieces import Tiles, file_of
 from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
 
@@ -151,7 +151,7 @@ def _look(
 
 def _keys(source: Source, store: ImageStore, reading: Reading, some: Sequence[int]) -> list[bytes]:
     """The keys of images: of their content where they are files, else of the set's state."""
-    how = (source.max_pixels, source.cut.tile if isinstance(source, Pieces) else None, reading)
+    how = (source.max_pixels, source.cut.tile if isinstance(source, Tiles) else None, reading)
     state = functools.cache(source.fingerprint)
     keys = list[bytes]()
     several = len(some) > _ENTERED

@@ -24,17 +24,17 @@ from PIL import ImageStat
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import cells, named, own_form, read_text, spelling
+from mast.core.files import cells, named, read_text, spelling
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
 from mast.data.formats import Bands, page_numbers, readers
 from mast.data.ranges import there
-from mast.data.source import Pages, Source, part_of
+from mast.data.source import Pages, Source
 
-VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
-KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
+VERSION = 2  # of how images are cut, and of the file with their windows
+CACHED_PIXELS = 300_000_000  # of decoded scenes, 1.2 GB in Pillow; a single one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
 _SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
@@ -45,7 +45,7 @@ _log = logging.getLogger("mast")
 
 @final
 @dataclass(frozen=True)
-class Cut:
+class TilingConfig:
     """What of each file is an image.
 
     Attributes:
@@ -85,31 +85,31 @@ class Cut:
     @property
     def suffix(self) -> str:
         """What it adds to the name of a set, as `#tile=256`; nothing where all is as usual."""
-        said = [
+        options = [
             f"{field.name}={value}"
             for field in fields(self)
             if (value := getattr(self, field.name)) != field.default
         ]
-        return f"#{','.join(said)}" if said else ""
+        return f"#{','.join(options)}" if options else ""
 
 
-def split_cut(spec: str) -> tuple[str, Cut]:
+def split_cut(spec: str) -> tuple[str, TilingConfig]:
     """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says."""
     found = _SUFFIX.fullmatch(spec)
     if found is None or os.path.exists(named(spec)):
-        return spec, Cut()
-    said = dict[str, Any]()
+        return spec, TilingConfig()
+    options = dict[str, Any]()
     for each in re.split(r",(?=\w+=)", found[2]):
         name, _, value = each.partition("=")
-        if name not in Cut.__dataclass_fields__:
-            raise unknown(f"option of {found[1]}", name, tuple(Cut.__dataclass_fields__))
+        if name not in TilingConfig.__dataclass_fields__:
+            raise unknown(f"option of {found[1]}", name, tuple(TilingConfig.__dataclass_fields__))
         try:
             kind = {"blank": float}.get(name, str if name in _TEXTS else int)
-            said[name] = kind(value)
+            options[name] = kind(value)
         except ValueError as error:
             expected = "a share" if name == "blank" else "a whole number"
             raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
-    return found[1], Cut(**said)
+    return found[1], TilingConfig(**options)
 
 
 def file_of(identifier: str) -> str:
@@ -117,7 +117,9 @@ def file_of(identifier: str) -> str:
     return _PLACE.sub("", identifier)
 
 
-def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:
+def in_pieces(
+    source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
+) -> Source:
     """A source of pages and tiles of images; the source itself where whole images are wanted.
 
     Args:
@@ -128,16 +130,15 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
     """
     if not cut.suffix:
         return source
-    if isinstance(source, Pieces):
+    if isinstance(source, Tiles):
         raise UserError(
-            f"{source.name} names its pages and tiles, which options do too ({cut.suffix[1:]}): "
-            "name them once"
+            f"{cut.suffix[1:]} must be given either after # or as options, not both: {source.name}"
         )
-    return Pieces(source, cut, cache, no_data if cut.blank else None)
+    return Tiles(source, cut, cache, no_data if cut.blank else None)
 
 
 @final
-class Pieces(Source):
+class Tiles(Source):
     """Pages and tiles of the images of another source, with their labels; arguments of `in_pieces`.
 
     Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
@@ -145,41 +146,46 @@ class Pieces(Source):
     once for all its tiles if these are read in order, by however many threads.
     """
 
-    def __init__(self, source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> None:
+    def __init__(
+        self, source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
+    ) -> None:
         self.source, self.cut, self._no_data = source, cut, no_data
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
-        self._kept = ""  # hash of the images left after `exclude`
+        self._excluded = ""  # hash of the images left after `exclude`
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
-        known = self._read(file)
-        scenes = self._look() if known is None else known
+        state = f"{self.fingerprint()} {readers()}"
+        known = _read(file, state)
+        scenes = known or self._look()
         scene_S4 = scenes["scene"]
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
-        larger_S2 = np.maximum(self._size_S2 - (cut.tile or 0), 0) * (cut.tile is not None)
-        self._tiles_S2 = -(-larger_S2 // (cut.stride or cut.tile or 1)) + 1  # rows and columns
-        count_S = self._tiles_S2.prod(1)
-        self._first_S = count_S.cumsum() - count_S
-        self._scene_N = np.repeat(np.arange(len(count_S)), count_S)
-        self._number_N = np.arange(len(self._scene_N))  # of each among all, blank ones too
-        self._count_S = count_S
+        self._scene_N = np.arange(len(scene_S4))
+        self._box_N4 = np.zeros((len(scene_S4), 4), np.int32)
+        if cut.tile is not None:
+            windows = [self._windows(h, w, cut.tile) for h, w in self._size_S2.tolist()]
+            self._scene_N = np.repeat(self._scene_N, [*map(len, windows)])
+            self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
+        self._keep(np.ones(len(self._scene_N), bool))
         if cut.blank:
-            blank_N = scenes["blank"] if known is not None else self._blank()
-            scenes["blank"] = blank_N
+            blank_N = scenes["blank"] = scenes["blank"] if known else self._blank()
+            if blank_N.all():
+                raise UserError(
+                    f"blank is {cut.blank:g}, and all images of {self.name} are blank: give a "
+                    "lower threshold"
+                )
             self._keep(~blank_N)
             _log.warning(
                 "%d of %d images of %s are blank and left out: the standard deviation of their "
                 "values is below %g of white", blank_N.sum(), len(blank_N), self.name, cut.blank,
             )  # fmt: skip
-            if blank_N.all():
-                raise UserError(
-                    f"all images of {self.name} are blank: give a lower threshold than "
-                    f"{cut.blank:g}"
-                )
-        if known is None:
-            self._write(file, scenes)
+        if not known:
+            with suppress(OSError, UserError):  # the next command looks again
+                file.parent.mkdir(parents=True, exist_ok=True)
+                tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
+                write_tensors(file, tensors, {"source": state})
         if cut.exclude is not None:
             self._exclude(cut.exclude)
         file_N = self._file_S[self._scene_N]
@@ -201,7 +207,7 @@ class Pieces(Source):
     def together(self, index: int) -> range:
         """All pieces of the scene of one."""
         scene = self._scene_N[index]
-        return range(*(int(np.searchsorted(self._scene_N, at)) for at in (scene, scene + 1)))
+        return range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
 
     @property
     def whereabouts(self) -> str:
@@ -209,7 +215,7 @@ class Pieces(Source):
 
     def fingerprint(self) -> str:
         without = "" if self._no_data is None else f" {self._no_data}"
-        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._kept}"
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._excluded}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def path(self, index: int) -> Path | None:
@@ -240,18 +246,26 @@ class Pieces(Source):
             return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
         return self._scene(scene).crop(box)
 
+    def _windows(self, height: int, width: int, tile: int) -> list[tuple[int, int, int, int]]:
+        """Left, top, right and bottom of the tiles of a scene; zeros of one that stays whole."""
+        if max(height, width) <= tile:
+            return [(0, 0, 0, 0)]
+        stride = self.cut.stride or tile
+
+        def starts(length: int) -> list[int]:
+            last = max(length - tile, 0)
+            return [*range(0, last, stride), last]
+
+        return [
+            (left, top, min(left + tile, width), min(top + tile, height))
+            for top in starts(height)
+            for left in starts(width)
+        ]
+
     def _box(self, index: int) -> tuple[int, int, int, int] | None:
-        """Left, top, right and bottom of a tile; None of an image that is one piece."""
-        scene = self._scene_N[index]
-        rows, columns = map(int, self._tiles_S2[scene])
-        if rows * columns == 1:
-            return None
-        height, width = map(int, self._size_S2[scene])
-        tile, stride = self.cut.tile or 0, self.cut.stride or self.cut.tile or 0
-        row, column = divmod(int(self._number_N[index] - self._first_S[scene]), columns)
-        left = min(column * stride, max(width - tile, 0))
-        top = min(row * stride, max(height - tile, 0))
-        return left, top, min(left + tile, width), min(top + tile, height)
+        """The window of a tile; None of an image that is whole."""
+        left, top, right, bottom = self._box_N4[index].tolist()
+        return (left, top, right, bottom) if right else None
 
     # -------------------------------------------------------------------------- decoded once
 
@@ -265,8 +279,8 @@ class Pieces(Source):
                     del self._decoded[next(iter(self._decoded))]
             elif not self._decoded[scene][0].done():
                 after = max(self._decoded) + 1
-                cut = after < len(self._count_S) and self._tiles_S2[after].prod() > 1
-                ours = after if cut and self._count_S[after] and self._fits(after) else None
+                cut = after < len(self._count_S) and self._count_S[after] > 1
+                ours = after if cut and self._fits(after) else None
             if ours is not None:
                 self._decoded[ours] = [Future(), int(self._count_S[ours])]
                 decoding = self._decoded[ours][0]
@@ -285,7 +299,7 @@ class Pieces(Source):
 
     def _fits(self, scene: int) -> bool:
         """Whether memory has room for one more."""
-        return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= KEPT
+        return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= CACHED_PIXELS
 
     def _decode(self, scene: int) -> Opened:
         with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
@@ -334,88 +348,67 @@ class Pieces(Source):
 
     def _blank(self) -> np.ndarray:
         """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""
-        blank_N = np.zeros(len(self), bool)
         most = max(1, int(self._size_S2.prod(1).max()))
-        workers = max(1, min(cores(), KEPT // most))
-        found = decode_in_order(self._blank_of, range(len(self._count_S)), workers)
-        shown = track(
-            found, f"looking for blank parts of {self.name}", len(self._count_S), "images"
-        )
-        for first, blank in zip(self._first_S, shown, strict=True):
-            assert not isinstance(blank, BrokenImageError)
-            blank_N[first : first + len(blank)] = blank
-        return blank_N
+        workers = max(1, min(cores(), CACHED_PIXELS // most))
+        count = len(self._count_S)
+        found = decode_in_order(self._blank_of, range(count), workers)
+        shown = track(found, f"looking for blank parts of {self.name}", count, "images")
+        return np.array([blank for of in shown for blank in cast(list[bool], of)])
 
     def _blank_of(self, scene: int) -> list[bool]:
         """Which pieces of a scene are blank; none of a broken one."""
-        first, count = int(self._first_S[scene]), int(self._count_S[scene])
+        indices = range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
         try:
             with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
                 whole = upright(image)
-            boxes = [self._box(first + number) or (0, 0, *whole.size) for number in range(count)]
+            boxes = [self._box(index) or (0, 0, *whole.size) for index in indices]
             return [spread < self.cut.blank for spread in _spreads(whole, boxes, self._no_data)]
         except UserError:
             raise
         except Exception:
-            return [False] * count
+            return [False] * len(indices)
 
     def _keep(self, kept_N: np.ndarray) -> None:
         """Leaves out all other pieces."""
-        self._number_N, self._scene_N = self._number_N[kept_N], self._scene_N[kept_N]
-        self._count_S = np.bincount(self._scene_N, minlength=len(self._first_S))
+        self._box_N4, self._scene_N = self._box_N4[kept_N], self._scene_N[kept_N]
+        self._count_S = np.bincount(self._scene_N, minlength=len(self._file_S))
 
     def _exclude(self, exclude: str | Path) -> None:
         """Leaves out the images that a file names; a warning counts the unknown names."""
         lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
         names = {name for name in lines if name.strip()}
-        of_spelling = {
+        line_of = {
             spelling(way): name
             for name in names
             for cell in cells(name)
             for way in (cell, os.path.abspath(os.path.expanduser(cell)))
         }
-        kept_N, met = np.ones(len(self), bool), set[str]()
-        root = os.path.abspath(named(self.source.name))
+        root, met = os.path.abspath(named(self.source.name)), list[str | None]()
         for index in range(len(self)):
-            name = self.identifier(index)
-            for known in (name, file_of(name)):
-                for way in (known, os.path.normpath(os.path.join(root, known))):
-                    if (excluded := of_spelling.get(spelling(way))) is not None:
-                        met.add(excluded)
-                        kept_N[index] = False
-        if len(names) > len(met):
-            said = (
-                f"{len(names) - len(met)} of the {len(names)} names in {exclude} are no images of "
-                f"{self.source.name}: {', '.join(sorted(names - met)[:3])}"
-            )
-            others = (at for at in Path(root).parent.glob("*") if part_of(at.name))
-            ways = (
-                (at, cell) for at in (Path(), *others) for name in names for cell in cells(name)
-            )
-            if not met and not any(os.path.exists(own_form(at / cell)) for at, cell in ways):
-                raise UserError(f"{said}; expected paths, or names in the set")
-            _log.warning("%s", said)
+            own = self.identifier(index)
+            ways = (own, file_of(own), os.path.join(root, own), os.path.join(root, file_of(own)))
+            met.append(next(filter(None, (line_of.get(spelling(way)) for way in ways)), None))
+        if unmet := sorted(names - set(met)):
+            _log.warning(
+                "%d of the %d names in %s are no images of %s: %s",
+                len(unmet), len(names), exclude, self.source.name, ", ".join(unmet[:3]),
+            )  # fmt: skip
+        kept_N = np.array([line is None for line in met])
         if not kept_N.any():
-            raise UserError(f"{exclude} excludes all images of {self.source.name}")
+            raise UserError(f"exclude {exclude} leaves no image of {self.source.name}")
         self._keep(kept_N)
-        self._kept = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
+        self._excluded = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
 
-    def _read(self, file: Path) -> dict[str, np.ndarray] | None:
-        """What was found when the files were as they are; None where nothing is known."""
-        try:
-            tensors, header = read_tensors(file)
-        except UserError:
-            return None
-        if read_metadata(header).get("source") != f"{self.fingerprint()} {readers()}":
-            return None
-        return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
-    def _write(self, file: Path, scenes: dict[str, np.ndarray]) -> None:
-        """Keeps what was found; without that, the next command looks again."""
-        tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
-        with suppress(OSError, UserError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_tensors(file, tensors, {"source": f"{self.fingerprint()} {readers()}"})
+def _read(file: Path, state: str) -> dict[str, np.ndarray] | None:
+    """What was found when the files were as they are; None where nothing is known."""
+    try:
+        tensors, header = read_tensors(file)
+    except UserError:
+        return None
+    if read_metadata(header).get("source") != state:
+        return None
+    return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
 
 def _spreads(

@@ -29,7 +29,7 @@ from mast.data.libraries import (
     open_torchvision,
 )
 from mast.data.listed import as_spec, describe_listed, open_listed
-from mast.data.pieces import Cut, in_pieces, split_cut
+from mast.data.pieces import TilingConfig, in_pieces, split_cut
 from mast.data.shards import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
 
@@ -106,7 +106,7 @@ def describe(
     return replace(described, parts=parts)
 
 
-def _read(spec: str | Path, root: str | Path | None) -> tuple[str, Cut, Path]:
+def _read(spec: str | Path, root: str | Path | None) -> tuple[str, TilingConfig, Path]:
     """A name without what of each file is an image, that, and where sets are downloaded to."""
     if not (text := os.fspath(spec)):
         raise UserError("data is empty: name a folder or a set")

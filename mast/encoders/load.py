@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
@@ -40,7 +41,7 @@ from mast.models import (
     size_of,
     weights_file,
 )
-from mast.models.encoders import channels_of, check_initialized, check_size, evaluating, resolve
+from mast.models.encoders import channels_of, check_size, evaluating, resolve
 from mast.models.layouts import BY_ORDER, checkpoint_of
 
 ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder
@@ -215,8 +216,9 @@ def _sha256(file: Path) -> str:
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
     """A module of the user's own."""
-    check_initialized(module)
     kind = type(module).__name__
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        raise UserError(f"encoder {kind} has no weights yet: run it on images once before")
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described = module.describe()

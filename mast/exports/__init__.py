@@ -8,8 +8,8 @@ from mast.exports.card import card as card
 from mast.exports.folder import Exported as Exported
 from mast.exports.folder import check_repository as check_repository
 from mast.exports.folder import export_folder as export_folder
+from mast.exports.folder import files_to_replace as files_to_replace
 from mast.exports.folder import push_folder as push_folder
-from mast.exports.folder import refuse_something_else as refuse_something_else
 from mast.exports.format import ANY as ANY
 from mast.exports.format import Format as Format
 from mast.exports.format import Place as Place

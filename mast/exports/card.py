@@ -1,15 +1,15 @@
 """The README.md of an export: a model card, from what the run's folder and the classifier say."""
 
-import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
+from jinja2 import Environment
 
 from mast.config import configuration_of
-from mast.core.errors import UserError, visible
+from mast.core.errors import visible
 from mast.core.run import SPACES, RunFolder
 from mast.evaluation.intervals import end_names
 from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
@@ -25,9 +25,7 @@ from mast.methods import METHODS
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
+TEMPLATE = Path(__file__).with_name("card.md.jinja")
 # What Markdown reads as more than text, where a line has begun already.
 MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
 BESIDE = ("ensemble", "embedding", "retrieval")  # of what a run keeps beside its encoder
@@ -64,7 +62,10 @@ def card(
     imports, _, load = form.line(place).partition("; ")
     mean, std = (", ".join(f"{v:g}" for v in values) for values in encoder.config.normalization)
     of_channels = f"images of {encoder.channels} channel{'s' * (encoder.channels > 1)}"
-    return _template().render(
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"text": _text, "table": _table}
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
         title=title,
         form=form,
         original=original,
@@ -78,7 +79,9 @@ def card(
         architecture=_architecture(encoder),
         weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
         images="RGB images" if encoder.channels == 3 else of_channels,
-        features=original.module(original.noise(1)).shape[1] if original.space else encoder.dim,
+        features=original.module(encoder.blank(1, original.size)).shape[1]
+        if original.space
+        else encoder.dim,
         chosen="; ".join(f"{kind}: {', '.join(of)}" for kind, of in original.chosen.items()),
         imports=imports,
         load=load,
@@ -95,20 +98,6 @@ def card(
         sizes=sorted({each["size"] for each in extractions if "size" in each}),
         missing=[name for name in protocols if name not in known],
     )
-
-
-@functools.cache
-def _template() -> "Template":
-    from jinja2 import Environment, FileSystemLoader
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"text": _text, "table": _table}
-    return environment.get_template("card.md.jinja")
 
 
 def _front(form: Format, original: Original, license: str | None, unlabelled: bool) -> str:
@@ -135,35 +124,29 @@ def _architecture(encoder: Encoder) -> str:
 def _learned(classifier: Classifier) -> dict[str, Any]:
     """From what a classifier learned and how well it does, as `mast fit` kept it."""
     about, count = classifier.about, len(classifier.classes)
-    if not about:
+    if not {"kind", "encoder", "provenance"} <= about.keys():  # made in Python
         return {"classes": f"{count} classes"}
     kinds = {
         "linear": "logistic regression on the encoder's features",
         "finetune": "the encoder was trained with the linear layer",
     }
-    try:
-        source = about["encoder"]["source"]
-        training = {
-            "images": learned_from(about, readable),
-            "kind": f"{about['kind']}: {kinds[about['kind']]}",
-            "encoder": readable(source) if "/" in source else source,
-            **{kind: ", ".join(of) for kind, of in about["encoder"].get("space", {}).items()},
-            "software": _software(about["provenance"]),
-        }
-        evaluation = {
-            "right (95 % interval)": how_often_right(about),
-            "probabilities": how_far_off(about),
-        }
-        return {
-            "classes": what_is_told(about, count),
-            "training": training.items(),
-            "evaluation": evaluation.items(),
-        }
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            "the header of the classifier does not say what it learned from as this version "
-            f"does ({type(error).__name__}: {error}): run `mast fit` again"
-        ) from error
+    source = about["encoder"]["source"]
+    training = {
+        "images": learned_from(about, readable),
+        "kind": f"{about['kind']}: {kinds[about['kind']]}",
+        "encoder": readable(source) if "/" in source else source,
+        **{kind: ", ".join(of) for kind, of in about["encoder"].get("space", {}).items()},
+        "software": _software(about["provenance"]),
+    }
+    evaluation = {
+        "right (95 % interval)": how_often_right(about),
+        "probabilities": how_far_off(about),
+    }
+    return {
+        "classes": what_is_told(about, count),
+        "training": training.items(),
+        "evaluation": evaluation.items(),
+    }
 
 
 def _training(run: RunFolder) -> list[tuple[str, str]]:

@@ -8,16 +8,12 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import ClassVar, NamedTuple
 
 from mast.core.checkpoint import write_json
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
-EXACT = (1e-4, 1e-5)
 ANY = "onnx and pt2 hold any encoder or classifier"
 CLASSES = "classes.json"  # beside a classifier
 
@@ -51,7 +47,7 @@ class Format(ABC):
     tags: ClassVar[tuple[str, ...]] = ()
     modules: ClassVar[tuple[str, ...]]
     normalises: ClassVar[bool]
-    tolerance: ClassVar[tuple[float, float]] = EXACT
+    tolerance: ClassVar[tuple[float, float]] = (1e-4, 1e-5)
 
     @abstractmethod
     def __init__(self, original: Original) -> None:
@@ -70,10 +66,6 @@ class Format(ABC):
         """Python that makes `model` of the folder, in one line, with `modules` imported."""
 
     @abstractmethod
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        """Features or probabilities (B, C) of images in [0, 1], normalised as the folder says."""
-
-    @abstractmethod
     def example(self, place: Place) -> str:
         """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
@@ -88,15 +80,8 @@ class Format(ABC):
         return f"import {', '.join(sorted(modules))}; {load}"
 
     def tried(self, place: Place) -> str:
-        """The line by which a folder is loaded before it is kept, if not that which is printed."""
-        return self.line(place)
-
-
-def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) -> bool:
-    """Whether outputs differ by rounding alone; see `Format.tolerance`."""
-    own, of_largest = tolerance
-    scale = ours_BC.abs().max().item()
-    return torch.allclose(theirs_BC, ours_BC, rtol=own, atol=of_largest * scale)
+        """The line and the example by which a folder is tried before it is kept."""
+        return f"{self.line(place)}\n{self.example(place)}"
 
 
 def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
@@ -105,7 +90,7 @@ def preparing(original: Original, normalise: bool = False, tensors: bool = False
     NumPy and Pillow give the pixels that `mast` gives.
     """
     size, reading = original.size, original.reading
-    lines = ["import numpy", "from PIL import Image", *([] if not tensors else ["import torch"])]
+    lines = ["import numpy", "from PIL import Image", *(["import torch"] * tensors)]
     lines += [
         "\n\ndef cut(image):  # its short side resized, then its centre",
         f"    wide, high = ({resized(size)} * side // min(image.size) for side in image.size)",
@@ -154,9 +139,15 @@ def write_classes(original: Original, folder: Path, normalised: bool) -> None:
     write_json(folder / CLASSES, facts)
 
 
-def read_classes(place: Place) -> str:
-    """Python that makes `classes` of that file, with `json` imported."""
-    return f"with open({place.file(CLASSES)}) as file:\n    classes = json.load(file)['classes']"
+def running(original: Original, place: Place, prepare: str, run: str, softmax: str = "") -> str:
+    """Python that prepares images, runs the model, and names the classes of a classifier."""
+    if original.classifier is None:
+        return f"{prepare}\n{run}"
+    return (
+        f"import json\n\n{prepare}\nwith open({place.file(CLASSES)}) as file:\n"
+        f"    classes = json.load(file)['classes']\n{run}{softmax}\n"
+        "names = [classes[at] for at in probabilities.argmax(axis=1)]"
+    )
 
 
 def resized(size: int) -> int:

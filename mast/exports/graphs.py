@@ -3,13 +3,13 @@
 import io
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.exports.format import Format, Place, preparing, read_classes, write_classes
+from mast.exports.format import Format, Place, preparing, running, write_classes
 from mast.exports.original import Original
 
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
@@ -27,11 +27,7 @@ class ExportedGraph(Format):
 
     def __init__(self, original: Original) -> None:
         self.original = original
-
-    @property
-    def file(self) -> str:
-        """Its name in the folder."""
-        return f"{self.original.kind}{self.ending}"
+        self.file = f"{original.kind}{self.ending}"
 
     @abstractmethod
     def encode(self, images_BCHW: Tensor) -> bytes:
@@ -49,26 +45,6 @@ class ExportedGraph(Format):
             ) from error
         (folder / self.file).write_bytes(content)
         write_classes(original, folder, normalised=True)
-
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        outputs_BC: Tensor = model(images_BCHW)
-        return outputs_BC
-
-    def example(self, place: Place) -> str:
-        return self._around(
-            place,
-            preparing(self.original, tensors=True),
-            "with torch.inference_mode():\n"
-            f"    {self.original.output} = "
-            "model(torch.stack([prepare(image) for image in images]))",
-        )
-
-    def _around(self, place: Place, prepare: str, run: str) -> str:
-        """Python that prepares images and runs the model, and for a classifier names classes."""
-        if self.original.classifier is None:
-            return f"{prepare}\n{run}"
-        names = "names = [classes[at] for at in probabilities.argmax(axis=1)]"
-        return f"import json\n\n{prepare}\n{read_classes(place)}\n{run}\n{names}"
 
 
 class Program(ExportedGraph):
@@ -89,6 +65,14 @@ class Program(ExportedGraph):
 
     def load(self, place: Place) -> str:
         return f"model = torch.export.load({place.file(self.file)}).module()"
+
+    def example(self, place: Place) -> str:
+        run = (
+            "with torch.inference_mode():\n"
+            f"    {self.original.output} = "
+            "model(torch.stack([prepare(image) for image in images]))"
+        )
+        return running(self.original, place, preparing(self.original, tensors=True), run)
 
 
 class Onnx(ExportedGraph):
@@ -131,13 +115,9 @@ class Onnx(ExportedGraph):
     def load(self, place: Place) -> str:
         return f"model = onnxruntime.InferenceSession({place.file(self.file)})"
 
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        return torch.from_numpy(model.run(None, {"images": images_BCHW.numpy()})[0])
-
     def example(self, place: Place) -> str:
-        return self._around(
-            place,
-            preparing(self.original),
+        run = (
             "batch = numpy.stack([prepare(image) for image in images])\n"
-            f'({self.original.output},) = model.run(None, {{"images": batch}})',
+            f'({self.original.output},) = model.run(None, {{"images": batch}})'
         )
+        return running(self.original, place, preparing(self.original), run)

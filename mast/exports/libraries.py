@@ -4,39 +4,32 @@ timm's folder has its configuration beside the weights, and transformers loads i
 torchvision's has a state dict, and its line replaces the layers that differ.
 """
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import crop_fraction
-from mast.exports.format import (
-    ANY,
-    EXACT,
-    Format,
-    Place,
-    alike,
-    preparing,
-    read_classes,
-    write_classes,
-)
+from mast.exports.format import ANY, Format, Place, preparing, running, write_classes
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
-from mast.models.encoders import HEADS, ZERO_INIT, arguments, first_convolution, stem_of
+from mast.models.encoders import HEAD, HEADS, ZERO_INIT, arguments, first_convolution, stem_of
 
 WEIGHTS = "model.safetensors"
 RUN = "model(torch.stack([prepare(image) for image in images]))"
 
 
-class _Folder(Format):
-    """Whatever loads it, timm builds the model."""
+class Timm(Format):
+    """`timm.create_model` of a folder, or of a repository on the Hub."""
 
+    library = "timm"
+    tags = ("timm",)
+    modules = ("timm",)
     normalises = False
 
     def __init__(self, original: Original) -> None:
@@ -59,25 +52,21 @@ class _Folder(Format):
                     f"features, as the classifier does; {ANY}"
                 )
             theirs.load_state_dict(head.state_dict())
-            self.twin.eval()
 
     def write(self, folder: Path) -> None:
-        """`config.json` and `model.safetensors`.
-
-        The configuration has the weights' own preprocessing, and nothing of the weights that timm
-        has for the architecture.
-        """
+        """`config.json`, with the weights' own preprocessing, and `model.safetensors`."""
         twin, classifier = self.twin, self.original.classifier
         built = twin.model.pretrained_cfg
         classes = () if classifier is None else classifier.classes
+        mean, std = map(list, twin.config.normalization)
         preprocessing = {
             "input_size": [twin.channels, self.original.size, self.original.size],
             "fixed_input_size": bool(built.get("fixed_input_size", False)),
             "interpolation": "bilinear",
             "crop_pct": crop_fraction(self.original.size),
             "crop_mode": "center",
-            "mean": list(twin.config.normalization.mean),
-            "std": list(twin.config.normalization.std),
+            "mean": mean,
+            "std": std,
             "num_classes": len(classes),
             "pool_size": None,
             # timm adapts weights of RGB to other channels, which these are of already.
@@ -89,40 +78,16 @@ class _Folder(Format):
             "num_classes": len(classes),
             **({"label_names": classes} if classes else {}),
             "num_features": twin.dim,
-            "model_args": arguments(twin),
+            "model_args": constructor(twin),
             "pretrained_cfg": preprocessing,
         }
         write_json(folder / "config.json", config)
-        write_weights(twin, folder)
+        write_weights(self.original, twin, folder)
 
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        moments = (images_BCHW.new_tensor(model.pretrained_cfg[key]) for key in ("mean", "std"))
-        mean, std = (moment.view(-1, 1, 1) for moment in moments)
-        outputs_BC: Tensor = model((images_BCHW - mean) / std)
-        return outputs_BC if self.original.classifier is None else outputs_BC.softmax(dim=1)
-
-    def by_timm(self, place: Place) -> str:
-        """Python that makes `model` of a folder or a repository, by timm."""
+    def load(self, place: Place) -> str:
         name = f"{'hf-hub' if place.on_hub else 'local-dir'}:{place.name}"
         without_head = ", num_classes=0" if self.original.classifier is None else ""
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
-
-    def prepared(self, prepare: str) -> str:
-        """Python that makes `prepare`, up to where the model is run."""
-        if not self.original.of_photos:  # which alone a library's own transforms take
-            prepare = preparing(self.original, normalise=True, tensors=True)
-        return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
-
-
-class Timm(_Folder):
-    """`timm.create_model` of a folder, or of a repository on the Hub."""
-
-    library = "timm"
-    tags = ("timm",)
-    modules = ("timm",)
-
-    def load(self, place: Place) -> str:
-        return self.by_timm(place)
 
     def example(self, place: Place) -> str:
         prepared = self.prepared(
@@ -137,16 +102,29 @@ class Timm(_Folder):
             "names = [classes[at] for at in probabilities.argmax(dim=1)]"
         )
 
+    def prepared(self, prepare: str) -> str:
+        """Python that makes `prepare`, up to where the model is run."""
+        if not self.original.of_photos:  # which alone a library's own transforms take
+            prepare = preparing(self.original, normalise=True, tensors=True)
+        return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
 
-class HuggingFace(_Folder):
+
+class HuggingFace(Format):
     """transformers' `AutoModel`s and `AutoImageProcessor`, which hand the folder to timm.
 
-    As transformers is no dependency, timm loads the folder before it is kept.
+    As transformers is no dependency, timm tries the folder where it is not installed.
     """
 
     library = "transformers"
     tags = ("timm", "transformers")
     modules = ("transformers",)
+    normalises = False
+
+    def __init__(self, original: Original) -> None:
+        self.original, self.timm = original, Timm(original)
+
+    def write(self, folder: Path) -> None:
+        self.timm.write(folder)
 
     def load(self, place: Place) -> str:
         classifies = "" if self.original.classifier is None else "ForImageClassification"
@@ -154,10 +132,10 @@ class HuggingFace(_Folder):
         return f"model = {name}.from_pretrained({place.name!r}).eval()"
 
     def tried(self, place: Place) -> str:
-        return f"import timm; {self.by_timm(place)}"
+        return super().tried(place) if find_spec("transformers") else self.timm.tried(place)
 
     def example(self, place: Place) -> str:
-        prepared = self.prepared(
+        prepared = self.timm.prepared(
             f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})"
         )
         run = "model(**prepare(images))"
@@ -189,16 +167,12 @@ class Torchvision(Format):
             setattr(self.twin.model, place, scores_head(original.classifier))
 
     def write(self, folder: Path) -> None:
-        write_weights(self.twin, folder)
+        write_weights(self.original, self.twin, folder)
         write_classes(self.original, folder, normalised=False)
-
-    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        outputs_BC: Tensor = model((images_BCHW - self.twin.mean) / self.twin.std)
-        return outputs_BC if self.original.classifier is None else outputs_BC.softmax(dim=1)
 
     def load(self, place: Place) -> str:
         name = self.twin.config.name.removeprefix("torchvision:")
-        options = "".join(f", {key}={value!r}" for key, value in arguments(self.twin).items())
+        options = "".join(f", {key}={value!r}" for key, value in constructor(self.twin).items())
         replaced = [
             f"model.set_submodule({layer!r}, {python})"
             if "." in layer
@@ -216,13 +190,8 @@ class Torchvision(Format):
 
     def example(self, place: Place) -> str:
         prepare = preparing(self.original, normalise=True, tensors=True)
-        if self.original.classifier is None:
-            return f"{prepare}\nwith torch.inference_mode():\n    features = {RUN}"
-        return (
-            f"import json\n\n{prepare}\n{read_classes(place)}\nwith torch.inference_mode():\n"
-            f"    probabilities = {RUN}.softmax(dim=1)\n"
-            "names = [classes[at] for at in probabilities.argmax(dim=1)]"
-        )
+        run = f"with torch.inference_mode():\n    {self.original.output} = {RUN}"
+        return running(self.original, place, prepare, run, ".softmax(dim=1)")
 
     def _replaced(self) -> dict[str, str]:
         """Python for the layers that are not the library's own, by name."""
@@ -235,22 +204,16 @@ class Torchvision(Format):
             layers["maxpool"] = "torch.nn.Identity()"
         for name in self.heads:
             head = getattr(model, name)
-            layers[name] = (
-                f"torch.nn.Linear({head.in_features}, {head.out_features})"
-                if isinstance(head, nn.Linear)
-                else "torch.nn.Identity()"
-            )
+            sizes = f"{head.in_features}, {head.out_features}" if hasattr(head, "weight") else ""
+            layers[name] = f"torch.nn.{type(head).__name__}({sizes})"
         return layers
 
 
 def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
-    """The same architecture by a library, with an encoder's weights.
-
-    The library need not be the one that built the encoder. The returned encoder's model, called by
-    itself, gives the same features.
+    """The same architecture by a library, which need not have built the encoder, with its weights.
 
     Raises:
-        UserError: The library has no such model, or one that gives something else.
+        UserError: The library has no such model.
     """
     options = encoder.config.options
     if library != encoder.library:
@@ -266,40 +229,27 @@ def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
             f"{library} has no model with the weights of {encoder.config.name!r}; {ANY}"
         ) from error
     twin.reading = encoder.reading
-    shape = (2, encoder.channels, encoder.size, encoder.size)
-    images_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        ours_BC = encoder(images_BCHW)
-        theirs = twin.model((images_BCHW - encoder.mean) / encoder.std)
-    if theirs.shape != ours_BC.shape or not alike(ours_BC, theirs, EXACT):
-        raise UserError(
-            f"the model that {library} calls {name!r} gives other features than the encoder, "
-            f"whose last feature map is averaged; {ANY}"
-        )
     return twin
+
+
+def constructor(encoder: Encoder) -> dict[str, object]:
+    """The arguments that build a model for weights that are loaded into it."""
+    options = arguments(encoder.config, encoder.size)
+    return {key: value for key, value in options.items() if key != ZERO_INIT}
 
 
 def scores_head(classifier: Classifier) -> nn.Linear:
     """The head of a classifier with its temperature inside: softmax makes them probabilities."""
-    with torch.no_grad():
-        weight_CD = classifier.head.weight / classifier.temperature
-        bias_C = classifier.head.bias / classifier.temperature
-    head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0])
-    head.load_state_dict({"weight": weight_CD, "bias": bias_C})
+    head = nn.Linear(classifier.head.in_features, classifier.head.out_features)
+    scaled = {
+        key: value / classifier.temperature for key, value in classifier.head.state_dict().items()
+    }
+    head.load_state_dict(scaled)
     return head
 
 
-def write_weights(encoder: Encoder, folder: Path) -> None:
+def write_weights(original: Original, twin: Encoder, folder: Path) -> None:
     """Write `model.safetensors`, which `mast evaluate` reads with all that it says."""
-    config, (kind, stride) = encoder.config, stem_of(encoder)
-    stem = {"stem": kind, "stride": stride, "padding": config.stem_padding, "size": encoder.size}
-    header = {
-        "format": "pt",  # transformers asks for it
-        "architecture": config.name,
-        "options": json.dumps(config.options),
-        "stem": json.dumps(stem),
-        **{key: json.dumps(values) for key, values in config.normalization._asdict().items()},
-    }
-    if encoder.reading is not None:
-        header["reading"] = json.dumps(asdict(encoder.reading))
-    write_tensors(folder / WEIGHTS, encoder.model.state_dict(), header=header)
+    state = twin.model.state_dict()
+    head = sorted(state.keys() - original.encoder.model.state_dict().keys())
+    write_tensors(folder / WEIGHTS, state, {**twin.describe(), HEAD: head}, {"format": "pt"})

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, final
 
-import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
@@ -79,11 +78,6 @@ class Original:
         """Whether it takes what Pillow opens as RGB."""
         return self.reading == Reading()
 
-    def noise(self, count: int) -> Tensor:
-        """The same random images in [0, 1] at every call."""
-        shape = (count, self.encoder.channels, self.size, self.size)
-        return torch.rand(shape, generator=torch.Generator().manual_seed(0))
-
     @property
     def name(self) -> str:
         """What the encoder's architecture is called."""
@@ -122,8 +116,8 @@ class Original:
     def compared(self, outputs_BC: Tensor) -> Tensor:
         """What outputs are compared in: features as they are, of probabilities the logarithms.
 
-        The images of a comparison are noise, which a classifier may take for one class for sure;
-        only the logarithms then say whether all scores are right.
+        A classifier may take the images of a comparison for one class for sure; only the
+        logarithms then say whether all scores are right.
         """
         return outputs_BC if self.classifier is None else outputs_BC.clamp(min=TINY).log()
 

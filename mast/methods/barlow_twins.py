@@ -1,12 +1,13 @@
 """Barlow Twins: dimensions that agree between the views and are uncorrelated with each other."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import redundancy
-from mast.methods.base import ABOVE_ZERO, PairConfig, PairMethod, limited, output_of, spread
+from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.models import MLPConfig
 
@@ -22,7 +23,7 @@ class BarlowTwinsConfig(PairConfig):
             had it first, does to biases what it does today with a rate of their own.
     """
 
-    limits = limited(scale=ABOVE_ZERO)
+    limits: ClassVar = {"scale": "(0, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
     scale: float = 0.024
 

@@ -9,10 +9,10 @@ units of a head. Progress is the share of the run that is done, from 0 to 1.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -42,32 +42,11 @@ ONE_RATE: Mapping[str, float] = MappingProxyType({})
 NEGATIVES = "its negatives are the other images of the batch"
 
 
-class Limit(NamedTuple):
-    """What a number may be, in words and as a test that NaN fails."""
-
-    words: str
-    holds: Callable[[float], bool]
-
-
-ABOVE_ZERO = Limit("above 0 and finite", lambda value: 0 < value < math.inf)
-NOT_NEGATIVE = Limit("0 or more and finite", lambda value: 0 <= value < math.inf)
-SHARE = Limit("in [0, 1]", lambda value: 0 <= value <= 1)
-PART = Limit("in (0, 1)", lambda value: 0 < value < 1)
-
-
-def at_least(least: int) -> Limit:
-    """A number that may be as large as one likes."""
-    return Limit(f"{least} or more", lambda value: value >= least)
-
-
-def bounded(least: int) -> Limit:
-    """A number of layers or rounds, of which a model or a step has so many at most."""
-    return Limit(f"{least} to 1000", lambda value: least <= value <= 1000)
-
-
-def limited(**limits: Limit) -> Mapping[str, Limit]:
-    """Limits of fields, by name."""
-    return MappingProxyType(limits)
+def _is_in(value: float, interval: str) -> bool:
+    """Whether a number, which may be NaN, is in an interval such as "(0, 1]"."""
+    low, high = map(float, interval[1:-1].split(","))
+    above = low <= value if interval[0] == "[" else low < value
+    return above and (value <= high if interval[-1] == "]" else value < high)
 
 
 @dataclass
@@ -76,7 +55,7 @@ class MethodConfig:
 
     Attributes:
         takes: How many views of an image the method takes.
-        limits: What the fields of this class may be; those here hold for a field of that name.
+        limits: Intervals of the fields of this class; those here hold for a field of that name.
         projector: Sizes of the projector.
         momentum: EMA momentum of the teacher; its starting value for methods that raise it to 1
             over the run.
@@ -85,9 +64,9 @@ class MethodConfig:
     """
 
     takes: ClassVar[ViewCount] = (1, math.inf)
-    limits: ClassVar[Mapping[str, Limit]] = limited(
-        momentum=SHARE, temperature=ABOVE_ZERO, queue=at_least(1)
-    )
+    limits: ClassVar[Mapping[str, str]] = {
+        "momentum": "[0, 1]", "temperature": "(0, inf)", "queue": "[1, inf)",
+    }  # fmt: skip
 
     @property
     def needs_whole_batch(self) -> str | None:
@@ -96,24 +75,20 @@ class MethodConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        one = at_least(1)
+        one = "[1, inf)"
         for place, of, limits in (
             ("", self, {**MethodConfig.limits, **self.limits}),
             ("projector.", getattr(self, "projector", None), {"hidden": one, "dim": one}),
             ("prediction.", getattr(self, "prediction", None),
-             {"hidden": one, "weight": NOT_NEGATIVE}),
+             {"hidden": one, "weight": "[0, inf)"}),
         ):  # fmt: skip
             for name, limit in limits.items():
                 value = getattr(of, name, None)
-                if value is not None and not limit.holds(value):
-                    raise UserError(f"objective.{place}{name} must be {limit.words}, got {value}")
+                if value is not None and not _is_in(value, limit):
+                    raise UserError(f"objective.{place}{name} must be in {limit}, got {value}")
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
-
-    def sides(self, sizes: Sequence[int]) -> set[int]:
-        """Sides of the images that the encoder sees, in pixels, from those of the views."""
-        return set(sizes)
 
 
 @dataclass
@@ -239,10 +214,11 @@ class Method(nn.Module, ABC):
         """What the next step leaves as it is: no gradient, no moments, no weight decay."""
         return [own for part in self._parts() for own in part.frozen(progress)]
 
-    def begin(self) -> None:
-        """Called once before the first step of a run, when the encoder has its first weights."""
-        for part in self._parts():
-            part.begin()
+    def load_encoder(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the encoder, and those of teachers, the weights from which a run starts."""
+        for encoder in self.modules():
+            if isinstance(encoder, Encoder):
+                encoder.model.load_state_dict(weights)
 
     def _parts(self) -> Iterator[Part]:
         return (module for module in self.modules() if isinstance(module, Part))

@@ -4,7 +4,7 @@ Shapes: B images of this process, N of all their views, D dimensions of the embe
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,17 +13,7 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import cross_view_entropy
-from mast.methods.base import (
-    ABOVE_ZERO,
-    SHARE,
-    TWO_OR_MORE,
-    Method,
-    MethodConfig,
-    at_least,
-    limited,
-    output_of,
-    spread,
-)
+from mast.methods.base import TWO_OR_MORE, Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Prototypes, Teacher, encode_by_size
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -46,9 +36,12 @@ class DINOConfig(MethodConfig):
     needs_whole_batch = "its centre would move with each part of the batch"
 
     takes = TWO_OR_MORE
-    limits = limited(
-        teacher_temperature=ABOVE_ZERO, prototypes=at_least(2), warmup=SHARE, frozen=SHARE
-    )
+    limits: ClassVar = {
+        "teacher_temperature": "(0, inf)",
+        "prototypes": "[2, inf)",
+        "warmup": "[0, 1]",
+        "frozen": "[0, 1]",
+    }
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
     prototypes: int = 65536
     temperature: float = 0.1

@@ -5,13 +5,14 @@ decoder, P numbers of a patch.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.losses import pixel_error
-from mast.methods.base import PART, Method, MethodConfig, at_least, bounded, limited, output_of
+from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images, Noise, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
@@ -27,7 +28,12 @@ class MAEConfig(MethodConfig):
         heads: Of a block's attention.
     """
 
-    limits = limited(hidden=PART, dim=at_least(4), depth=bounded(1), heads=at_least(1))
+    limits: ClassVar = {
+        "hidden": "(0, 1)",
+        "dim": "[4, inf)",
+        "depth": "[1, 1000]",
+        "heads": "[1, inf)",
+    }
     hidden: float = 0.75
     dim: int = 512
     depth: int = 8

@@ -5,7 +5,7 @@ Shapes: B batch (B_global over processes), D embedding dimensions, K operators, 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from mast.augment import Views
 from mast.core.collectives import gather
 from mast.core.errors import UserError, unknown
 from mast.losses import intersection, masked_nt_xent, variance
-from mast.methods.base import NEGATIVES, PART, TWO, Method, MethodConfig, limited, output_of, spread
+from mast.methods.base import NEGATIVES, TWO, Method, MethodConfig, output_of, spread
 from mast.methods.parts import (
     HostInputs,
     Images,
@@ -53,7 +53,7 @@ class MastCConfig(MethodConfig):
     """
 
     takes = TWO
-    limits = limited(exempt_share=PART)
+    limits: ClassVar = {"exempt_share": "(0, 1)"}
     compare: Literal["contrast", "distance"] = "contrast"
     exempt: tuple[str, ...] = ("color",)
     exempt_share: float = 0.1

@@ -13,7 +13,7 @@ from torch import Tensor
 from mast.core.collectives import gather
 from mast.losses import hardened_contrast
 from mast.losses.precision import product
-from mast.methods.base import NOT_NEGATIVE, PairConfig, PairMethod, limited, output_of, spread
+from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
 from mast.models import Encoder, MLPConfig
 
@@ -29,7 +29,7 @@ class MoCoConfig(PairConfig):
 
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
-    limits = limited(hardness=NOT_NEGATIVE)
+    limits: ClassVar = {"hardness": "[0, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999

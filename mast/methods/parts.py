@@ -32,9 +32,6 @@ HostInputs = Mapping[str, Tensor]
 class Part(nn.Module):
     """A part of a method with hooks of its own, which `Method` calls by default."""
 
-    def begin(self) -> None:
-        """As `Method.begin`."""
-
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """As `Method.host_inputs`."""
         return {}
@@ -87,12 +84,6 @@ class Teacher(Part):
         """Embeddings (B, D)."""
         embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
         return embedding_BD
-
-    @torch.no_grad()
-    def begin(self) -> None:
-        """Become the student, with its BatchNorm's statistics."""
-        for own, student in zip((self.encoder, self.projector), self._student, strict=True):
-            own.load_state_dict(student.state_dict())
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:

@@ -3,9 +3,9 @@
 Shapes: B images, D dimensions of the embedding, K operators.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,13 @@ from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
 from mast.models import relative, selection
 from mast.models.encoders import evaluating
+
+LACKING = {
+    "ensemble": "the ensemble is of the parts of a method, such as masked embeddings; this run has "
+    "no masks and no other parts",
+    "uncertainty": "this run predicts no uncertainty; MAST does when it is pretrained with "
+    "objective.uncertainty",
+}
 
 
 class Embedding(nn.Module):
@@ -71,7 +78,8 @@ class Embedding(nn.Module):
             None: the whole embedding, which is trained to be invariant to all operators where no
             dimension is exempt from any.
         """
-        ignored, matched = self.named(ignore), self.named(match)
+        names = self.operators or self.trained_with
+        ignored, matched = (named_operators(chosen, names) for chosen in (ignore, match))
         for name in (*ignored, *matched):
             if name not in self.trained_with:
                 raise unknown("operator or property", name, (*self.trained_with, *PROPERTIES))
@@ -87,11 +95,6 @@ class Embedding(nn.Module):
             )
         return None
 
-    @entry()
-    def named(self, chosen: str | Sequence[str] | None) -> list[str]:
-        """Operators, each once; a property stands for those of this run that destroy it."""
-        return named_operators(chosen, self.operators or self.trained_with)
-
     def head_weights(self) -> dict[str, Tensor]:
         """As `Method.head_weights`."""
         return self.method.head_weights()
@@ -101,63 +104,36 @@ class Embedding(nn.Module):
         return self.method.subspaces()
 
 
-class EncoderAndEmbedding(nn.Module):
-    """Representation and embedding of an image side by side: (B, channels, H, W) to (B, C + D)."""
+class MethodOutput(nn.Module):
+    """One of a method's outputs for an image: (B, channels, H, W) to (B, D) in float32.
 
-    def __init__(self, method: Method) -> None:
-        super().__init__()
-        self.method = method
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Both in float32."""
-        outputs = (self.method.final_encoder(images_BCHW), self.method.embed(images_BCHW))
-        return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
-
-
-class PredictedUncertainty(nn.Module):
-    """The trace of the covariance that is predicted for an image: (B, channels, H, W) to (B, 1).
-
-    Reference:
-        MAST, appendix ("Uncertainty visualization").
+    Args:
+        method: A trained method.
+        output: "both" representation and embedding side by side; the "ensemble" of its parts, such
+            as the K masked embeddings of MAST (Table 3); its "uncertainty", the trace of the
+            predicted covariance, (B, 1) (appendix, "Uncertainty visualization").
     """
 
-    def __init__(self, method: Method) -> None:
+    def __init__(self, method: Method, output: Literal["both", "ensemble", "uncertainty"]) -> None:
         super().__init__()
-        if not predicts_uncertainty(method):
-            raise UserError(
-                "this run predicts no uncertainty; MAST does when it is pretrained with "
-                "objective.uncertainty"
-            )
         self.method = method
+        self.output = output
+        with evaluating(method), torch.no_grad():
+            if self._given(method.encoder.blank(1)) is None:
+                raise UserError(LACKING[output])
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Traces in float32."""
-        trace_B = self.method.uncertainty(images_BCHW)
-        assert trace_B is not None
-        return trace_B[:, None]
+        """The output."""
+        output = self._given(images_BCHW)
+        assert output is not None
+        return output.float() if output.ndim == 2 else output[:, None]
 
-
-class EnsembleOutput(nn.Module):
-    """The outputs of a method's parts side by side, such as the K masked embeddings of MAST.
-
-    Reference:
-        MAST, Table 3 ("ensemble").
-    """
-
-    def __init__(self, method: Method) -> None:
-        super().__init__()
-        if not _gives(method, method.ensemble):
-            raise UserError(
-                "the ensemble is of the parts of a method, such as masked embeddings; this run has "
-                "no masks and no other parts"
-            )
-        self.method = method
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """(B, channels, H, W) to (B, D), in float32."""
-        ensemble_BD = self.method.ensemble(images_BCHW)
-        assert ensemble_BD is not None
-        return ensemble_BD
+    def _given(self, images_BCHW: Tensor) -> Tensor | None:
+        if self.output == "both":
+            outputs = (self.method.final_encoder(images_BCHW), self.method.embed(images_BCHW))
+            return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
+        output: Tensor | None = getattr(self.method, self.output)(images_BCHW)
+        return output
 
 
 def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> None:
@@ -174,15 +150,3 @@ def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> Non
         if not key.startswith(ENCODER)
     }
     write_tensors(path, tensors, {"config": config})
-
-
-def predicts_uncertainty(method: Method) -> bool:
-    """Whether a method predicts how uncertain it is of an image; tried on a blank one."""
-    return _gives(method, method.uncertainty)
-
-
-@torch.no_grad()
-def _gives(method: Method, output: Callable[[Tensor], Tensor | None]) -> bool:
-    """Whether a method, which is left as it was, has an output for a blank image."""
-    with evaluating(method):
-        return output(method.encoder.blank(1)) is not None

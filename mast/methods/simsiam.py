@@ -1,12 +1,13 @@
 """SimSiam: a predictor of the other view's embedding, through which no gradient returns."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import Method, PairConfig, at_least, bounded, limited, output_of, spread
+from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -16,31 +17,27 @@ class SimSiamConfig(PairConfig):
     """The networks of SimSiam.
 
     Attributes:
-        projector_layers: Linear layers of the projector: 3, or 2 as the paper has them for CIFAR.
         bottleneck: Width of the predictor's hidden layer.
     """
 
-    limits = limited(projector_layers=bounded(2), bottleneck=at_least(1))
+    limits: ClassVar = {"bottleneck": "[1, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 2048))
-    projector_layers: int = 3
     bottleneck: int = 512
 
 
-class SimSiam(Method):
+class SimSiam(PairMethod):
     """Chen, He: Exploring Simple Siamese Representation Learning (CVPR 2021)."""
 
     config: SimSiamConfig
+    shape: ClassVar = {"last_norm": "plain"}
     steady = ("predictor.",)
 
     def __init__(
         self, config: SimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        sizes, layers = config.projector, config.projector_layers
-        predictor = MLPConfig(config.bottleneck, sizes.dim)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
-        self.predictor = MLP(sizes.dim, predictor, layers=2, bias=True)
+        dim = config.projector.dim
+        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cosine"."""

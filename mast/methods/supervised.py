@@ -4,13 +4,14 @@ Shapes: B images, L classes.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.methods.base import Method, MethodConfig, at_least, limited, output_of
+from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
 from mast.models import Encoder
 
@@ -23,7 +24,7 @@ class SupervisedConfig(MethodConfig):
         classes: L, as many as the images have.
     """
 
-    limits = limited(classes=at_least(2))
+    limits: ClassVar = {"classes": "[2, inf)"}
     classes: int = 1000
 
 

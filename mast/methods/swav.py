@@ -5,6 +5,7 @@ embedding, P prototypes, V views.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,18 +13,7 @@ from torch import Tensor, nn
 
 from mast.core.collectives import gather, rank
 from mast.losses import cross_view_entropy, sinkhorn
-from mast.methods.base import (
-    ABOVE_ZERO,
-    SHARE,
-    TWO_OR_MORE,
-    Method,
-    MethodConfig,
-    at_least,
-    bounded,
-    limited,
-    output_of,
-    spread,
-)
+from mast.methods.base import TWO_OR_MORE, Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Prototypes, Queue, encode_by_size
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -47,10 +37,10 @@ class SwAVConfig(MethodConfig):
     needs_whole_batch = "its batch is assigned to the prototypes as a whole"
 
     takes = TWO_OR_MORE
-    limits = limited(
-        epsilon=ABOVE_ZERO, frozen=SHARE, prototypes=at_least(2), iterations=bounded(1),
-        queue=at_least(0),
-    )  # fmt: skip
+    limits: ClassVar = {
+        "epsilon": "(0, inf)", "frozen": "[0, 1]", "prototypes": "[2, inf)",
+        "iterations": "[1, 1000]", "queue": "[0, inf)",
+    }  # fmt: skip
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     prototypes: int = 3000
     temperature: float = 0.1

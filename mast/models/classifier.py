@@ -25,7 +25,7 @@ from mast.models.encoders import (
     checked_for,
     copied,
     described_encoder,
-    mismatches,
+    load_whole,
 )
 
 NAME = "classifier"  # in a file's name and in its header
@@ -198,73 +198,62 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     described = read_metadata(header)
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
+    own = described[NAME]
     if encoder is None and "encoder" not in described:
-        of_module = "features" not in (read_about(file) or {}).get("encoder", ())
+        of_features = "features" in (read_about(file) or {}).get("encoder", ())
         raise UserError(
-            f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
-            "Python, by mast.load_classifier(path, encoder=...)"
-            if of_module
-            else f"{file} learned from features of a file, whose model is not known here: `mast "
+            f"{file} learned from features of a file, whose model is not known here: `mast "
             "predict` takes --features of new images; for all else give the model in Python, by "
             "mast.load_classifier(path, encoder=...)"
+            if of_features
+            else f"the encoder in {file} is a module of its own, whose code is in no file: load it "
+            "in Python, by mast.load_classifier(path, encoder=...)"
         )
-    parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
-    for name, tensor in tensors.items():
-        part, _, key = name.replace("_orig_mod.", "").partition(".")
-        parts.setdefault(part, {})[key] = tensor
-    own = described[NAME]
-    layers = own.get("layers") if isinstance(own, dict) else None
-    if layers is not None:
-        parts["encoder"] = {key.removeprefix("encoder."): value
-                            for key, value in parts["encoder"].items()}  # fmt: skip
-    if encoder is not None:
-        module = encoder = copied(encoder)
-    else:
-        weights = {key.removeprefix("model."): value for key, value in parts["encoder"].items()}
-        module = described_encoder(described, weights, file)
     try:
-        outputs, dim = parts["head"]["weight"].shape
-        head = nn.Linear(dim, outputs)
+        layers, size = own.get("layers"), own["size"]
+        prefix = "encoder." if layers is None else "encoder.encoder."
+        weights = {name.replace("_orig_mod.", ""): of for name, of in tensors.items()}
+        of_head = {name: weights.pop(f"head.{name}") for name in ("weight", "bias")}
+        weights = {name.removeprefix(prefix): of for name, of in weights.items()}
+        if encoder is None:
+            of_model = {name.removeprefix("model."): of for name, of in weights.items()}
+            module: nn.Module = described_encoder(described, of_model, file)
+        else:
+            module = copied(encoder)
+            if weights:  # none where it learned from features
+                load_whole(module, weights)
         if layers is not None:
-            module = Depths(module, own["size"], [str(name) for name in layers])
-        fits = not isinstance(module, Encoder | Depths) or module.dim == dim
-        if not fits or any(mismatches(parts["head"], head.state_dict()).values()):
-            raise ValueError("its head does not fit")
-        check_finite(file, parts["head"])
-        head.load_state_dict(parts["head"])
+            module = Depths(module, size, list(map(str, layers)))
+        check_finite(file, of_head)
+        outputs, dim = of_head["weight"].shape
+        head = nn.Linear(dim, outputs)
+        head.load_state_dict(of_head)
+        if getattr(module, "dim", dim) != dim and isinstance(module, Encoder | Depths):
+            raise UserError("its head does not fit its encoder")
         if not isinstance(own["classes"], list):
-            raise ValueError("its classes are no list of names")
-        if not isinstance(own["about"], dict):
-            raise ValueError("its description is no mapping")
+            raise UserError("its classes are no list of names")
         classifier = Classifier(
-            module, head, own["classes"], own["size"], own["temperature"], own["about"]
+            module, head, own["classes"], size, own["temperature"], dict(own["about"])
         )
         if "reading" in described:
             classifier.reading = read_reading(described["reading"])
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        if str(error).startswith(str(file)):
+            raise
         raise UserError(
             f"{file}: its header describes no classifier of this version: {error}"
         ) from error
-    known = parts["encoder"]
-    if encoder is not None and known:  # nothing where it learned from features of a file
-        if any(mismatches(known, encoder.state_dict()).values()):
-            raise UserError(f"{file} holds the weights of another encoder than the one given")
-        encoder.load_state_dict(known, strict=False)
     return classifier.cpu().eval()
 
 
 def classifier_file(path: str | Path) -> Path:
     """The file of a classifier, from its path or that of a folder with one in it."""
     path = Path(path)
-    if not path.is_dir():
-        if not path.is_file():
-            raise UserError(f"no classifier at {path}: `mast fit` writes one")
+    if path.is_file():
         return path
     files = sorted(path.glob(f"{NAME}-*.safetensors"))
     if not files:
-        raise UserError(
-            f"no classifier in {path}: `mast fit SET --encoder {quoted(path)}` writes one"
-        )
+        raise UserError(f"no classifier at {path}: `mast fit` writes one")
     if len(files) > 1:
         commands = " or ".join(
             f"`mast predict FOLDER --classifier {quoted(file)}`" for file in files

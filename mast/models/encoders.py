@@ -8,6 +8,7 @@ encoder normalises them itself.
 import math
 import re
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,6 @@ from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from mast.core.arguments import argument, in_short
 from mast.core.entry import entry
@@ -27,6 +27,7 @@ from mast.core.memory import bounded_weights
 from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
+from mast.models.layouts import first_keys
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -37,25 +38,17 @@ class Normalization(NamedTuple):
     mean: Moment
     std: Moment
 
-    @property
-    def usable(self) -> bool:
-        """Whether they are of 1 to 16 channels and finite, those to divide by positive."""
-        fits = len(self.mean) == len(self.std) and 1 <= len(self.mean) <= MOST_CHANNELS
-        small = fits and all(abs(value) <= MOST_MOMENT for values in self for value in values)
-        return small and min(self.std) >= 1 / MOST_MOMENT
-
 
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# What no resized or interpolated image in [0, 1] reaches, but one of 0 to 255 or one that was
+# No resized or interpolated image in [0, 1] is beyond, but one of 0 to 255 or one that was
 # normalised before.
 LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
-NOT_NUMBERS = "look for NaN in what made them"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
 # What rebuilds an encoder, with the normalisation.
 ARCHITECTURE = ("name", "options", "stem", "stem_stride")
-NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
+HEAD = "head"  # in the header of an exported classifier, the keys that are not the encoder's
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
 HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 LARGEST = 2048  # pixels: side of the largest image
@@ -157,12 +150,7 @@ class EncoderConfig:
         """Refuse values that cannot be."""
         for name in ("name", "stem", "stem_stride", "stem_padding"):
             argument(getattr(self, name), get_type_hints(EncoderConfig)[name], f"encoder.{name}")
-        if not self.normalization.usable:
-            raise UserError(
-                "encoder.mean must be finite, and encoder.std positive and finite, up to "
-                f"{MOST_MOMENT:g}, for the same 1 to {MOST_CHANNELS} channels, got "
-                f"{in_short(self.mean)} and {in_short(self.std)}"
-            )
+        read_normalization(self.mean, self.std)
         check_options(self.options)
         if self.weights == "":
             raise UserError("encoder.weights is empty: name weights, or leave it out")
@@ -387,7 +375,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def copied(module: nn.Module) -> nn.Module:
     """A copy of a user's module, without `torch.compile`, which does not run the hooks of parts."""
-    check_initialized(module)
     try:
         with torch.no_grad():  # in which those of TorchScript are computed
             copy = deepcopy(module)
@@ -403,14 +390,6 @@ def copied(module: nn.Module) -> nn.Module:
     return getattr(copy, "_orig_mod", copy)
 
 
-def check_initialized(module: nn.Module) -> None:
-    """Refuse a user's module whose weights have no shape yet."""
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if is_lazy(tensor):
-            raise UserError(f"encoder {type(module).__name__} has no weights yet in {name}: "
-                            "run it on images once before")  # fmt: skip
-
-
 def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
     """Refuse what are no images in [0, 1] for a module.
 
@@ -421,12 +400,8 @@ def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
     if torch.compiler.is_compiling():
         return
     channels, batch = channels_of(module), isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
-    if not batch or images_BCHW.shape[1] != channels:
+    if not batch or images_BCHW.shape[1] != channels or 0 in images_BCHW.shape[2:]:
         raise UserError(f"expected images (B, {channels}, H, W), got {in_short(images_BCHW)}")
-    if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
-        raise UserError(
-            f"expected images with pixels, got {in_short(images_BCHW)}, {images_BCHW.layout}"
-        )
     if not images_BCHW.is_floating_point():
         kind = str(images_BCHW.dtype).removeprefix("torch.")
         raise UserError(f"expected images as floats in [0, 1], got {kind}: {UNSCALED}")
@@ -435,10 +410,11 @@ def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
         return
     low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
     if not (low >= LOWEST and high <= HIGHEST):  # NaN, which `aminmax` passes on, is neither
-        remedy = NOT_NUMBERS if math.isnan(low) else NORMALISED if low < LOWEST else UNSCALED
+        normalised = "leave out mean and standard deviation, by which the encoder normalises itself"
+        remedy = "look for NaN in what made them" if math.isnan(low) else UNSCALED
         raise UserError(
             f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
-            f"{remedy}"
+            f"{normalised if low < LOWEST else remedy}"
         )
     if images_BCHW.device.type != "cpu":
         module.__dict__["_range_checked"] = True
@@ -496,7 +472,9 @@ def load_encoder(path: str | Path) -> Encoder:
         raise UserError(f"{file} is a classifier, for `mast predict` and mast.load_classifier")
     if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
-    return described_encoder(described, tensors, file)
+    # The file of an exported classifier has its head, too.
+    own = {key: of for key, of in tensors.items() if key not in described.get(HEAD, ())}
+    return described_encoder(described, own, file)
 
 
 def described_encoder(
@@ -514,20 +492,18 @@ def described_encoder(
             config = replace(config, **normalization._asdict())
         config.check()
         with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
-            expected = weightless_model(config, described["size"]).state_dict()
-        if not any(mismatches(tensors, expected).values()):
-            with drawing():  # the first weights are drawn, only to be replaced
-                encoder = Encoder(config, described["size"])
-            if "reading" in described:
-                encoder.reading = read_reading(described["reading"], encoder.channels)
-            check_finite(file, tensors)
-            encoder.model.load_state_dict(tensors)
-            return encoder.eval()
+            load_whole(weightless_model(config, described["size"]), tensors)
+        with drawing():  # the first weights are drawn, only to be replaced
+            encoder = Encoder(config, described["size"])
+        if "reading" in described:
+            encoder.reading = read_reading(described["reading"], encoder.channels)
+        check_finite(file, tensors)
+        load_whole(encoder.model, tensors)
+        return encoder.eval()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(
-            f"{file}: its header describes no encoder of this version: {error}"
+            f"{file} holds no encoder of this version, or not the weights of its header: {error}"
         ) from error
-    raise UserError(f"{file} does not hold the weights that its header describes")
 
 
 def channels_of(module: nn.Module) -> int:
@@ -536,43 +512,48 @@ def channels_of(module: nn.Module) -> int:
     return cast(int, getattr(module, "channels", 3)) if known else 3
 
 
-def mismatches(
-    tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]
-) -> dict[str, set[str]]:
-    """What keeps tensors from being loaded as a state dict: keys by what is wrong with them.
+def load_whole(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load a state dict whole, or refuse it in one line; a module on the meta device only checks.
 
     Counts of batches may be missing, which PyTorch before 0.4.1 did not keep and nothing here uses.
     """
-    both = expected.keys() & tensors.keys()
-    return {
-        "keys that the encoder lacks": set(tensors.keys() - expected.keys()),
-        "keys that it wants": {
-            key
-            for key in expected.keys() - tensors.keys()
-            if not key.endswith(("num_batches_tracked", "_extra_state"))
-        },
-        "keys of another shape": {
-            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
-            for key in both
-            if expected[key].shape != tensors[key].shape
-        },
-        "keys of another type": {
-            f"{key} {tensors[key].dtype} for {expected[key].dtype}"
-            for key in both
-            if tensors[key].dtype not in {*FLOATS, expected[key].dtype}
-        },
-    }
+    own, problems = module.state_dict(), dict[str, list[str]]()
+    problems["keys of another type"] = [
+        f"{key} {tensor.dtype}"
+        for key, tensor in tensors.items()
+        if key in own and tensor.dtype not in {*FLOATS, own[key].dtype}
+    ]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is not copied to the meta device
+            missing, unexpected = module.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:
+        raise UserError(f"{' '.join(str(error).split())[:500]}") from error
+    optional = ("num_batches_tracked", "_extra_state")
+    problems["missing keys"] = [key for key in missing if not key.endswith(optional)]
+    problems["unexpected keys"] = unexpected
+    if any(problems.values()):
+        listed = (f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys)
+        raise UserError("; ".join(listed))
 
 
 def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normalization:
-    """A normalization from the header of a file."""
-    moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
-    if not moments.usable:
-        raise ValueError(
-            f"expected mean and std of 1 to {MOST_CHANNELS} channels, got {in_short(mean)} and "
-            f"{in_short(std)}"
-        )
-    return Normalization(*(cast(Moment, tuple(map(float, values))) for values in moments))
+    """A normalization of 1 to 16 channels, from a configuration or the header of a file."""
+    try:
+        moments = Normalization(tuple(map(float, mean)), tuple(map(float, std)))
+        if (
+            1 <= len(moments.mean) == len(moments.std) <= MOST_CHANNELS
+            and all(abs(value) <= MOST_MOMENT for value in moments.mean + moments.std)
+            and min(moments.std) >= 1 / MOST_MOMENT
+        ):
+            return moments
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise UserError(
+        "encoder.mean must be finite, and encoder.std positive and finite, up to "
+        f"{MOST_MOMENT:g}, for the same 1 to {MOST_CHANNELS} channels, got "
+        f"{in_short(mean)} and {in_short(std)}"
+    )
 
 
 def check_size(size: int) -> None:
@@ -597,8 +578,8 @@ def check_options(options: Mapping[str, Any], library: str | None = None) -> Non
                 f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
                 f"a word or a list of at most {MOST_VALUES} of these, got {in_short(value)}"
             )
-        if "drop" in name and not (value is None or (_is_number(value) and 0 <= value <= 1)):
-            # Some are read by a training step alone.
+        rate = isinstance(value, int | float) and 0 <= value <= 1
+        if "drop" in name and not (value is None or rate):  # some are read in training alone
             raise UserError(f"encoder.options.{name} must be from 0 to 1, got {in_short(value)}")
 
 
@@ -608,12 +589,7 @@ def _is_literal(value: Any, lists: int = 2) -> bool:
         return few and all(_is_literal(each, lists - 1) for each in value)
     if isinstance(value, str):
         return WORD.fullmatch(value) is not None
-    return value is None or (_is_number(value) and abs(value) <= MOST_VALUE)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is one of Python's own, which its `repr` gives back."""
-    return type(value) in (bool, int, float)
+    return value is None or (type(value) in (bool, int, float) and abs(value) <= MOST_VALUE)
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
@@ -637,12 +613,6 @@ def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
     return "timm", model
 
 
-def arguments(encoder: Encoder) -> dict[str, Any]:
-    """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
-    options = _arguments(encoder.config, encoder.size)
-    return {key: value for key, value in options.items() if key != ZERO_INIT}
-
-
 def build_model(config: EncoderConfig, size: int) -> nn.Module:
     """The model of an encoder, with random weights, by its library."""
     check_size(size)
@@ -650,7 +620,7 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
     check_options(config.options, library)
     with bounded_weights():
         with _in_one_line(config, size):
-            options = _arguments(config, size)
+            options = arguments(config, size)
             if library == "torchvision":
                 model = _torchvision_model(name, options, config.channels)
             else:
@@ -659,6 +629,24 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
                 model = timm.create_model(name, pretrained=False, num_classes=0, **options)
         _set_stem(model, config, size)
     return model
+
+
+def arguments(config: EncoderConfig, size: int) -> dict[str, Any]:
+    """The arguments of the constructor of an encoder's model, its options among them."""
+    import timm
+
+    library, name = resolve(config.name)
+    own: dict[str, Any] = {}
+    if library == "timm":
+        pretrained = timm.get_pretrained_cfg(name)
+        own = {} if config.channels == 3 else {"in_chans": config.channels}
+        if pretrained is not None and pretrained.fixed_input_size:
+            own["img_size"] = size
+    elif name.startswith(("resnet", "resnext", "wide_resnet")):
+        own = {ZERO_INIT: True}  # VICReg's encoder starts every residual branch at zero
+    elif name.startswith("vit"):
+        own = {"image_size": size}
+    return own | config.options
 
 
 def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
@@ -689,24 +677,6 @@ def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[N
             f"encoder {config.name!r:.200} cannot take images of {size} pixels{options}: "
             f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}{hint}"
         ) from error
-
-
-def _arguments(config: EncoderConfig, size: int) -> dict[str, Any]:
-    """Of the constructor of a model, with its options."""
-    import timm
-
-    library, name = resolve(config.name)
-    own: dict[str, Any] = {}
-    if library == "timm":
-        pretrained = timm.get_pretrained_cfg(name)
-        own = {} if config.channels == 3 else {"in_chans": config.channels}
-        if pretrained is not None and pretrained.fixed_input_size:
-            own["img_size"] = size
-    elif name.startswith(("resnet", "resnext", "wide_resnet")):
-        own = {ZERO_INIT: True}  # VICReg's encoder starts every residual branch at zero
-    elif name.startswith("vit"):
-        own = {"image_size": size}
-    return own | config.options
 
 
 def _torchvision_model(name: str, options: Mapping[str, Any], channels: int) -> nn.Module:
@@ -759,17 +729,15 @@ def _stem(model: nn.Module, config: EncoderConfig, size: int) -> Stem:
 def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
     """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
     stride = _stem(model, config, size).stem_stride
-    first = None if stride is None else model.get_submodule("conv1")
+    first: Any = None if stride is None else model.get_submodule("conv1")
     if config.stem_padding != 1 and not isinstance(first, nn.Conv2d):
         raise UserError("encoder.stem_padding is for a small stem of one convolution")
-    if first is None or stride is None:
+    if stride is None:
         return
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
-        deep = first[0]
-        assert isinstance(deep, nn.Conv2d)
+        deep: Any = first[0]
         deep.stride = (stride, stride)
     else:
-        assert isinstance(first, nn.Conv2d)
         conv = nn.Conv2d(
             config.channels, first.out_channels, 3, stride, config.stem_padding, bias=False
         )

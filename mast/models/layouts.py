@@ -1,109 +1,70 @@
-"""How other projects name their weights: one row a layout, recognised by the keys.
+"""How other projects name their weights: a table of prefixes, and matching by order.
 
-Weights of names that no layout knows are matched by their order and shapes, or refused.
+The encoder's keys are those behind a layout's prefix. All else in a file (heads, other networks,
+the optimizer) is left out; whether the encoder is whole is for `mast.models.foreign` to check.
 """
 
 import itertools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from mast.core.errors import UserError
 
-BY_ORDER = "order:"  # before the name of a file whose weights are to be matched by their order
+BY_ORDER = "order:"  # before the name of a file whose weights are matched by order
 COUNTS = "num_batches_tracked"  # which not every program keeps, and nothing here uses
 
 
 class KeyLayout(NamedTuple):
-    """How one project writes a checkpoint; keys are read without `module.` and `_orig_mod.`.
+    """How one project names the weights of its encoder.
 
     Attributes:
         name: Of the project.
-        places: Where the state dict is in the file, joined by dots; "" is the file itself, for
-            those who saved the weights alone.
         prefix: What the keys of the encoder begin with.
-        others: What the keys of everything else begin with; they are left out.
-        needs: Some key must begin with each of these, to tell projects with one prefix apart.
+        needs: Some key must begin with each of these, too.
         padding: Of the convolution of a small stem.
         sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
     """
 
     name: str
-    places: tuple[str, ...]
     prefix: str
-    others: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     padding: Literal[1, 2] = 1
     sine_heads: int | None = None
 
 
-# What a checkpoint holds in addition to the encoder, over all methods of a project.
-SOLO_LEARN = (
-    "classifier.", "projector.", "predictor.", "head.", "prototypes", "queue", "momentum_",
-    "dino_loss_func.",
-)  # fmt: skip
-LIGHTLY = (
-    "projection_head", "prediction_head", "backbone_momentum.", "momentum_backbone.", "prototypes",
-    "queue", "criterion.", "online_classifier.", "student_", "teacher_", "head.", "fc.",
-)  # fmt: skip
-MMSELFSUP = (
-    "neck.", "head.", "encoder_q.", "encoder_k.", "queue", "online_net.", "target_net.",
-    "predictor.", "momentum_encoder.", "data_preprocessor.",
-)  # fmt: skip
-
 # The first row that fits is taken, so a row that needs more comes before one that needs less.
 LAYOUTS = (
-    KeyLayout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
-    KeyLayout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
-    KeyLayout(
-        "stable-pretraining", ("state_dict", ""), "backbone.",
-        ("projector.", "predictor.", "callbacks_"), ("callbacks_",),
-    ),
-    KeyLayout("MoCo v1 or v2", ("state_dict", ""), "encoder_q.", ("encoder_k.", "queue")),
-    KeyLayout(
-        "MoCo v3", ("state_dict", ""), "base_encoder.", ("momentum_encoder.", "predictor."),
-        sine_heads=12,
-    ),
-    KeyLayout(
-        "solo-learn", ("state_dict", ""), "backbone.", SOLO_LEARN, ("classifier.", "projector."),
-        padding=2, sine_heads=12,
-    ),
-    KeyLayout(
-        "solo-learn, its DINO", ("state_dict", ""), "backbone.", SOLO_LEARN,
-        ("classifier.", "momentum_head."), padding=2, sine_heads=12,
-    ),
-    KeyLayout(
-        "solo-learn, its first versions", ("state_dict", ""), "encoder.", SOLO_LEARN,
-        ("classifier.", "projector."), padding=2, sine_heads=12,
-    ),
-    KeyLayout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
-    KeyLayout("DINO", ("teacher",), "backbone.", ("head.", "dino_head.", "ibot_head.")),
-    KeyLayout(
-        "BYOL-pytorch", ("state_dict", "model", ""), "online_encoder.net.",
-        ("net.", "online_encoder.projector.", "online_predictor.", "target_encoder."),
-    ),
-    KeyLayout(
-        "VICReg or Barlow Twins", ("model", ""), "backbone.", ("projector.", "bn."), ("projector.",)
-    ),
-    KeyLayout("lightly", ("state_dict", ""), "backbone.", LIGHTLY),
-    KeyLayout("lightly, with a teacher", ("state_dict", ""), "teacher_backbone.", LIGHTLY),
-    KeyLayout(
-        "SwAV", ("state_dict", ""), "", ("projection_head.", "prototypes."),
-        ("projection_head.", "prototypes."),
-    ),
-    KeyLayout(
-        "timm or torchvision",
-        ("state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict", ""), "",
-    ),
+    KeyLayout("VISSL", "_feature_blocks."),
+    KeyLayout("MMSelfSup", "backbone.", ("neck.",)),
+    KeyLayout("MoCo v1 or v2", "encoder_q."),
+    KeyLayout("MoCo v3", "base_encoder.", sine_heads=12),
+    KeyLayout("BYOL-pytorch", "online_encoder.net."),
+    KeyLayout("solo-learn", "backbone.", ("classifier.", "projector."), 2, 12),
+    KeyLayout("solo-learn's DINO", "backbone.", ("classifier.", "momentum_head."), 2, 12),
+    KeyLayout("solo-learn's first versions", "encoder.", ("classifier.", "projector."), 2, 12),
+    KeyLayout("SimSiam", "encoder.", ("predictor.",)),
+    KeyLayout("VICReg, Barlow Twins, DINO, lightly or stable-pretraining", "backbone."),
+    KeyLayout("lightly with a teacher", "teacher_backbone."),
+    KeyLayout("timm, torchvision or SwAV", ""),
+)
+# Where a file has its state dict; "" is the file itself. The first that is one is taken.
+PLACES = (
+    "classy_state_dict.base_model.model.trunk", "teacher", "state_dict_ema", "model_ema",
+    "state_dict", "model", "model_state_dict", "",
 )  # fmt: skip
 
-# Inside the encoder: the classifier, in whose place MoCo and SimSiam have their projector.
-CLASSIFIERS = ("fc.", "head.", "heads.", "head_dist.", "classifier.", "last_linear.", "mask_token")
+# Heads among the encoder's own keys: MoCo and SimSiam have their projector in place of `fc`.
+CLASSIFIERS = (
+    "fc.", "head.", "heads.", "head_dist.", "classifier.", "last_linear.", "mask_token",
+    "projection_head.", "prototypes.",
+)  # fmt: skip
 
 # Children of a ResNet by their place in `nn.Sequential(*resnet.children())`: torchvision's, and
 # that of lightly's own, which has no modules for what has no weights.
@@ -113,59 +74,54 @@ CHILDREN = (
 )
 
 
-def recognise(path: Path, content: Any) -> tuple[KeyLayout, dict[str, Tensor], tuple[str, ...]]:
-    """The first layout that fits, the encoder's tensors by their keys in it, keys left out."""
-    for layout in LAYOUTS:
-        for place in layout.places:
-            state = _state(path, content, place)
-            expected = (layout.prefix, *layout.needs)
-            if not all(any(key.startswith(text) for key in state) for text in expected):
-                continue
-            if layout is LAYOUTS[-1] and (inner := _inner(state)).keys() != state.keys():
-                return recognise(path, inner)
-            left_out = tuple(
-                key
-                for key in state
-                if key.startswith(layout.others)
-                and not (layout.prefix and key.startswith(layout.prefix))
-            )
-            of_encoder = {
-                key.removeprefix(layout.prefix): value
-                for key, value in state.items()
-                if key.startswith(layout.prefix) and key not in left_out
-            }
-            unknown = state.keys() - {layout.prefix + key for key in of_encoder} - set(left_out)
-            if unknown:
-                raise UserError(
-                    f"{path} has the layout of {layout.name}, but {first_keys(unknown)} belong "
-                    f"neither to the encoder ({layout.prefix}…) nor to its known heads"
-                )
-            return layout, of_encoder, left_out
-    held = first_keys(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
-    raise UserError(
-        f"{path} has no known layout. It holds {held}. Layouts tried: "
-        f"{', '.join(layout.name for layout in LAYOUTS)}"
+def recognise(content: Any) -> tuple[KeyLayout, dict[str, Tensor], tuple[str, ...]]:
+    """The layout of a file's content, the encoder's tensors by torchvision's or timm's names, and
+    the keys that are left out.
+    """
+    state = next(filter(None, (_state_dict(content, place) for place in PLACES)), None)
+    if state is None:
+        held = first_keys(content) if isinstance(content, Mapping) else type(content).__name__
+        raise UserError(f"expected a state dict, perhaps in {', '.join(PLACES[1:-1])}, got {held}")
+    layout = _first_layout(state)
+    if not layout.prefix:
+        state = _unwrapped(state)
+        layout = _first_layout(state)
+    prefix = layout.prefix
+    left_out = tuple(key for key in state if not key.startswith(prefix))
+    encoder = {key.removeprefix(prefix): of for key, of in state.items() if key.startswith(prefix)}
+    return layout, _renamed(_unwrapped(encoder)), left_out
+
+
+def _first_layout(keys: Collection[str]) -> KeyLayout:
+    return next(
+        row
+        for row in LAYOUTS
+        if all(any(key.startswith(text) for key in keys) for text in (row.prefix, *row.needs))
     )
 
 
-def _state(path: Path, content: Any, place: str) -> dict[str, Tensor]:
-    """The state dict at a place, without the marks of wrappers; empty if there is none."""
+def _state_dict(content: Any, place: str) -> dict[str, Tensor] | None:
+    """The state dict at a place, without the marks of wrappers."""
     for step in place.split(".") if place else ():
         content = content.get(step) if isinstance(content, Mapping) else None
     if not isinstance(content, Mapping) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
     ):
-        return {}
+        return None
     state = {
         ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod")): value
         for key, value in content.items()
     }
     if len(state) < len(content):
-        raise UserError(f"{path} has keys that differ only by `module.` or `_orig_mod.`")
+        raise UserError("some keys differ only by `module.` or `_orig_mod.`")
+    for key, tensor in state.items():
+        dense = tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested)
+        if type(tensor) not in (Tensor, nn.Parameter) or not dense or tensor.is_meta:
+            raise UserError(f"{key} is no dense tensor: write dense floating-point weights")
     return state
 
 
-def _inner(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _unwrapped(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights without the modules that hold them all, up to `features`, as some models have it."""
     parts = [key.split(".") for key in state]
     common = parts[0][: _common(parts)] if len(parts) > 1 else []
@@ -173,24 +129,18 @@ def _inner(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(outer): tensor for key, tensor in state.items()}
 
 
-def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights as torchvision and timm have them: of ResNets and of DINOv2's ViTs with registers.
+def _renamed(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Names of torchvision or timm for a ResNet in an `nn.Sequential` and DINOv2's registers.
 
-    The children of a ResNet that was wrapped as an `nn.Sequential` get their names. With registers,
-    timm has no position of the class token: it is added to the token.
+    With registers, timm has no position of the class token: it is added to the token.
     """
-    state = _inner(state)
     if {"register_tokens", "cls_token", "pos_embed"} <= state.keys():
-        token, positions = state["cls_token"], state["pos_embed"]
-        if token.ndim == positions.ndim == 3 and token.shape[2] == positions.shape[2]:
-            own = {
-                "reg_token": state["register_tokens"],
-                "cls_token": token + positions[:, :1],
-                "pos_embed": positions[:, 1:],
-            }
-            return {key: of for key, of in state.items() if key != "register_tokens"} | own
+        positions = state["pos_embed"]
+        state["reg_token"] = state.pop("register_tokens")
+        state["cls_token"] = state["cls_token"] + positions[:, :1]
+        state["pos_embed"] = positions[:, 1:]
     for names in CHILDREN:
-        if {key.split(".")[0] for key in state} == names.keys():
+        if {key.partition(".")[0] for key in state} == names.keys():
             return {
                 f"{names[child]}.{rest}".replace(".shortcut.", ".downsample."): value
                 for key, value in state.items()
@@ -199,9 +149,9 @@ def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def first_keys(keys: Any, most: int = 5) -> str:
+def first_keys(keys: Iterable[Any], most: int = 5) -> str:
     """The first keys in order, and how many there are."""
-    names = sorted(str(key) for key in keys)
+    names = sorted(map(str, keys))
     more = f", … ({len(names)} in all)" if len(names) > most else ""
     return (", ".join(names[:most]) or "nothing") + more
 

@@ -14,7 +14,6 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import read_json
 from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
-DEFAULT = "efficientnet_lite0"  # the encoder of a command that names none
 # What a run is to be compared with, and the size that its weights are for: small and well known.
 BASELINE, BASELINE_SIZE = "timm:resnet18.a1_in1k", 224
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub
@@ -57,11 +56,7 @@ def architecture_of(name: str) -> str:
 
 
 def near_weights(name: str, count: int = 3) -> list[str]:
-    """Up to `count` names of weights like one that names none, with `timm:` before them.
-
-    The weights of the architecture, if there is one of that name; else those whose names are most
-    like it; those of a ResNet-18 where none is.
-    """
+    """Up to `count` names of weights like one that names none, with `timm:` before them."""
     import timm
 
     model = name.rpartition(":")[2]
@@ -81,13 +76,10 @@ def normalization_of(name: str) -> Normalization:
 
     library, model = resolve(name)
     weights = named_weights(name)
-    described = None
-    if weights is not None:
-        described = _described(weights)
-    elif library == "timm" and (default := timm.get_pretrained_cfg(model)) is not None:
-        described = default.to_dict()
-    if described is None:
+    default = timm.get_pretrained_cfg(model) if weights is None and library == "timm" else None
+    if weights is None and default is None:
         return IMAGENET
+    described = _described(weights) if weights else default.to_dict()  # type: ignore[union-attr]
     data = resolve_data_config({}, pretrained_cfg=described)
     return read_normalization(data["mean"], data["std"])
 
@@ -105,7 +97,7 @@ def normalization_beside(weights: Path) -> tuple[Path | None, Normalization | No
         if {mean, std} <= described.keys():
             try:
                 return file, read_normalization(described[mean], described[std])
-            except (TypeError, ValueError) as error:
+            except UserError as error:
                 raise UserError(f"{file}, beside the weights: {error}") from error
     return None, None
 
@@ -135,20 +127,16 @@ def weights_file(weights: str, download: bool = False) -> Path:
     if not repository:
         raise UserError(f"weights {weights!r} are not on the Hugging Face Hub: give a file")
     try:
-        file = hf_hub_download(
-            repository, FILE, revision=revision or None, local_files_only=not download
+        return Path(
+            hf_hub_download(
+                repository, FILE, revision=revision or None, local_files_only=not download
+            )
         )
     except (OSError, ValueError) as error:
-        if download:
-            raise UserError(
-                f"weights {weights!r} cannot be downloaded from {repository} "
-                f"({type(error).__name__}): give a file as weights"
-            ) from error
-        raise UserError(
-            f"weights {weights!r} are not in the cache of the Hugging Face Hub: give --download to "
-            "fetch them, or a file as weights"
-        ) from error
-    return Path(file)
+        problem = f"cannot be downloaded from {repository} ({type(error).__name__})"
+        if not download:
+            problem = "are not in the cache of the Hugging Face Hub: give --download to fetch them"
+        raise UserError(f"weights {weights!r} {problem}, or a file as weights") from error
 
 
 def _described(weights: str) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""A page of images to look at, row by row: what a search, or a look for copies or errors, found."""
+"""A page of found images, row by row: neighbors, copies or outliers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
 from mast.data import CanvasSet
-from mast.page.html import Picture, jpeg, write_fitting
+from mast.page.html import FOLDER, Block, Picture, Section, jpeg, write_page
 
 ROWS = 200  # on a page
 ITEMS = 100  # in a row
@@ -61,29 +61,38 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) 
         lead: What it shows, in a sentence.
         rows: The first 200 are shown, of each the first 100 images.
     """
+    has_boxes = any(item.pair for row in rows for item in row.items)
+    script = (FOLDER / "gallery.js").read_text("utf-8") if has_boxes else ""
+    opening: list[Block] = [("lead", lead)]
+    if has_boxes:
+        opening.append(("save", ""))
+    has_parts = any(row.part for row in rows)
 
-    def image(item: Item, side: int) -> dict[str, Any]:
-        name, caption = item.canvases.identifiers[item.position], item.caption
-        picture = Picture(jpeg(thumbnail(item, side)), f"{name}: {caption}" if caption else name)
-        return {**item._asdict(), "picture": picture}
+    def sections(side: int) -> list[Section]:
+        shown = [Section("", opening)]
+        for row in rows[:ROWS]:
+            blocks: list[Block] = [("heading", row.heading)] if has_parts else []
+            blocks.append(("gallery", {"pictures": [_picture(x, side) for x in row.items[:ITEMS]]}))
+            if (more := len(row.items) - ITEMS) > 0:
+                blocks.append(("note", f"And {more:,} more images, which only a table has."))
+            if row.part or not has_parts:
+                shown.append(Section(row.part or row.heading, blocks))
+            else:  # rows of the part that began before
+                shown[-1] = Section(shown[-1].title, [*shown[-1].blocks, *blocks])
+        if (more := len(rows) - ROWS) > 0:
+            shown.append(
+                Section("", [("note", f"And {more:,} more rows, which only a table has.")])
+            )
+        return shown
 
-    def page(side: int) -> dict[str, Any]:
-        first = [
-            {
-                "heading": row.heading,
-                "part": row.part,
-                "images": [image(item, side) for item in row.items[:ITEMS]],
-                "left_out": max(0, len(row.items) - ITEMS),
-            }
-            for row in rows[:ROWS]
-        ]
-        return {"title": title, "lead": lead, "rows": first, "left_out": len(rows) - len(first),
-                "has_parts": any(row.part for row in rows)}  # fmt: skip
+    write_page(out, title, sections, "name a table, .csv or .parquet", script)
 
-    boxes = any(item.pair for row in rows for item in row.items)
-    script = "gallery.js" if boxes else None
-    advice = "name a table, .csv or .parquet"
-    write_fitting(out, "gallery.html.jinja", script, page, str(out), advice)
+
+def _picture(item: Item, side: int) -> Picture:
+    name = item.canvases.identifiers[item.position]
+    label = f"{name}: {item.caption}" if item.caption else name
+    source = jpeg(thumbnail(item, side))
+    return Picture(source, label, label if item.caption else "", item.is_query, item.pair)
 
 
 def thumbnail(item: Item, side: int) -> Image.Image:

@@ -1,175 +1,144 @@
 """One self-contained page of a run, from the files in its folder alone."""
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mast.analyses import Analysis, read_arrays, understood
+from PIL import Image
+
+from mast.analyses import Analysis, Gallery, read_arrays, understood
 from mast.analyses.figure import capital
 from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError, counted
 from mast.core.files import quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
-from mast.evaluation.compare import Comparison, compare
+from mast.evaluation.compare import compare
 from mast.evaluation.result import Result, results_in
 from mast.evaluation.verdict import started_from_weights
 from mast.methods import METHODS, collapse_checks
-from mast.page.html import element, write_fitting
-from mast.page.pictures import plane, shelf
-from mast.page.tables import all_measures, by_space, main_measures, of_classifiers, of_grid
+from mast.page.html import Block, Picture, Section, jpeg, write_page
+from mast.page.tables import all_measures, main_measures, of_classifiers, of_grid
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
-CURVES, NEIGHBOURS = "curves", "neighbours"  # what the page opens with, below the verdict
-Part = dict[str, Any]  # an analysis of the run, as the template shows it
 
 
-def write_page(
+def write_report(
     folder: RunFolder, beside: Sequence[Path], analyses: Mapping[str, Entry[Analysis]], out: Path
 ) -> Path:
     """Write the page of a run.
 
     Args:
         folder: The run.
-        beside: Other run folders whose evaluations are shown beside this one's.
+        beside: Other run folders whose evaluations are shown next to this one's.
         analyses: The analyses that it may have, by name, in the order of the page.
         out: The page; it is returned, below 10 MB.
     """
-    results = results_in(folder.path)
-    if beside and not results:
-        raise UserError(
-            f"{folder.path} has no evaluations to compare with those of others; evaluate it first"
-        )
-    measured = compare([folder.path, *beside]) if results else None
-    kinds = [kind_of_run(run) for run in (measured.folders if measured else [folder.path])]
     config, log = configuration_of(folder), folder.read_metrics()
     provenance = folder.read_provenance()
-    whole = {
-        "name": folder.path.resolve().name,
-        "health": health(log, provenance.get("representation")),
-        "trained": training_summary(config, provenance)
-        + ("" if folder.encoder.is_file() else " It is not finished."),
-        "facts": _facts(config, provenance, kinds[0], duration(log)),
-        "classifiers": of_classifiers(results),
-        "measure": f"mast evaluate {quoted(folder.path)} --data SET",
-        "provenance": _origin(folder, provenance),
-        **(_measured(measured, kinds) if measured else {}),
-    }
-    write_fitting(
-        out,
-        "page.html.jinja",
-        "page.js",
-        lambda side: {**whole, **_analyses(folder, analyses, side)},
-        f"the page of {folder.path}",
-        "analyze fewer images, such as images=128",
-    )
+    verdict, measured = _measured(folder, beside)
+    found = health(log, provenance.get("representation"))
+    state = [("verdict" + (" bad" if found.good is False else ""), found.verdict)]
+    state += [("note", text) for text in (found.evidence, *found.warnings)]
+    summary = training_summary(config, provenance)
+    if not folder.encoder.is_file():
+        summary += " It is not finished."
+
+    def sections(side: int) -> list[Section]:
+        shown = _analyses(folder, analyses, side)
+        neighbours, curves = shown.pop("neighbours"), shown.pop("curves")
+        return [
+            Section("", verdict),
+            neighbours,
+            Section(curves.title, [*curves.blocks, *state]),
+            Section("How good it is", [("lead", summary), *measured]),
+            *shown.values(),
+            Section("What was run", [("facts", _facts(folder, config, provenance, log))]),
+        ]
+
+    title = folder.path.resolve().name
+    write_page(out, title, sections, "analyze fewer images, such as images=128")
     return out
 
 
-def _measured(measured: Comparison, kinds: Sequence[str]) -> dict[str, Any]:
-    """What was measured of the run, and of others beside it."""
-    return {
-        "verdict": measured.verdict,
-        "measured": main_measures(measured, kinds),
-        "everything": all_measures(measured, kinds),
-        "spaces": by_space(measured),
-        "first": measured.runs[0] if len(measured.runs) > 1 else "",
-        "notes": measured.notes,
-    }
+def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], list[Block]]:
+    """The verdict, and what was measured of the run and of others."""
+    results = results_in(folder.path)
+    if not results:
+        if beside:
+            raise UserError(
+                f"beside: {folder.path} has no evaluations to compare; evaluate it first"
+            )
+        measure = f"mast evaluate {quoted(folder.path)} --data SET"
+        text = "What pretraining added is unknown: nothing has been measured yet."
+        commands = [("command", measure), ("command", f"{measure} --untrained")]
+        return [("verdict", text), *commands], [("note", "Nothing has been measured yet.")]
+    measured = compare([folder.path, *beside])
+    verdict = measured.verdict
+    looks = {True: "verdict good", False: "verdict bad", None: "verdict"}[verdict.is_better]
+    opening: list[Block] = [(looks, verdict.sentence)]
+    opening += [("note", verdict.basis)] if verdict.basis else []
+    for name, command in verdict.commands.items():
+        opening += [("note", f"To measure {name}:"), ("command", command)]
+    kinds = [kind_of_run(run) for run in measured.folders]
+    main, everything = (of(measured, kinds) for of in (main_measures, all_measures))
+    note = "With 95 % intervals."
+    if len(measured.runs) > 1:
+        note += (
+            f" Below the value of another run is the gain of {measured.runs[0]} over it, paired; "
+            "in heavier type where its interval excludes zero."
+        )
+    blocks = [("table", main), ("note", note), *(("note", text) for text in measured.notes)]
+    tables = [*([everything] if len(everything.rows) > len(main.rows) else [])]
+    tables += of_classifiers(results)
+    return opening, blocks + [("folded", table) for table in tables]
 
 
 def _analyses(
     folder: RunFolder, analyses: Mapping[str, Entry[Analysis]], side: int
-) -> dict[str, Any]:
-    """The analyses with images of at most `side` pixels, and why others are missing."""
-    parts: dict[str, Part] = {}
-    reasons = folder.read_missing()
+) -> dict[str, Section]:
+    """A section for each analysis, with images of at most `side` pixels, or why it is missing."""
+    sections, reasons = {}, folder.read_missing()
     for name, entry in analyses.items():
         file = folder.analysis / f"{name}.npz"
-        if file.is_file() and file.with_suffix(".svg").is_file():  # which is written last
-            try:
-                parts[name] = _part(name, entry, file, side)
-            except UserError as error:
-                reasons[name] = str(error)
-    missing = [
-        {
-            "name": name,
-            "title": entry.title,
-            "reason": reasons.get(name, "Not computed yet."),
-            "invitation": "To compute it again:" if name in reasons else "To compute it:",
-            "command": entry.kind().command.format(name=name, run=quoted(folder.path)),
-        }
-        for name, entry in analyses.items()
-        if name not in parts
-    ]
-    return {
-        "curves": parts.pop(CURVES, None),
-        "neighbours": parts[NEIGHBOURS].pop("shelves") if NEIGHBOURS in parts else [],
-        "parts": [*parts.values()],
-        "missing": missing,
-    }
+        try:
+            if not file.with_suffix(".svg").is_file():  # which is written last
+                raise UserError(reasons.get(name, "Not computed yet."))
+            blocks = _blocks(entry, file, side)
+        except UserError as error:
+            command = entry.kind().command.format(name=name, run=quoted(folder.path))
+            blocks = [("note", str(error)), ("command", command)]
+        sections[name] = Section(entry.title, blocks)
+    return sections
 
 
-def _part(name: str, entry: Entry[Analysis], file: Path, side: int) -> Part:
-    """An analysis as the page shows it; an error where a file holds what no analysis writes."""
+def _blocks(entry: Entry[Analysis], file: Path, side: int) -> list[Block]:
+    """An analysis as the page shows it; an error where a file is damaged."""
     analysis = entry.kind()
     with understood(file):
         arrays = read_arrays(file)
         details, caption = analysis.details(arrays), capital(analysis.caption(arrays))
-        drawn = file.with_suffix(".svg")
-        figure = element(read_markup(drawn), name, f"{entry.title}. {caption}")
-        if figure is None:
-            raise UserError(f"{drawn} is not what `mast analyze` draws: make it again.")
-        return {
-            "name": name,
-            "title": entry.title,
-            "headline": capital(analysis.headline(arrays)),
-            "caption": caption,
-            "figure": figure,
-            "table": of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
-            "shelves": [shelf(gallery, side) for gallery in details.galleries],
-            "plane": plane(details.map, side) if details.map else None,
-        }
+        # As an image it runs and loads nothing, whatever it holds.
+        svg = base64.b64encode(read_markup(file.with_suffix(".svg")).encode()).decode()
+        drawn = {"source": f"data:image/svg+xml;base64,{svg}", "caption": caption}
+        blocks: list[Block] = []
+        for gallery in details.galleries:
+            blocks += [("note", gallery.title), ("gallery", _gallery(gallery, side))]
+        blocks.append(("figure", drawn))
+        if details.grid is not None:
+            blocks.append(("folded", of_grid("The numbers", details.grid)))
+        return blocks
 
 
-def _facts(
-    config: PretrainConfig, provenance: Mapping[str, Any], kind: str, trained_in: str | None
-) -> list[tuple[str, str]]:
-    count = provenance.get("data", {}).get("images")
-    facts = {
-        "Method": f"{kind}, views {config.views}",
-        "Encoder": config.encoder.name,
-        "Images": config.data.spec if count is None else f"{count:,}",
-        "Size": f"{config.size} pixels",
-        "Epochs": f"{config.epochs}, batches of {config.batch_size}",
-        "Trained in": trained_in,
-    }
-    return [(key, value) for key, value in facts.items() if value is not None]
-
-
-def _origin(folder: RunFolder, provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was run, where it is known."""
-    data, versions = provenance.get("data", {}), provenance.get("versions", {})
-
-    def filled(template: str, facts: Mapping[str, Any]) -> str:
-        try:
-            return template.format_map(facts)
-        except KeyError:
-            return ""
-
-    facts = {
-        "Run folder": folder.path,
-        "Configuration": folder.config,
-        "Images": filled("{images:,} of {spec}", {"spec": None, **data}),
-        "Fingerprint": data.get("fingerprint"),
-        "Seed": provenance.get("seed"),
-        "Device": filled("{processes} × {device}, {precision}", provenance),
-        "Machine": filled("{processor}, {cores} cores", provenance),
-        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "Revision": provenance.get("git_revision"),
-    }
-    return [(key, str(value)) for key, value in facts.items() if value not in (None, "")]
+def _gallery(gallery: Gallery, side: int) -> dict[str, Any]:
+    pictures = []
+    for picture_PP3, caption in zip(gallery.pictures_NPP3, gallery.captions, strict=True):
+        image = Image.fromarray(picture_PP3)
+        image.thumbnail((side, side))
+        pictures.append(Picture(jpeg(image), caption, caption))
+    return {"pictures": pictures, "columns": gallery.columns}
 
 
 # ---------------------------------------------------------------------------- in words
@@ -205,8 +174,7 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
         return Health(None, "Unknown.", reason, warnings)
     last = _last_values(log)
     signs, evidence = [], []
-    lost = sum(not math.isfinite(loss) for loss in losses)
-    if lost:
+    if lost := sum(not math.isfinite(loss) for loss in losses):
         whole = math.isfinite(losses[-1])
         signs.append("The loss was not always finite." if whole else "The loss diverged.")
         evidence.append(f"{lost} of {len(losses)} logged losses were not finite")
@@ -216,8 +184,7 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
     elif rank is not None:
         total = f" of {dimensions}" if dimensions is not None else ""
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
-        if rank < COLLAPSED_RANK:
-            signs.append("The representation collapsed.")
+        signs += ["The representation collapsed."] * (rank < COLLAPSED_RANK)
     for check in collapse_checks(last):
         evidence += [check.evidence] if check.evidence else []
         signs += [check.sign] if check.sign is not None else []
@@ -241,15 +208,34 @@ def kind_of_run(run: Path) -> str:
     return "other weights" if "weights" in measured.encoder else "untrained"
 
 
-def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
-    """How long training took, in words: "12 seconds", "5 minutes", "3.2 hours"."""
-    seconds = _last_values(log).get("seconds", math.inf)
-    if not math.isfinite(seconds):
-        return None
-    if seconds < 60:
-        return counted(round(seconds), "second")
-    minutes = round(seconds / 60)
-    return counted(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
+def _facts(
+    folder: RunFolder,
+    config: PretrainConfig,
+    provenance: Mapping[str, Any],
+    log: Sequence[Mapping[str, Any]],
+) -> dict[str, str]:
+    """What was run, as far as that is known."""
+    data = {"spec": config.data.spec, **provenance.get("data", {})}
+    seconds = _last_values(log).get("seconds")
+    known = {**provenance, **data, "minutes": None if seconds is None else seconds / 60}
+    known = {name: fact for name, fact in known.items() if fact is not None}
+    facts = {"Run folder": folder.path, "Views": config.views, "Batch": config.batch_size}
+    for name, template in {
+        "Images": "{images:,} of {spec}",
+        "Fingerprint": "{fingerprint}",
+        "Trained in": "{minutes:,.1f} minutes",
+        "Seed": "{seed}",
+        "Device": "{processes} × {device}, {precision}",
+        "Machine": "{processor}, {cores} cores",
+        "Revision": "{git_revision}",
+    }.items():
+        try:
+            facts[name] = template.format_map(known)
+        except KeyError:  # it was not written
+            continue
+    versions = provenance.get("versions", {}).items()
+    facts["Versions"] = ", ".join(f"{name} {version}" for name, version in versions)
+    return {name: str(fact) for name, fact in facts.items() if fact != ""}
 
 
 def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """The small variants of all recipes, and the run that a run is compared with."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,6 +21,24 @@ from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.recipes.mast import vicreg5, vicreg5_medium
 from mast.recipes.others import MEAN_OF_PATCHES
 
+# Changes of an objective, and of those that inherit from it.
+SMALL: dict[type, dict[str, Any]] = {
+    MastConfig: {"projector": GaussianProjectorConfig(hidden=1024, dim=512, pool="average")},
+    MastCConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
+    VICRegConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
+    BarlowTwinsConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
+    SimCLRConfig: {"projector": MLPConfig(hidden=1024, dim=128)},
+    SimSiamConfig: {"projector": MLPConfig(hidden=1024, dim=512), "bottleneck": 128},
+    BYOLConfig: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
+    MoCoV3Config: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
+    MoCoConfig: {"projector": MLPConfig(hidden=512, dim=128), "queue": 4096, "momentum": 0.99},
+    SwAVConfig: {"projector": MLPConfig(hidden=1024, dim=128), "prototypes": 128, "frozen": 0.01},
+    DINOConfig: {
+        "projector": MLPConfig(hidden=1024, dim=128), "prototypes": 1024, "momentum": 0.99,
+        "teacher_temperature": 0.04, "frozen": 0.1,
+    },
+    MAEConfig: {"dim": 128, "depth": 2, "heads": 4},
+}  # fmt: skip
 # Instead of views that have a size of their own, those of a run's size.
 SMALL_VIEWS = {"multicrop": "simclr", "dino": "dino_small"}
 
@@ -61,46 +80,13 @@ def _encoder(config: PretrainConfig) -> EncoderConfig:
 
 def _objective(config: PretrainConfig) -> Any:
     """The objective with sizes, and what depends on the batch and the length of the run."""
-    match config.objective:
-        case MastConfig() as objective:
-            gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
-            return replace(objective, projector=gaussian)
-        case MastCConfig() as objective:
-            dim = 128 if objective.compare == "contrast" else 512
-            return replace(objective, projector=MLPConfig(hidden=1024, dim=dim))
-        case VICRegConfig() as objective:
-            weight = objective.invariance_weight if config.schedule.staged else 10.0
-            sizes = MLPConfig(hidden=1024, dim=512)
-            return replace(objective, projector=sizes, invariance_weight=weight)
-        case BarlowTwinsConfig() as objective:
-            return replace(objective, projector=MLPConfig(hidden=1024, dim=512))
-        case SimCLRConfig() as objective:
-            return replace(objective, projector=MLPConfig(hidden=1024, dim=128))
-        case SimSiamConfig() as objective:
-            return replace(objective, projector=MLPConfig(hidden=1024, dim=512), bottleneck=128)
-        case BYOLConfig() | MoCoV3Config() as objective:
-            sizes = MLPConfig(hidden=1024, dim=256)
-            return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() as objective:
-            sizes = MLPConfig(hidden=512, dim=128)
-            return replace(objective, projector=sizes, queue=4096, momentum=0.99)
-        case SwAVConfig() as objective:
-            sizes = MLPConfig(hidden=1024, dim=128)
-            return replace(objective, projector=sizes, prototypes=128, frozen=0.01)
-        case DINOConfig() as objective:
-            sizes = MLPConfig(hidden=1024, dim=128)
-            return replace(
-                objective,
-                projector=sizes,
-                prototypes=1024,
-                momentum=0.99,
-                teacher_temperature=0.04,
-                frozen=0.1,
-            )
-        case MAEConfig() as objective:
-            return replace(objective, dim=128, depth=2, heads=4)
-        case objective:
-            return objective
+    objective: Any = config.objective
+    changes = next((of for kind, of in SMALL.items() if isinstance(objective, kind)), {})
+    if isinstance(objective, VICRegConfig) and not config.schedule.staged:
+        changes = {**changes, "invariance_weight": 10.0}
+    if isinstance(objective, MastCConfig) and objective.compare == "contrast":
+        changes = {"projector": MLPConfig(hidden=1024, dim=128)}
+    return replace(objective, **deepcopy(changes))
 
 
 RIVAL = "vicreg"  # the method that others are compared with

@@ -1,13 +1,13 @@
 """What a run costs: memory, disk and time, measured here or computed from stated rates."""
 
 import math
-import os
 import random
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -21,7 +21,6 @@ from mast.core.display import silent
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.launch import cores, find_device
 from mast.core.memory import peak_memory
-from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.core.stopping import Interrupted
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
@@ -34,7 +33,7 @@ REACHED = 0.3
 REACHED_ONCE = "six ResNet-18 runs together reached 23 % on an H200"
 SMALLEST_PART = 32  # images, of which variances are taken
 MEASURED_IMAGES = 64  # at most in a step that is measured on a CPU, and in a sample to decode
-MEASURED_STEPS = 3  # of each of two epochs, the second of which counts
+MEASURED_STEPS = 10  # of each of two epochs, the second of which counts
 # A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
 
@@ -67,10 +66,40 @@ class Cost:
     images: int
 
     @property
+    def once(self) -> float:
+        """Seconds before the first epoch."""
+        return self.decoding if self.disk else 0.0
+
+    @property
+    def an_epoch(self) -> float:
+        """Seconds of an epoch; images that fill no batch are left out."""
+        trained = self.images - self.images % self.config.batch_size
+        return trained / self.images_per_second + self.decoding - self.once
+
+    @property
     def seconds(self) -> float:
         """Time of the whole run."""
-        once = self.decoding if self.disk else 0.0
-        return once + self.config.epochs * _seconds_an_epoch(self)
+        return self.once + self.config.epochs * self.an_epoch
+
+    def of_epochs(self, epochs: int) -> "Cost":
+        """The same run with other epochs."""
+        return replace(self, config=replace(self.config, epochs=epochs))
+
+    def within(self, hours: float) -> "Cost":
+        """The same run with the epochs that fit, up to eight times its own."""
+        epochs = int((hours * 3600 - self.once) / self.an_epoch)
+        if epochs < 1:
+            first = (self.once + self.an_epoch) / 3600
+            raise UserError(
+                f"hours must be {first:.2g} or more for an epoch of {self.images:,} images by "
+                f"{self.config.recipe}, got {hours:g}"
+            )
+        return self.of_epochs(min(epochs, MOST_TIMES * self.config.epochs))
+
+    def scaled(self) -> "Cost":
+        """The same run with as many steps as it has of 50,000 images, up to eight times."""
+        times = min(MOST_TIMES, USUAL_IMAGES / self.images)
+        return self.of_epochs(max(1, round(self.config.epochs * times)))
 
 
 def cost(
@@ -78,7 +107,6 @@ def cost(
     source: Source,
     decoding: float,
     gpu: float | None,
-    hours: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> Cost:
     """What a run of a recipe on some images costs.
@@ -87,33 +115,24 @@ def cost(
         config: The run; a batch of more images than there are is halved.
         decoding: Seconds in which all of them are read and resized.
         gpu: Operations per second of the GPU where it is to be trained; None: here.
-        hours: Its epochs are as many as fit, up to eight times as many; None leaves them.
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: The images have other channels, no epoch fits into the hours, or the operations
-            of a step cannot be counted.
+        UserError: The images have other channels, or a step's operations cannot be counted.
         OutOfMemoryError: A step does not fit here, in as many parts of a batch as there can be.
     """
     layout = config.data.find_reading(source.name, sampled(source)).layout
-    config = replace(config, batch_size=_batch(config.batch_size, len(source)))
-    memory = None
+    images, batch_size = len(source), config.batch_size
+    while batch_size > max(2, images):
+        batch_size //= 2
+    config, memory = replace(config, batch_size=batch_size), None
     if gpu is None:
         config, speed, memory = measured(config, pretrain)
     else:
         speed = REACHED * gpu / flops_an_image(config)
-    images = len(source)
     disk = expected_bytes(source, config.data.canvas or canvas_size(config.size), layout)
     disk = disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0
-    cost = Cost(config, memory, disk, speed, decoding, gpu is None, images)
-    epochs = config.epochs if hours is None else epochs_in(cost, hours)
-    if not epochs:
-        first = _seconds_an_epoch(cost) + (decoding if cost.disk else 0.0)
-        raise UserError(
-            f"an epoch of {images:,} images takes {first / 3600:.2g} hours by {config.recipe}; "
-            f"hours is {hours:g}"
-        )
-    return replace(cost, config=replace(config, epochs=epochs))
+    return Cost(config, memory, disk, speed, decoding, gpu is None, images)
 
 
 def flops_an_image(config: PretrainConfig) -> float:
@@ -124,6 +143,8 @@ def flops_an_image(config: PretrainConfig) -> float:
     """
     count = config.batch_size // config.accumulate
     pipeline = Pipeline(config.preset, config.size)
+    records = pipeline.draw(count, torch.Generator())
+    label_B = torch.zeros(count, dtype=torch.int64)
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the counter does not know all fused kernels
     try:
@@ -133,7 +154,9 @@ def flops_an_image(config: PretrainConfig) -> float:
                 method = build_method(config).train()
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 method.to_empty(device="cpu")
-                views = empty_views(pipeline, count, config.encoder.channels)
+                shape = (count, config.encoder.channels)
+                images = tuple(torch.empty(*shape, size, size) for size in pipeline.sizes)
+                views = Views(images, records, torch.ones(count), label_B)
                 with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                     method(views, 0.0)["loss"].backward()
     except UserError:
@@ -146,23 +169,6 @@ def flops_an_image(config: PretrainConfig) -> float:
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
     return counter.get_total_flops() / count
-
-
-def empty_views(pipeline: Pipeline, count: int, channels: int) -> Views:
-    """Views of some images as a method takes them, whose pixels have no values."""
-    images = [torch.empty(count, channels, size, size) for size in pipeline.sizes]
-    label_B = torch.zeros(count, dtype=torch.int64)
-    records = pipeline.draw(count, torch.Generator())
-    return Views(tuple(images), records, torch.ones(count), label_B)
-
-
-def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
-    """Bytes of a run's weights, and of its optimizer's state."""
-    with torch.device("meta"):
-        method = build_method(config)
-    weights = sum(each.nbytes for each in {*method.parameters(), *method.buffers()})
-    trained = (each for each in method.parameters() if each.requires_grad)
-    return weights, moments(config.optimizer) * sum(each.nbytes for each in trained)
 
 
 def decoding_seconds(source: Source, size: int) -> float:
@@ -180,32 +186,6 @@ def decoding_seconds(source: Source, size: int) -> float:
     return (time.perf_counter() - begun) / len(chosen) * len(source) / cores()
 
 
-def _batch(batch_size: int, images: int) -> int:
-    """The batch, halved until there are as many images."""
-    while batch_size > max(2, images):
-        batch_size //= 2
-    return batch_size
-
-
-def scaled(cost: Cost) -> Cost:
-    """The same run with as many epochs as its own would be of 50,000 images, up to eight times."""
-    epochs = max(1, round(cost.config.epochs * min(MOST_TIMES, USUAL_IMAGES / cost.images)))
-    return replace(cost, config=replace(cost.config, epochs=epochs))
-
-
-def epochs_in(cost: Cost, hours: float) -> int:
-    """The epochs that fit into some hours, 0 or more, up to eight times those of the run."""
-    left = hours * 3600 - (cost.decoding if cost.disk else 0.0)
-    return min(max(0, int(left / _seconds_an_epoch(cost))), MOST_TIMES * cost.config.epochs)
-
-
-def _seconds_an_epoch(cost: Cost) -> float:
-    """Time of an epoch, without what is done once; images that fill no batch are left out."""
-    reading = 0.0 if cost.disk else cost.decoding
-    trained = cost.images - cost.images % cost.config.batch_size
-    return trained / cost.images_per_second + reading
-
-
 def measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
@@ -215,19 +195,16 @@ def measured(
             f"{config.recipe} learns from labels, but the speed is measured on generated images "
             "without labels: plan vicreg5_small, whose steps take about as long"
         )
-    config = replace(config, accumulate=1)
+    parts = 1
     while True:
+        config = replace(config, accumulate=parts)
         try:
             return config, *_steps(config, pretrain)
         except OutOfMemoryError:
-            smaller, remainder = divmod(config.batch_size, 2 * config.accumulate)
-            if (
-                config.objective.needs_whole_batch is not None
-                or remainder
-                or smaller < SMALLEST_PART
-            ):
+            parts *= 2
+            smaller, remainder = divmod(config.batch_size, parts)
+            if config.objective.needs_whole_batch or remainder or smaller < SMALLEST_PART:
                 raise
-            config = replace(config, accumulate=2 * config.accumulate)
 
 
 def _steps(
@@ -241,26 +218,23 @@ def _steps(
     else:
         batch = min(batch, MEASURED_IMAGES)
     with tempfile.TemporaryDirectory() as folder:
-        few = change(
-            config,
-            {
-                "data.spec": f"factors@train:{batch * MEASURED_STEPS}",
-                "data.cache": os.path.join(folder, "cache"),
-                "out": os.path.join(folder, "run"),
-                "batch_size": batch,
-                "accumulate": 1,
-                "epochs": 2,
-                "score_every": 2,
-                # They are RGB: all but the first layer costs as much as of other channels.
-                "data.channels": 3,
-                "data.range": ("auto",),
-                **{f"encoder.{name}": value for name, value in IMAGENET._asdict().items()},
-                "log_every": MEASURED_STEPS,
-            },
-        )
+        changes = {
+            "data.spec": f"factors@train:{batch * MEASURED_STEPS}",
+            "data.cache": str(Path(folder) / "cache"),
+            "out": str(Path(folder) / "run"),
+            "batch_size": batch,
+            "accumulate": 1,
+            "epochs": 2,
+            "score_every": 2,
+            # They are RGB: all but the first layer costs as much as of other channels.
+            "data.channels": 3,
+            "data.range": ("auto",),
+            **{f"encoder.{name}": value for name, value in IMAGENET._asdict().items()},
+            "log_every": MEASURED_STEPS,
+        }
         try:
             with silent():
-                lines = pretrain(few).read_metrics()
+                lines = pretrain(change(config, changes)).read_metrics()
         except Interrupted as stopped:
             raise Interrupted(stopped.code - 128, "stopped; nothing is kept") from None
     speeds = [line["images_per_second"] for line in lines if "loss" in line]

@@ -10,10 +10,9 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import check_finite, read_tensors
 from mast.encoders.load import Loaded, load, source_name
-from mast.methods import ENCODER, Embedding, EnsembleOutput, Method
+from mast.methods import ENCODER, Embedding, Method, MethodOutput
 from mast.models import load_encoder
-from mast.models.encoders import RETRAIN, mismatches
-from mast.models.layouts import first_keys
+from mast.models.encoders import RETRAIN, load_whole
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 
@@ -39,28 +38,25 @@ def load_method(run: str | Path) -> Method:
             f"{folder.path} has neither {folder.embedding.name} beside its encoder nor a "
             f"checkpoint at {folder.last}"
         )
+    if complete:
+        encoder = load_encoder(folder.encoder)
+        method.encoder.reading = encoder.reading  # which no configuration has
+        if encoder.describe() != method.encoder.describe():
+            raise UserError(
+                f"{folder.encoder} holds another encoder than {folder.config} describes"
+            )
+        tensors, _ = read_tensors(folder.embedding, RETRAIN)
+        state = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
+        state |= tensors
+        check_finite(file, state)  # a run that diverged is looked into by its checkpoint
+    else:
+        state = load_checkpoint(file)["module"]
     try:
-        if complete:
-            encoder = load_encoder(folder.encoder)
-            method.encoder.reading = encoder.reading  # which no configuration has
-            if encoder.describe() != method.encoder.describe():
-                raise UserError(
-                    f"{folder.encoder} holds another encoder than {folder.config} describes"
-                )
-            tensors, _ = read_tensors(folder.embedding, RETRAIN)
-            state = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
-            state |= tensors
-        else:
-            state = load_checkpoint(file)["module"]
-        if kinds := mismatches(state, method.state_dict())["keys of another type"]:
-            raise TypeError(first_keys(kinds))
-        if complete:  # one that diverged is looked into by its checkpoint
-            check_finite(file, state)
-        method.load_state_dict(state)
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        load_whole(method, state)
+    except UserError as error:
         raise UserError(
-            f"{file} does not fit {folder.config}; was it written by another version of "
-            f"mast? {' '.join(str(error).split())}"
+            f"{file} does not fit {folder.config}; was it written by another version of mast? "
+            f"{error}"
         ) from error
     return method.eval()
 
@@ -106,6 +102,7 @@ def load_representation(
     if not RunFolder(run).config.is_file():
         raise UserError(f"{source_name(run)} has no {representation}: give a run folder")
     loaded, method = load(run, size), load_method(run)
-    kind = EnsembleOutput if representation == "ensemble" else Embedding
+    whole = representation == "embedding"
+    module = Embedding(method) if whole else MethodOutput(method, "ensemble")
     description = loaded.description | {representation: plain(method.config)}
-    return loaded._replace(module=kind(method).eval(), description=description)
+    return loaded._replace(module=module.eval(), description=description)

@@ -24,7 +24,6 @@ from mast.models import (
     stem_of,
 )
 from mast.models.encoders import usual_normalization
-from mast.models.foreign import describes_itself
 from mast.models.layouts import checkpoint_of
 
 _log = logging.getLogger("mast")
@@ -47,9 +46,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
     if started is not None and started.weights == wanted.weights:
         known = started
     else:
-        known = _architecture(_load(config)[0], config.size)
-        known = replace(known, **_taken_from_config(wanted, known))
-        _refuse_another_architecture(wanted, known)
+        known = _agreed(wanted, _architecture(_load(config)[0], config.size))
     encoder = replace(
         known,
         options=known.options | wanted.options,
@@ -61,50 +58,36 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
     return replace(config, encoder=encoder)
 
 
-def _taken_from_config(wanted: EncoderConfig, known: EncoderConfig) -> dict[str, Any]:
-    """Fields of the configuration that its weights leave open.
+def _agreed(wanted: EncoderConfig, known: EncoderConfig) -> EncoderConfig:
+    """The architecture of weights, with the fields of the configuration that they leave open.
 
     A file of another project records neither stride nor normalisation, and weights of RGB do not
-    say how images of other channels are normalised.
+    say how images of other channels are normalised. All other fields must be those of the weights.
     """
-    file, usual, open_fields = checkpoint_of(str(wanted.weights))[0], _usual(wanted), []
-    if is_foreign(file) and not describes_itself(file):
+    if wanted.channels not in (3, known.channels):
+        if known.channels != 3:
+            raise UserError(
+                f"encoder.weights {wanted.weights} are of images of {known.channels} channels, and "
+                f"these have {wanted.channels}: only weights of RGB can start with other channels"
+            )
+        known = replace(known, **wanted.normalization._asdict())
+    open_fields = []
+    if is_foreign(checkpoint_of(str(wanted.weights))[0]):
         open_fields += ["stem_stride"] if known.stem == "small" else []
         open_fields += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag has
-    taken = {
-        name: value
-        for name in open_fields
-        if (value := getattr(wanted, name)) != getattr(usual, name)
-    }
-    if known.channels == 3 != wanted.channels:
-        taken |= wanted.normalization._asdict()
-    return taken
-
-
-def _usual(wanted: EncoderConfig) -> EncoderConfig:
-    """The default for a number of channels."""
-    return EncoderConfig(**usual_normalization(wanted.channels)._asdict())
-
-
-def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) -> None:
-    """Refuse fields that differ from those with which the weights were trained."""
-    if wanted.channels not in (3, known.channels):
-        raise UserError(
-            f"encoder.weights {wanted.weights} are of images of {known.channels} channels, and "
-            f"these have {wanted.channels}: only weights of RGB can start with other channels"
-        )
-    usual = _usual(wanted)
+    usual = EncoderConfig(**usual_normalization(wanted.channels)._asdict())
     for name in ("stem", "stem_stride", "stem_padding", "mean", "std"):
         ours, theirs = getattr(wanted, name), getattr(known, name)
-        if ours not in (getattr(usual, name), theirs):
+        if ours in (getattr(usual, name), theirs):
+            continue
+        if name not in open_fields:
+            ours, theirs = (list(of) if isinstance(of, tuple) else of for of in (ours, theirs))
             raise UserError(
-                f"encoder.{name} is {_plain(ours)}, and encoder.weights {wanted.weights} were "
-                f"trained with {_plain(theirs)}: leave encoder.{name} out"
+                f"encoder.{name} is {ours}, and encoder.weights {wanted.weights} were trained "
+                f"with {theirs}: leave encoder.{name} out"
             )
-
-
-def _plain(value: object) -> str:
-    return "none" if value is None else str(list(value) if isinstance(value, tuple) else value)
+        known = replace(known, **{name: ours})
+    return known
 
 
 def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
@@ -122,7 +105,7 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     with silent():  # as `with_architecture` said it
         source, description = _load(config)
     try:
-        method.encoder.model.load_state_dict(method.encoder.weights_of(source))
+        method.load_encoder(method.encoder.weights_of(source))
     except RuntimeError as error:
         raise UserError(
             f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
@@ -179,7 +162,7 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
             f"timm with a tag, such as {' or '.join(near_weights(weights))}"
         )
     size = None if os.path.isdir(file) else config.size
-    if not is_foreign(file) or describes_itself(file):
+    if not is_foreign(file):
         loaded = load(weights, size=size, download=config.data.download)
     else:  # a name that fits may say more than what can be inferred
         try:

@@ -12,6 +12,7 @@ from mast.analyses import ChangeBy, Images, Pairs, Subject
 from mast.augment import Pipeline, center_views, difference
 from mast.config import PretrainConfig, configuration_of
 from mast.core.compute import Compute
+from mast.core.errors import UserError
 from mast.core.reading import shown
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
@@ -19,7 +20,7 @@ from mast.encoders.changes import changed_by
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import image_identity, labelled_images
 from mast.evaluation.result import results_in
-from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty
+from mast.methods import Embedding, Method, MethodOutput
 from mast.runs.load import load_method
 from mast.runs.scores import scores_of
 
@@ -66,9 +67,11 @@ def subject_of(
     if len(config.preset.views) == 2:
         pairs = functools.cache(lambda: pairs_of(method, config, chosen, device, seed))
         subject = replace(subject, pairs=pairs)
-    if not predicts_uncertainty(method):
+    try:
+        uncertain = MethodOutput(method, "uncertainty").eval()
+    except UserError:  # it predicts none
         return subject
-    predicted = FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device))
+    predicted = FrozenEncoder(uncertain, Compute(device))
     unsure = outputs(predicted, chosen, size, seed)
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
 

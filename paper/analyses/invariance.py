@@ -23,7 +23,7 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.augment import OPERATORS
-from paper.analyses.base import PaperAnalysis, curve
+from paper.analyses.base import PaperAnalysis, curve, legend
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
@@ -110,7 +110,7 @@ class Invariance(PaperAnalysis):
             for column, subspace in enumerate(subspaces[:-1]):  # the operator's own one is thick
                 width, label = 2.5 if subspace == operators[at] else 1.0, figure.words(subspace)
                 curve(
-                    below, arrays["magnitudes"], arrays["similarity"][at, column], label,
+                    below, arrays["magnitudes"], arrays["similarity"][at, column],
                     figure.color(column), figure.line_style(column), width, label,
                 )  # fmt: skip
             for axis in (above, below):
@@ -120,9 +120,7 @@ class Invariance(PaperAnalysis):
             axis.set_ylabel(
                 "cosine similarity\n" + ("all subspaces" if row % 2 else "own subspace")
             )
-        figure.legend(
-            drawn, [axis for axis in axes.flat if axis.lines], ncols=min(4, len(subspaces))
-        )
+        legend(drawn, [axis for axis in axes.flat if axis.lines], ncols=min(4, len(subspaces)))
         return drawn
 
     def _compare(self, axis: Any, arrays: Arrays, row: int) -> None:
@@ -142,7 +140,7 @@ class Invariance(PaperAnalysis):
         for label, ink, style, mean_S, margin_S in curves:
             # In the legend each operator's own subspace has the name and color that it has below.
             in_legend = None if label == "its own subspace" else label
-            curve(axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, in_legend, margin_S)
+            curve(axis, arrays["magnitudes"], mean_S, ink, style, 2.0, in_legend, margin_S)
         axis.set_title(figure.words(arrays["operators"][row]))
 
     def caption(self, arrays: Arrays) -> str:

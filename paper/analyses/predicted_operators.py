@@ -25,7 +25,7 @@ from mast.analyses.analysis import (
 from mast.analyses.neighbours import spaces_of
 from mast.core.compute import one_thread
 from mast.core.errors import UserError
-from paper.analyses.base import PaperAnalysis, with_margin
+from paper.analyses.base import PaperAnalysis, legend, with_margin
 
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
@@ -130,10 +130,6 @@ class PredictedOperators(PaperAnalysis):
                 value_O, at_O + shift, xerr=margin_O, fmt="o", markersize=4, elinewidth=1,
                 color=figure.color(column), label=str(space),
             )  # fmt: skip
-            for row in np.flatnonzero(np.isfinite(value_O)):
-                (point,) = above.plot([value_O[row]], [at_O[row] + shift], "o", markersize=4,
-                                      color=figure.color(column))  # fmt: skip
-                figure.tip(point, f"{operators[row]}, {space}: {value_O[row]:.0f} %")
         above.set_yticks(at_O, operators)
         above.invert_yaxis()
         above.set_xlim(-5, 103)
@@ -150,7 +146,7 @@ class PredictedOperators(PaperAnalysis):
             axis.set_xlabel("change")
             if at % 3 == 0:
                 axis.set_ylabel("right direction (%)")
-        figure.legend(drawn, [above], ncols=2)
+        legend(drawn, [above], ncols=2)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:

@@ -74,13 +74,8 @@ class Predictions(PaperAnalysis):
         for task, axis in enumerate(axes):
             value_K = arrays["prediction"][task]
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
-            tips = [
-                f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], "
-                f"{_verdict(arrays, task, at)}"
-                for at, name in enumerate(names)
-            ]
             error = [value_K - low_K, high_K - value_K]
-            bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))], tips)
+            bars(axis, names, value_K, error, [*map(figure.color, range(len(names)))])
             axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
             axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
             axis.set_xlabel("probability of the true class (%), dotted: mean")

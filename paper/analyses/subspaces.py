@@ -1,6 +1,6 @@
 """A map of the images in each subspace, and whether neighbours there are alike.
 
-N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask, A arrangements
+N images, D dimensions, K operators with a mask, A arrangements
 (the K subspaces and the whole embedding), T tasks.
 """
 
@@ -19,14 +19,13 @@ from mast.analyses.analysis import (
     Arrays,
     Details,
     Grid,
-    Map,
     Subject,
     files_of,
     lacking_images,
 )
 from mast.core.compute import one_thread
 from mast.evaluation.agreement import chance, retrieve
-from paper.analyses.base import PaperAnalysis, entry
+from paper.analyses.base import PaperAnalysis, class_colors, entry, legend
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs
@@ -45,7 +44,6 @@ class SubspacesAnalysis(PaperAnalysis):
             method has no masks.
         points: (A, N, 2) places in the plane, each coordinate from 0 to 1.
         names: (N,) of the images.
-        pictures: (N, P, P, 3) thumbnails, uint8.
         tasks: (T,) names of what the images are labelled with.
         labels: (T, N) class indices.
         classes_<task>: names of the classes.
@@ -81,7 +79,6 @@ class SubspacesAnalysis(PaperAnalysis):
             "subspaces": np.array([*subject.operators, "whole embedding"]),
             "points": np.stack(_planes(unit)),
             "names": np.array(images.names),
-            "pictures": images.thumbnails_NPP3,
             "tasks": np.array(tasks, str),
             "labels": label_TN.numpy().reshape(len(tasks), len(whole_ND)),
             **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
@@ -98,7 +95,7 @@ class SubspacesAnalysis(PaperAnalysis):
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
         classes = arrays[f"classes_{arrays['tasks'][best]}"] if best is not None else ["image"]
-        colors = figure.class_colors([str(name) for name in classes])
+        colors = class_colors([str(name) for name in classes])
         for axis, name, point_N2 in zip(axes, arrays["subspaces"], arrays["points"], strict=True):
             for at, title in enumerate(classes):
                 members = slice(None) if label_N is None else label_N == at
@@ -110,7 +107,7 @@ class SubspacesAnalysis(PaperAnalysis):
             axis.set_title(figure.words(name))
             figure.plate(axis)
         if label_N is not None and len(classes) <= 24:
-            figure.legend(drawn, axes[:1], ncols=min(8, len(classes)), scale=2.5)
+            legend(drawn, axes[:1], ncols=min(8, len(classes)), scale=2.5)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
@@ -149,26 +146,19 @@ class SubspacesAnalysis(PaperAnalysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """The map, and the agreement of neighbours as a table."""
-        tasks = [str(task) for task in arrays["tasks"]]
-        best = _best_task(arrays)
-        first = sorted(range(len(tasks)), key=lambda at: at != best)  # what the figure shows
-        classes = {tasks[at]: tuple(map(str, arrays[f"classes_{tasks[at]}"])) for at in first}
-        labels = {tasks[at]: arrays["labels"][at] for at in first}
-        captions = tuple(
-            ", ".join([str(name), *(classes[task][labels[task][at]] for task in tasks)])
-            for at, name in enumerate(arrays["names"])
-        )
-        subspaces = tuple(figure.words(name) for name in arrays["subspaces"])
-        plane = Map(subspaces, arrays["points"], captions, labels, classes, arrays["pictures"])
+        """The agreement of neighbours."""
         rows = tuple(
-            (task, *agreement_A, expected)
+            (str(task), *agreement_A, expected)
             for task, agreement_A, expected in zip(
-                tasks, arrays["agreement"].tolist(), arrays["expected"].tolist(), strict=True
+                arrays["tasks"],
+                arrays["agreement"].tolist(),
+                arrays["expected"].tolist(),
+                strict=True,
             )
         )
+        subspaces = map(figure.words, arrays["subspaces"])
         columns = ("neighbours of the same class (%)", *subspaces, "by chance")
-        return Details(Grid(columns, rows) if rows else None, map=plane)
+        return Details(Grid(columns, rows) if rows else None)
 
 
 def _planes(unit: Sequence[Tensor]) -> list[np.ndarray]:

@@ -113,7 +113,7 @@ class Uncertainty(PaperAnalysis):
         for at, name in enumerate(arrays["operators"]):
             label = figure.words(name)
             curve(
-                strength, arrays["magnitudes"], arrays["score_changed"][at], label,
+                strength, arrays["magnitudes"], arrays["score_changed"][at],
                 figure.color(at), figure.line_style(at), 1.5, label, arrays["margin_changed"][at],
             )  # fmt: skip
         strength.set_xlabel("magnitude of the operator")
@@ -128,16 +128,10 @@ class Uncertainty(PaperAnalysis):
                     *place, yerr=arrays["class_spread"][row], fmt="none",
                     ecolor=figure.color(at), elinewidth=0.8, alpha=0.25,
                 )  # fmt: skip
-                (dot,) = classes.plot(
+                classes.plot(
                     *place, "o", color=figure.color(at), markersize=5,
                     label=entry(task) if row == rows[0] else None,
                 )  # fmt: skip
-                figure.tip(
-                    dot,
-                    f"{task}, {arrays['class_name'][row]}: accuracy "
-                    f"{arrays['class_accuracy'][row]:.0f} %, uncertainty "
-                    f"{arrays['class_score'][row]:.3f}",
-                )
         if known.any():
             classes.set_xlabel("linear accuracy of the class (%)")
             classes.set_ylabel("uncertainty, mean and deviation")

@@ -4,8 +4,8 @@ Shapes: B images of this process, N keys of the queue, D dimensions of the embed
 image, P pixels along a side of a piece.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mast.core.collectives import gather
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import SHARE, Method, MethodConfig, limited, output_of, spread
+from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -33,16 +33,12 @@ class InfoMinConfig(MethodConfig):
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     takes = (3, 3)
-    limits = limited(jigsaw=SHARE)
+    limits: ClassVar = {"jigsaw": "[0, 1]"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.15
     momentum: float = 0.999
     queue: int = 65536
     jigsaw: float = 0.5
-
-    def sides(self, sizes: Sequence[int]) -> set[int]:
-        *others, whole = sizes
-        return {*others, side_of_piece(whole)}
 
 
 class InfoMin(Method):
@@ -62,6 +58,7 @@ class InfoMin(Method):
         self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
+        encoder.check_side(side_of_piece(encoder.size))
         sizes, dim = config.projector, config.projector.dim
         self.projector, self.of_pieces = (
             MLP(encoder.dim, sizes, layers=2, inner_norm=False, bias=True) for _ in range(2)

@@ -7,6 +7,7 @@ representation, W words.
 import math
 from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -16,16 +17,7 @@ from mast.core.arguments import checked
 from mast.core.collectives import gather, global_mean, rank
 from mast.losses import soft_cross_entropy
 from mast.losses.precision import full, product
-from mast.methods.base import (
-    ABOVE_ZERO,
-    TWO_OR_MORE,
-    Method,
-    MethodConfig,
-    at_least,
-    limited,
-    output_of,
-    spread,
-)
+from mast.methods.base import TWO_OR_MORE, Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -47,7 +39,7 @@ class OBoWConfig(MethodConfig):
     needs_whole_batch = "its words would change with each part of the batch"
 
     takes = TWO_OR_MORE
-    limits = limited(words=at_least(2), sharpness=ABOVE_ZERO, scale=ABOVE_ZERO)
+    limits: ClassVar = {"words": "[2, inf)", "sharpness": "(0, inf)", "scale": "(0, inf)"}
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.losses import pixel_error
-from mast.methods.base import NOT_NEGATIVE, PART, PairMethod, limited
+from mast.methods.base import PairMethod
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
 from mast.models import MLP, Encoder, MLPConfig, patches_of, picked
@@ -28,7 +28,7 @@ class PrCLConfig(MoCoConfig):
             is what lies behind one location of the encoder's map.
     """
 
-    limits = limited(hidden=PART, hardness=NOT_NEGATIVE)
+    limits: ClassVar = {"hidden": "(0, 1)", "hardness": "[0, inf)"}
     hidden: float = 0.5
 
 

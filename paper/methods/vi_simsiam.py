@@ -5,6 +5,7 @@ Shapes: B images, D dimensions of the embedding.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,7 +14,7 @@ from torch import Tensor
 from mast.core.arguments import checked
 from mast.core.collectives import gather
 from mast.losses.precision import full
-from mast.methods.base import Method, output_of, spread
+from mast.methods.base import PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.methods.simsiam import SimSiamConfig
 from mast.models import MLP, Encoder, MLPConfig
@@ -24,7 +25,7 @@ class VISimSiamConfig(SimSiamConfig):
     """The networks of VI-SimSiam, which are SimSiam's but for the predictor's last number."""
 
 
-class VISimSiam(Method):
+class VISimSiam(PairMethod):
     """Nakamura, Okada, Taniguchi: Representation Uncertainty as Variational Inference (2022).
 
     The predictor gives a direction and its concentration, of a power spherical distribution under
@@ -33,17 +34,15 @@ class VISimSiam(Method):
     """
 
     config: VISimSiamConfig
+    shape: ClassVar = {"last_norm": "plain"}
     steady = ("predictor.",)
 
     def __init__(
         self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        sizes, layers = config.projector, config.projector_layers
-        predictor = MLPConfig(config.bottleneck, sizes.dim + 1)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
-        self.predictor = MLP(sizes.dim, predictor, layers=2, bias=True)
+        dim = config.projector.dim
+        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "likelihood"."""

@@ -13,7 +13,7 @@ from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.core.errors import counted
 from mast.recipes import RIVAL
-from paper.analyses.base import curve, with_margin
+from paper.analyses.base import curve, legend, with_margin
 from paper.studies.study import BASE, Study, collect, over_seeds
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
@@ -82,12 +82,12 @@ class Epochs(Study):
             for at, method in enumerate(arrays["methods"]):
                 mean_N, margin_N = over_seeds(arrays["accuracy"][at][:, task])
                 ink, style, name = figure.color(at), figure.STYLES[at], str(method)
-                curve(axis, arrays["epochs"], mean_N, name, ink, style, 1.5, name, margin_N)
+                curve(axis, arrays["epochs"], mean_N, ink, style, 1.5, name, margin_N)
             axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
             axis.set_title(arrays["tasks"][task])
             axis.set_xlabel("epochs of pretraining")
             axis.set_ylabel("top-1 (%)")
-        figure.legend(drawn, axes, ncols=len(arrays["methods"]))
+        legend(drawn, axes, ncols=len(arrays["methods"]))
         return drawn
 
     def finding(self, arrays: Arrays) -> str:

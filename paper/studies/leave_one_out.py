@@ -77,13 +77,9 @@ class LeaveOneOut(Study):
         names = [figure.words(name) for name in arrays["operators"]]
         drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.8 + 0.24 * len(names), sharey=True)
         for task, axis in enumerate(axes):
-            tips = [
-                f"without {name}: {_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
-                for at, name in enumerate(names)
-            ]
             change_K, by_seed_SK = arrays["change"][task], arrays["change_by_seed"][:, task]
             inks = [figure.color(int(change > 0)) for change in change_K]
-            bars(axis, names, change_K, _margin(arrays)[task], inks, tips)
+            bars(axis, names, change_K, _margin(arrays)[task], inks)
             at_SK = np.broadcast_to(range(len(names)), by_seed_SK.shape)
             axis.plot(by_seed_SK.ravel(), at_SK.ravel(), ".", color="black", markersize=4)
             axis.axvline(0, color="black", linewidth=1)

@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast, final
 
+import torch
+
 from mast.analyses import Grid
-from mast.config import PretrainConfig, deciding
+from mast.config import PretrainConfig, build_method, deciding
 from mast.core.errors import UserError
+from mast.core.optim import moments
 from mast.data import canvas_size
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
 from mast.methods import METHODS
-from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured, saved_bytes
+from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured
 from paper.experiment import (
     IMAGES,
     Experiment,
@@ -118,6 +121,15 @@ class TableExperiment(Experiment):
     @final
     def table(self, measured: Mapping[str, Measured]) -> Grid:
         return next(iter(self.grids(measured).values()))
+
+
+def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
+    """Bytes of a run's weights, and of its optimizer's state."""
+    with torch.device("meta"):
+        method = build_method(config)
+    weights = sum(each.nbytes for each in {*method.parameters(), *method.buffers()})
+    trained = (each for each in method.parameters() if each.requires_grad)
+    return weights, moments(config.optimizer) * sum(each.nbytes for each in trained)
 
 
 def costs(

@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mast.augment import (
     Pipeline,
@@ -78,19 +76,6 @@ def test_the_choice_is_drawn_for_all_processes():
     assert counts == [B] * 5
 
 
-shares = st.floats(0, 1)
-counts = st.integers(1, 30)
-
-
-@given(shares, shares, counts, shares)
-def test_count_is_in_range_and_never_falls(first, second, count, stage1):
-    early, late = sorted((first, second))
-    a, b = compose_count(early, count, stage1), compose_count(late, count, stage1)
-    assert 1 <= a <= b <= count
-    if early < stage1:
-        assert a == 1
-
-
 def test_count_follows_the_formula():
     assert [compose_count(p, 5) for p in (0, 0.49, 0.5, 0.6, 0.75, 0.9, 1)] == [1, 1, 1, 2, 3, 4, 5]
     assert compose_count(1.0, 5, stage1=1.0) == 1
@@ -98,17 +83,9 @@ def test_count_follows_the_formula():
     assert early == [1, 2, 3, 5, 5]
 
 
-@settings(deadline=None, max_examples=20)
-@given(st.integers(1, 40), counts, st.data())
-def test_subsets_have_exactly_their_size(n, count, data):
-    compose = data.draw(st.integers(0, count))
-    chosen = draw_subsets(n, count, compose, torch.Generator().manual_seed(n))
-    assert chosen.shape == (n, count)
-    assert (chosen.sum(dim=1) == compose).all()
-
-
-def test_subsets_are_uniform():
+def test_subsets_have_exactly_their_size_and_are_uniform():
     chosen = draw_subsets(20_000, 6, 2, torch.Generator().manual_seed(0)).float()
+    assert (chosen.sum(dim=1) == 2).all()
     assert (chosen.mean(dim=0) - 1 / 3).abs().max() < 0.015
     pairs = chosen.T @ chosen / len(chosen)
     assert (pairs[~torch.eye(6, dtype=torch.bool)] - 1 / 15).abs().max() < 0.01

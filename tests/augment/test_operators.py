@@ -241,46 +241,26 @@ def well_inside(row: Row, own: dict[str, float]) -> Tensor:
 
 
 @rows
-def test_every_sample_alone_equals_the_batch(row, images):
-    operator, parameters = OPERATORS[row.name](SIDE), tensors(row)
+def test_conformance(row, images):
+    """Samples are independent, finite, in range and reproducible; inputs stay as they are."""
+    operator, parameters, before = OPERATORS[row.name](SIDE), tensors(row), images.clone()
     views = operator.apply(images, parameters)
+    assert torch.equal(images, before)
+    assert views.data_ptr() != images.data_ptr()
+    assert (views.shape, views.dtype) == (images.shape, torch.float32)
     for i in range(len(images)):
         own = {key: values[i : i + 1] for key, values in parameters.items()}
         alone = operator.apply(images[i : i + 1], own)
         torch.testing.assert_close(alone[0], views[i], rtol=0, atol=2e-6)
-
-
-@rows
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_keeps_shape_range_dtype_and_its_input(row, images, dtype):
-    inputs = images.to(dtype)
-    before = inputs.clone()
-    views = OPERATORS[row.name](SIDE).apply(inputs, tensors(row))
-    assert torch.equal(inputs, before)
-    assert views.data_ptr() != inputs.data_ptr()
-    assert views.shape == inputs.shape
-    assert views.dtype == dtype
-    assert views.min() >= 0
-    assert views.max() <= 1
-    exact = OPERATORS[row.name](SIDE).apply(inputs.float(), tensors(row))
-    assert (views.float() - exact).abs().max() <= 2**-8
-
-
-@rows
-def test_samples_are_finite_in_range_and_reproducible(row):
-    operator = OPERATORS[row.name](96)
-    drawn = operator.sample(64, torch.Generator().manual_seed(3))
-    again = operator.sample(64, torch.Generator().manual_seed(3))
-    assert drawn.keys() == again.keys() == (row.parameters.keys() if row.parameters else set())
+    drawn, again = (operator.sample(64, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert drawn.keys() == again.keys() == parameters.keys()
     for key, values in drawn.items():
         assert len(values) == 64
         assert torch.equal(values, again[key])
-    views = operator.apply(torch.rand(64, 3, 96, 96), drawn)
-    assert views.isfinite().all()
-    assert 0 <= views.min() <= views.max() <= 1
+    for views_BCHW in (views, operator.apply(torch.rand(64, 3, SIDE, SIDE), drawn)):
+        assert views_BCHW.isfinite().all()
+        assert 0 <= views_BCHW.min() <= views_BCHW.max() <= 1
     assert operator.caption({key: values[:1] for key, values in drawn.items()})
-    with pytest.raises(ValueError, match=rf"{row.name}.*\[0, 1\].*1\.5"):
-        OPERATORS[row.name](96, probability=1.5)
 
 
 def test_magnitudes_scale_with_the_side():
@@ -294,14 +274,13 @@ def test_magnitudes_scale_with_the_side():
     assert areas == [(0.2, 1.0), (0.08, 1.0)]
 
 
-@pytest.mark.parametrize("taps", [3, 7])
-def test_motion_lines_in_a_larger_window(taps):
+def test_motion_lines_in_a_larger_window():
     images = torch.rand(24, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     angle = torch.linspace(1.0, 359.0, 24)
-    parameters = {"taps": torch.full((24,), taps), "angle": angle}
+    parameters = {"taps": torch.full((24,), 7), "angle": angle}
     views = OPERATORS["motion_blur"](224).apply(images, parameters)
     for i in range(24):
-        expected = motion_blur(images[i], taps, angle[i].item())
+        expected = motion_blur(images[i], 7, angle[i].item())
         torch.testing.assert_close(views[i], expected, rtol=0, atol=1e-5)
 
 
@@ -333,16 +312,6 @@ def test_what_is_listed_is_what_is_drawn():
     assert compared >= 14
 
 
-@pytest.mark.parametrize("order", [0, 10, 13, 23])
-def test_hue_and_order_on_every_color(order):
-    levels = torch.linspace(0, 1, 9)
-    cube = torch.stack(torch.meshgrid(levels, levels, levels, indexing="ij")).view(1, 3, 27, 27)
-    own = {"brightness": 0.8, "contrast": 1.3, "saturation": 1.2, "hue": 0.1 - order / 115}
-    parameters = {key: torch.tensor([value]) for key, value in own.items()}
-    views = OPERATORS["color_jitter"](27).apply(cube, parameters | {"order": torch.tensor([order])})
-    torch.testing.assert_close(views[0], jitter(cube[0], **own, order=order), rtol=0, atol=1e-3)
-
-
 def test_noise_is_normal_and_independent():
     field = normal_field(torch.tensor([5, 6, 2**31 - 1]), 65_536)
     assert field.mean(dim=1).abs().max() < 0.02
@@ -369,6 +338,9 @@ def test_noise_is_normal_and_independent():
         ("motion_blur", {"taps": (1, 3)}),
         ("color_jitter", {"hue": 36.0}),
         ("gaussian_noise", {"std": (-1.0, 0.0)}),
+        ("gaussian_blur", {"sigma": (0.0, 1.0)}),
+        ("rotate", {"angle": (0.0, float("nan"))}),
+        ("invert", {"probability": 1.5}),
     ],
 )
 def test_magnitudes_that_cannot_be_are_refused(name, options):

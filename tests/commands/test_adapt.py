@@ -408,7 +408,7 @@ def test_pairs_choose_and_their_weights_are_kept(
     assert "orientation 0," in said.out + said.err
     (tmp_path / "deep.json").write_text("[" * 100_000)
     for options, message in (
-        ({"same": of_hue}, "give same and different"),
+        ({"same": of_hue}, "give both"),
         ({"same": ["00.png"], "different": of_pattern}, "takes pairs of two images"),
         ({"space": tmp_path / "deep.json"}, r"no weights in .*deep.json"),
     ):

@@ -21,19 +21,6 @@ from mast.recipes import RECIPES
 Configure = Callable[..., mast.PretrainConfig]
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "show config"])
-def test_a_current_folder_that_is_gone_is_one_line(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert main(verb.split()) == 2
-    assert capsys.readouterr().err == (
-        "error: the current folder is gone: change to one that is there\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -54,7 +41,7 @@ def test_a_current_folder_that_is_gone_is_one_line(
         ("embed timm:resnet18", "data is an encoder: give photos, then --encoder timm:resnet18"),
         ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
         ("compare a --resamples 0", "resamples 1 to 100,000"),
-        ("embed b --encoder a --out c --threads 0", "threads: expected 1 or more, got 0"),
+        ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
         ("pretrain toys --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain --epochs many", 'Invalid value for --epochs: unable to convert "many" into int'),
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),

@@ -131,7 +131,7 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
     (said,) = mast.duplicates(f"{planted}#exclude={drop}", Pooled(), size=32).sections
     assert "0 groups" in said
-    with pytest.raises(UserError, match=r"drop\.txt says what the set leaves out"):
+    with pytest.raises(UserError, match=r"drop\.txt would overwrite the list"):
         mast.duplicates(f"{planted}#exclude={drop}", Pooled(), list=drop, size=32)
     if sys.platform == "linux":
         for name in ("90.png", "92.jpg"):

@@ -25,24 +25,8 @@ def test_demo_says_what_neighbours_share_by_each_way(tmp_path: Path) -> None:
     narrow.print(*result.shown())
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
     assert "color orientation position" in shown  # none is cut short
-    assert "mast demo FOLDER" in str(result.shown()[-1])
+    assert "mast neighbours FOLDER" in str(result.shown()[-1])
     page = result.page.read_text()
     assert "Lime ring that looks to the upper right" in page
     assert page.count("Match color: same color") == 4
     assert "Match position" not in page  # it is not matched well
-
-
-def test_demo_searches_photos_by_copies_of_them(photos: Path, tmp_path: Path) -> None:
-    result = mast.demo(photos / "train", out=tmp_path / "demo", size=32, device="cpu")
-    assert [*result.shares] == ["output", "ignore all"]
-    assert all(0.0 <= row["photo found first"] <= 100.0 for row in result.shares.values())
-    assert len(list((tmp_path / "demo" / "copies").glob("*.png"))) > 9
-    page = result.page.read_text()
-    for heading in ("Nothing chosen", "Ignore color", "Match color", "rotated and recolored"):
-        assert page.count(f"{heading}") >= 4
-    assert "--match color" in str(result.shown()[-1])
-
-
-def test_an_encoder_without_photos_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(mast.UserError, match="encoder is for photos"):
-        mast.demo(encoder="resnet18", out=tmp_path)

@@ -26,25 +26,22 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "kept" / "mine.safetensors"
 
 
-def test_nothing_of_others_is_replaced(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
     assert mast.export(file, "timm").folder == (file.parent / "mine-timm").resolve()
-    (tmp_path / "theirs").mkdir(mode=0o700)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
     for _ in range(2):  # into an empty folder, and in the place of the first
-        mast.export(file, "timm", tmp_path / "theirs")
-    assert stat.S_IMODE((tmp_path / "theirs").stat().st_mode) == 0o700
-    monkeypatch.chdir(tmp_path / "theirs")
-    with pytest.raises(UserError, match="is the current folder"):
-        mast.export(file, "timm", ".")
+        mast.export(file, "timm", theirs)
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o700
     with pytest.raises(UserError, match="is an export as timm; choose another out"):
-        mast.export(file, "hf", tmp_path / "theirs")
-    (tmp_path / "theirs" / "precious").mkdir()
+        mast.export(file, "hf", theirs)
+    (theirs / "precious").mkdir()
     with pytest.raises(UserError, match="holds precious, which no export wrote"):
-        mast.export(file, "timm", tmp_path / "theirs")
-    (tmp_path / "theirs" / "mast.json").write_text("[]")
-    with pytest.raises(UserError, match="is no export; choose another out"):
-        mast.export(file, "timm", tmp_path / "theirs")
+        mast.export(file, "timm", theirs)
+    (theirs / "precious").rmdir()
+    (theirs / "mast.json").write_text("[]")
+    with pytest.raises(UserError, match="which no export wrote"):
+        mast.export(file, "timm", theirs)
 
 
 def test_a_classifier_is_exported_by_its_file(
@@ -54,8 +51,7 @@ def test_a_classifier_is_exported_by_its_file(
     assert main(["export", str(fitted.path)]) == 0
     said, line = capsys.readouterr().out.splitlines()
     folder = run.resolve() / "exports" / f"{fitted.path.stem}-pt2"
-    odd = r"\S+ by the example in its README\.md, which prepares images"
-    assert re.fullmatch(rf"{folder}: probabilities within \S+ of the classifier's, {odd}", said)
+    assert re.fullmatch(rf"{folder}: probabilities within \S+ of the classifier's", said)
     names: dict[str, Any] = {}
     exec(line, names)
     images = torch.rand(3, 3, 32, 32)
@@ -157,10 +153,10 @@ def test_pushing(file: Path, hub: type[FakeHub], capsys: pytest.CaptureFixture[s
 def test_what_cannot_be_pushed(
     file: Path, hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="as OWNER/NAME, got 'flowers'"):
+    with pytest.raises(UserError, match=r"OWNER/NAME .*got 'flowers'"):
         mast.export(file, "timm", push="flowers")
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(UserError, match="pushing needs a token"):
+    with pytest.raises(UserError, match="push needs a token"):
         mast.export(file, "timm", push="me/flowers")
     assert not (file.parent / "mine-timm").exists()  # refused before anything is written
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")

@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from mast.cli import main
-from mast.core.display import Board, Work, say
+from mast.core import display
+from mast.core.display import doing, say
 from mast.core.errors import one_line, visible
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
@@ -105,17 +106,14 @@ def test_what_is_logged_or_warned_of_is_shown_as_text(
 
 
 def test_a_terminal_gets_no_other_sequences_than_of_style() -> None:
-    board = Board(lambda: 10.0)
-    work = Work(NAME, 10, "images", clock=lambda: 0.0)
-    work.note = NAME
     table = FittedTable(1, title=NAME, caption=NAME)
     for column in (NAME, "number"):
         table.add_column(column)
     table.add_row(NAME, NAME)
     console = Console(force_terminal=True, width=300, file=io.StringIO())  # of a notebook, say
-    with board.showing(work):
-        bars = board.bars()
-    console.print(bars, table)
+    with doing(NAME, 10, "images") as work:
+        work.update(0, NAME)
+        console.print(display._board.get_renderable(), table)
     text = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
     assert acts(text) == []
     assert text.count(":smile:") == text.count("[red]") == 7

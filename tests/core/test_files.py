@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -15,12 +15,9 @@ import pytest
 import torch
 import yaml
 
-from mast.core import checkpoint as checkpoint_module
 from mast.core import run as run_module
 from mast.core.checkpoint import (
-    check_writable,
     load_checkpoint,
-    replacing,
     save_checkpoint,
     saved,
     write_atomically,
@@ -34,33 +31,19 @@ from mast.core.run import RunFolder, provenance
 from mast.data import DataConfig, open_canvas
 
 
-def full_disk(partial: Path) -> None:
-    """Write half a file, then run out of space."""
-    partial.write_text("half")
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, error: BaseException) -> None:
+    def half(partial: Path) -> None:
+        partial.write_text("half")
+        raise error
 
-
-def interrupted(partial: Path) -> None:
-    partial.write_text("half")
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("write", "raised", "said"),
-    [
-        (full_disk, UserError, "No space left on device.*unharmed"),
-        (interrupted, KeyboardInterrupt, None),
-    ],
-)
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException], said: str | None
-) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(raised, match=said):
-        write_atomically(path, write)
+    expected = UserError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(expected, match="No space left" if expected is UserError else None):
+        write_atomically(path, half)
     assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
@@ -117,50 +100,32 @@ def test_two_processes_write_one_file_and_every_read_is_whole(
 
 
 def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    killed = tmp_path / ".mast-killed.partial"
-    killed.mkdir()
-    (killed / "last.pt").write_text("half")
-    (killed / "lock").touch()
-    theirs = tmp_path / ".mast-notes.partial"
-    theirs.mkdir()
-    (theirs / "thesis.txt").write_text("theirs")
-    (tmp_path / ".mast-linked.partial").symlink_to(tmp_path)
-    write_text(tmp_path / "other", "at once")
-    assert killed.exists()  # who made it may be about to lock it
-    monkeypatch.setattr(checkpoint_module, "_SETTLED", -1.0)
-    with replacing(tmp_path / "file") as partial:
-        partial.write_text("slow")
-        write_text(tmp_path / "other", "again")
-    assert (tmp_path / "file").read_text() == "slow"
-    left = [".mast-linked.partial", ".mast-notes.partial", "file", "other"]
-    assert sorted(os.listdir(tmp_path)) == left
+    yesterday = time.time() - 25 * 3600
+    for name in ("killed", "living"):
+        left = tmp_path / f".mast-{name}.partial"
+        left.mkdir()
+        (left / "new").write_text("half")
+        os.utime(left, (yesterday, yesterday))
+    os.utime(tmp_path / ".mast-killed.partial" / "new", (yesterday, yesterday))
+    write_text(tmp_path / "file", "whole")
+    assert sorted(os.listdir(tmp_path)) == [".mast-living.partial", "file"]
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_replaced_and_a_link_is_followed(tmp_path: Path) -> None:
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     for taken in (pipe, tmp_path):
         with pytest.raises(UserError, match="is not a regular file"):
             write_text(taken, "text")
-    with pytest.raises(UserError, match="cannot write"):
-        write_text(pipe / "file", "text")
-    link.symlink_to(tmp_path / "file")
-    write_text(link, "text")
+    link.symlink_to(tmp_path / "deep" / "file")
+    for value in (1, 2):
+        write_json(link, {"a": value})
     assert link.is_symlink()
-    assert (tmp_path / "file").read_text() == "text"
-    assert pipe.is_fifo()
-
-
-def test_a_write_replaces_the_file_and_makes_its_folder(tmp_path: Path) -> None:
-    check_writable(tmp_path / "deep")
-    path = tmp_path / "deep" / ("x" * 255)
-    write_json(path, {"a": 1})
-    write_json(path, {"a": 2})
-    assert path.read_text() == '{\n  "a": 2\n}\n'
+    assert link.read_text() == '{\n  "a": 2\n}\n'
     with pytest.raises(ValueError, match="JSON compliant"):
-        write_json(path, float("nan"))
+        write_json(link, float("nan"))
 
 
 class Attack:
@@ -224,39 +189,31 @@ def test_a_folder_of_something_else_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no config\.yaml"):
         RunFolder(tmp_path).require()
     assert sorted(os.listdir(tmp_path)) == ["empty", "thesis.tex"]
-    with pytest.raises(UserError, match="is no name for a run folder"):  # before hours of training
-        RunFolder(tmp_path / "\udcff").open(CONFIG, (), as_written)
 
 
 def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with run.held():
         run.open(CONFIG, (), as_written)
-        with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"), run.held():
+        with pytest.raises(UserError, match="in use by another process"), run.held():
             pass
     with RunFolder(run.path).held():
         assert run.config.is_file()
-    assert not run.holder.exists()
 
 
-@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.EIO])
 def test_a_file_system_without_locks_is_worked_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Such as a network disk; other errors are named."""
+    """Such as a network disk."""
 
     def refused(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     monkeypatch.setattr("fcntl.flock", refused)
     run = RunFolder(tmp_path / "run")
-    if number == errno.EIO:
-        with pytest.raises(UserError, match=r"cannot write .*run: Input/output error"):
-            run.held().__enter__()
-    else:
-        with run.held():
-            run.open(CONFIG, (), as_written)
-        assert "file system without locks" in caplog.records[0].message
+    with run.held():
+        run.open(CONFIG, (), as_written)
+    assert "file system without locks" in caplog.records[0].message
     with locked(tmp_path / "cache.lock") as held:  # which only saves work
         assert not held
 
@@ -270,11 +227,6 @@ def test_a_log_on_a_full_disk_and_what_tensorboard_reads(tmp_path: Path) -> None
             logger.log_metrics({"loss": 1 / step, "lr": 0.5}, step)
     read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 1.0), (2, 0.5)]
-    events = max((tmp_path / "tensorboard").iterdir())
-    events.unlink()
-    events.symlink_to("/dev/full")
-    with pytest.raises(UserError, match="tensorboard: No space left on device"):
-        logger.log_metrics({"loss": 1.0}, 2)
     run = RunFolder(tmp_path)
     run.metrics.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"metrics\.jsonl: No space left on device"):
@@ -298,25 +250,16 @@ def test_the_revision_is_that_of_this_program_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of a project in which it is installed, nor of one that Git's environment names."""
-
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
-
-    git("init")
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", "theirs")
-    installed = tmp_path / "venv" / "site-packages" / "mast" / "core" / "run.py"
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "__file__", str(installed))
-        assert provenance()["git_revision"] is None
-        patch.setattr(run_module, "__file__", str(tmp_path / "mast" / "core" / "run.py"))
-        assert provenance()["git_revision"] is None
-        (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
-        assert provenance()["git_revision"] is None
-        (tmp_path / "pyproject.toml").write_text('[project]\nname = "mast-ssl"\n')
-        assert provenance()["git_revision"] is not None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init"], ["commit", "--allow-empty", "-m", "theirs"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
     before = provenance()["git_revision"]
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     assert provenance()["git_revision"] == before
+    monkeypatch.setattr(run_module, "__file__", str(tmp_path / "mast" / "core" / "run.py"))
+    for name, known in (("theirs", False), ("mast-ssl", True)):
+        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+        assert (provenance()["git_revision"] is not None) is known
 
 
 def test_a_run_is_continued_at_wandb_by_its_folder(

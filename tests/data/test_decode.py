@@ -15,7 +15,7 @@ from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
 from mast.data.folder import Folder
 from mast.data.formats import Bands
-from mast.data.shards.shard import Sample
+from mast.data.shards.sample import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
 

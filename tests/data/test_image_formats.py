@@ -24,7 +24,7 @@ from mast.data.decode import BrokenImageError, open_image
 from mast.data.folder import Folder, walk
 from mast.data.formats import Bands, extensions
 from mast.data.ranges import alone
-from mast.data.shards.shard import Sample
+from mast.data.shards.sample import Sample
 
 H, W = 18, 20
 VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)

@@ -33,7 +33,7 @@ from mast.models import (
     Classifier,
     Encoder,
     EncoderConfig,
-    load_foreign,
+    load_encoder,
     save_classifier,
     save_encoder,
 )
@@ -76,7 +76,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], C
 
     @cache
     def models(size: int) -> tuple[dict[str, Encoder | Classifier], list[str]]:
-        config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2)
+        config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2, stem_padding=2)
         pictures = pictures_of(root / f"pictures{size}", size)
         encoder = scrambled(Encoder(normalised(config), size))
         classifier = separating(classifier_of(encoder), pictures)
@@ -173,21 +173,11 @@ def test_the_encoder_in_what_was_exported_is_evaluated(
 ) -> None:
     case = exported(kind, name)
     encoder: Any = case.module if kind == "encoder" else case.module.encoder
-    foreign = load_foreign(case.exported.folder / "model.safetensors")
-    assert set(foreign.left_out) == ({"fc.weight", "fc.bias"} if kind == "classifier" else set())
-    assert (foreign.encoder.size, foreign.encoder.config.normalization) == (encoder.size, HALF)
+    again = load_encoder(case.exported.folder / "model.safetensors")
+    assert (again.size, again.config.normalization) == (encoder.size, HALF)
     images_BCHW = torch.rand(2, 3, encoder.size, encoder.size)
     with torch.inference_mode():
-        assert torch.equal(foreign.encoder(images_BCHW), encoder(images_BCHW))
-
-
-def test_the_padding_of_a_stem_is_exported(tmp_path: Path) -> None:
-    encoder = Encoder(EncoderConfig("resnet18", stem="small", stem_padding=2), 32).eval()
-    exported = mast.export(saved(tmp_path, encoder), "torchvision")
-    again = load_foreign(exported.folder / "model.safetensors")
-    images_BCHW = torch.rand(2, 3, 32, 32)
-    with torch.inference_mode():
-        assert torch.equal(again.encoder(images_BCHW), encoder(images_BCHW))
+        assert torch.equal(again(images_BCHW), encoder(images_BCHW))
 
 
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
@@ -210,7 +200,13 @@ def test_a_vit_of_another_size(tmp_path: Path) -> None:
             "3x3 stem.*onnx and pt2 hold any",
         ),
         ("classifier", NARROW, 96, "torchvision", "no model with the weights of 'timm:resnet18'"),
-        ("encoder", EncoderConfig("squeezenet1_1"), 64, "torchvision", "gives other features"),
+        (
+            "encoder",
+            EncoderConfig("squeezenet1_1"),
+            64,
+            "torchvision",
+            r"of shape \(7, \d+\), expected \(7, 512\)",
+        ),
         (
             "classifier",
             EncoderConfig(
@@ -255,31 +251,19 @@ def test_a_classifier_that_differs_is_not_kept(
         return layer
 
     monkeypatch.setattr(libraries, "scores_head", swapped)
-    with pytest.raises(UserError, match="as timm differ from the classifier's"):
+    with pytest.raises(UserError, match=r"as timm differ from the classifier's"):
         mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
-
-
-def test_a_classifier_that_says_nothing_of_itself_is_one_line(tmp_path: Path) -> None:
-    classifier = classifier_of(Encoder(NARROW, 96))
-    classifier.about = {"kind": "linear", "encoder": ["x"]}
-    with pytest.raises(UserError, match="does not say what it learned from"):
-        mast.export(saved(tmp_path, classifier), "pt2")
 
 
 def test_what_prepares_images_otherwise_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example that users copy is run on images of odd shapes, with their canvases between."""
-    classifier = classifier_of(scrambled(Encoder(NARROW, 112)))
-    with torch.no_grad():
-        classifier.head.weight *= 30
-    file = saved(tmp_path, classifier)
-    exported = mast.export(file, "timm", tmp_path / "timm")
-    assert exported.prepared is not None
-    assert exported.prepared < 0.02
+    """The example that users copy is run on images of odd shapes."""
+    file = saved(tmp_path, classifier_of(scrambled(Encoder(NARROW, 112))))
+    mast.export(file, "timm", tmp_path / "timm")
     monkeypatch.setattr(libraries, "crop_fraction", lambda size: 1.0)  # the whole short side
-    with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
+    with pytest.raises(UserError, match=r"as timm differ .* nothing was kept"):
         mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
 
@@ -294,8 +278,6 @@ def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = saved(tmp_path, Encoder(NARROW, 96))
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[onnx\]'"):
         mast.export(file, "onnx")
-    with pytest.raises(UserError, match="is not UTF-8"):
-        mast.export(file, "pt2", tmp_path / "a\udcff")
     assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
 
 

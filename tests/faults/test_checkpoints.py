@@ -3,7 +3,6 @@
 import shutil
 import zipfile
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +93,6 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(
     assert load_checkpoint(begun.last)["step"] == load_checkpoint(previous(begun.last))["step"]
 
 
-def test_what_takes_the_place_of_a_checkpoint_is_noticed_before_training(
-    begun: RunFolder, tiny: Configure
-) -> None:
-    begun.last.unlink()
-    begun.last.mkdir()
-    with pytest.raises(UserError, match=r"last\.pt is not a file"):
-        mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
-
-
 def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -> None:
     for file in (begun.last, previous(begun.last)):
         zeroed(file)
@@ -141,35 +131,15 @@ def test_what_does_not_change_the_result_may_be_edited(begun: RunFolder, tiny: C
     assert begun.encoder.read_bytes() == (begun.path / "expected").read_bytes()
 
 
-BAD: list[dict[str, Any]] = [
-    *({"step": step} for step in (-1, True, float("nan"))),
-    *({"seconds": seconds} for seconds in (-1.0, float("inf"))),
-    *({name: None} for name in ("module", "optimizer", "kept", "rng")),
-]
-
-
-@pytest.mark.parametrize("bad", BAD, ids=str)
-def test_a_field_that_cannot_be_is_told_in_one_line(bad: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["module", "optimizer", "kept", "rng"])
+def test_a_field_that_cannot_be_is_told_in_one_line(name: str, tmp_path: Path) -> None:
     file = tmp_path / "last.pt"
     training(file, steps=4).save()
     state = load_checkpoint(file)
-    (name,) = bad
-    for wrong in (state | bad, {key: state[key] for key in state.keys() - {name}}):
+    for wrong in (state | {name: None}, {key: state[key] for key in state.keys() - {name}}):
         torch.save(wrong, file)
         with pytest.raises(UserError, match=r"last\.pt is not a checkpoint of this training"):
             training(file, steps=4).resume(0)
-
-
-def test_a_step_beyond_the_end_is_not_the_end(tmp_path: Path) -> None:
-    file = tmp_path / "last.pt"
-    longer = training(file, steps=4)
-    for longer.step in (3, 4):
-        longer.save()
-    with pytest.raises(UserError, match=r"last\.pt is of step 4, and this training has 3"):
-        training(file, steps=3).resume(0)
-    torch.save(load_checkpoint(file) | {"step": 10**30}, file)
-    with pytest.raises(UserError, match="this training has 4"):
-        training(file, steps=4).resume(0)
 
 
 def training(file: Path, steps: int) -> Training:
@@ -198,16 +168,3 @@ def test_every_bit_of_a_checkpoint_counts(tmp_path: Path) -> None:
         assert torch.equal(loaded["weights"], state["weights"]), at
         assert loaded["step"] == 3
     assert read < len(whole) // 7 // 2  # padding between records, and dates
-
-
-def test_weights_of_another_type_are_not_gone_on_with(tmp_path: Path) -> None:
-    """PyTorch would round them without a word."""
-    file = tmp_path / "last.pt"
-    training(file, steps=4).save()
-    state = load_checkpoint(file)
-    name = next(iter(state["module"]))
-    for kind, taken in ((torch.int8, False), (torch.float64, True)):
-        changed = state["module"] | {name: state["module"][name].to(kind)}
-        torch.save(state | {"module": changed}, file)
-        with nullcontext() if taken else pytest.raises(UserError, match=r"last\.pt is not a check"):
-            training(file, steps=4).resume(0)

@@ -132,8 +132,3 @@ def test_what_is_no_temperature_is_refused(temperature: float) -> None:
             call()
     with pytest.raises(UserError, match="epsilon must be finite and above zero, got"):
         sinkhorn(x_BD, temperature, 3)
-
-
-def test_tensors_without_their_numbers_in_memory_are_refused() -> None:
-    with pytest.raises(UserError, match=r"expected second_BD to be dense, got torch\.sparse_coo"):
-        negative_cosine(torch.eye(4), torch.eye(4).to_sparse())

@@ -17,14 +17,9 @@ from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     Embedding,
-    EnsembleOutput,
     Mast,
-    MastConfig,
     Method,
-    MethodConfig,
-    PredictedUncertainty,
-    VICRegConfig,
-    method_of,
+    MethodOutput,
 )
 
 BATCH, STEPS = 4, 6
@@ -138,26 +133,9 @@ def test_what_a_method_does_not_have() -> None:
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
     assert (embedding.operators, embedding.masks()) == ((), None)
     with pytest.raises(UserError, match="no masks"):
-        EnsembleOutput(method)
+        MethodOutput(method, "ensemble")
     with pytest.raises(UserError, match="predicts no uncertainty"):
-        PredictedUncertainty(method)
-
-
-def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
-    method = build_method("mast", {}, {})
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    PredictedUncertainty(method)
-    assert method.training
-    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
-
-
-def test_the_type_of_a_configuration_says_its_method() -> None:
-    assert method_of(MastConfig()) == "mast"
-    assert method_of(VICRegConfig()) == "vicreg"
-    with pytest.raises(
-        UserError, match=r"MastConfig, MastCConfig, VICRegConfig, .*\), got MethodConfig"
-    ):
-        method_of(MethodConfig())
+        MethodOutput(method, "uncertainty")
 
 
 def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
@@ -165,5 +143,7 @@ def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
     assert isinstance(method, Mast)
     images_BCHW = make_views(0).images[0]
     covariance_BD = method.projector(method.encoder.encode(images_BCHW)).covariance_BD
-    assert torch.equal(PredictedUncertainty(method)(images_BCHW).squeeze(1), covariance_BD.sum(1))
+    assert torch.equal(
+        MethodOutput(method, "uncertainty")(images_BCHW).squeeze(1), covariance_BD.sum(1)
+    )
     assert build_method("mast", {}, {"uncertainty": False}).uncertainty(images_BCHW) is None

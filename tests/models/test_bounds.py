@@ -4,17 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tiny import ENCODER, SIZE, VIT, configure
-from torch import nn
 
 import mast
 from mast.config import build_method
 from mast.core import memory
 from mast.core.errors import UserError
-from mast.core.memory import bounded_weights
 from mast.core.tensors import write_tensors
-from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign
+from mast.models import Encoder, EncoderConfig, load_encoder
 from mast.models.encoders import OPTIONS
 
 MOBILE = "torchvision:mobilenet_v3_small"
@@ -45,29 +42,18 @@ def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any]) -> str
         (EncoderConfig(MOBILE), {"options": {"width_mult": 1000}}),
         # torchvision takes any keyword here, and the line that an export prints has it as it is
         (EncoderConfig(MOBILE), {"options": {"a=__import__('os').mkdir('executed'),b": 1}}),
+        (ENCODER, {"options": {"checkpoint_path": "x.pth"}}), (ENCODER, {"size": 2049}),
+        (ENCODER, {"size": "32"}), (ENCODER, {"stem_padding": 10**9}), (ENCODER, {"stdd": 1}),
+        (ENCODER, {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}}),
+        (ENCODER, {"normalization": [1]}), (ENCODER, {"stem_stride": 3}),
+        (ENCODER, {"name": ["timm:resnet18"]}), (ENCODER, {"name": "timm:resnet18.\n\x1b[2J"}),
     ],
     ids=lambda value: str(value)[-60:],
-)
-def test_an_architecture_needs_no_more_than_the_file_holds(
+)  # fmt: skip
+def test_a_header_is_an_architecture_of_the_size_of_its_file(
     tmp_path: Path, config: EncoderConfig, changes: dict[str, Any]
 ) -> None:
-    refused(tmp_path, config, changes)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"size": 2049}, {"size": "32"}, {"size": 10**400}, {"stem_padding": 10**9},
-        {"stem_padding": None}, {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
-        {"normalization": {"mean": ["x" * 10**5] * 3, "std": [1, 1, 1]}},
-        {"normalization": [1]}, {"stem": "large"}, {"stem_stride": 3}, {"stdd": 1},
-        {"options": {"checkpoint_path": "x.pth"}}, {"name": ["timm:resnet18"]},
-        {"name": "timm:resnet18.\n\x1b[2J"}, {"name": "x" * 10**5},
-    ],
-    ids=lambda changes: str(changes)[:40],
-)  # fmt: skip
-def test_every_other_field_is_looked_at(tmp_path: Path, changes: dict[str, Any]) -> None:
-    assert "\n" not in refused(tmp_path, ENCODER, changes)
+    assert "\n" not in refused(tmp_path, config, changes)
 
 
 def test_a_configuration_is_bounded_likewise(
@@ -86,34 +72,6 @@ def test_a_configuration_is_bounded_likewise(
     monkeypatch.setattr(memory, "machine_memory", lambda: 10_000)
     with pytest.raises(UserError, match="all the memory of this machine"):
         build_method(config)
-
-
-def test_weights_are_counted_before_they_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "machine_memory", lambda: 1000)
-    with monkeypatch.context() as patched:
-        patched.setattr(nn.init, "kaiming_uniform_", lambda *_, **__: pytest.fail("drawn"))
-        with pytest.raises(UserError), bounded_weights():
-            nn.Linear(100, 100)
-    with bounded_weights(2):
-        with torch.device("meta"):
-            nn.Linear(100, 100)  # needs no memory
-        with pytest.raises(UserError):
-            nn.Linear(1, 1)
-    nn.Linear(100, 100)
-
-
-def test_the_header_of_an_export_is_bounded(tmp_path: Path) -> None:
-    state = Encoder(ENCODER, SIZE).model.state_dict()
-    usual = {"architecture": ENCODER.name, "options": "{}", "stem": '{"stride": 2, "size": 32}',
-             "mean": "[0, 0, 0]", "std": "[1, 1, 1]"}  # fmt: skip
-    for changes in (
-        {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "null"},
-        {"options": '{"checkpoint_path": "x.pth"}'},
-        {"mean": "[NaN, 0, 0]"}, {"stem": '{"stride": 2, "size": 1e999}'},
-    ):  # fmt: skip
-        write_tensors(tmp_path / "model.safetensors", state, header=usual | changes)
-        with pytest.raises(UserError, match=r"model\.safetensors"):
-            load_foreign(tmp_path / "model.safetensors")
 
 
 # ---------------------------------------------------------------------------------- options

@@ -85,7 +85,7 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     save_classifier(before, file)
     with pytest.raises(UserError, match=r"load it in Python, by mast\.load_classifier\(path, enc"):
         mast.load_classifier(file)
-    with pytest.raises(UserError, match="the weights of another encoder"):
+    with pytest.raises(UserError, match="describes no classifier"):
         mast.load_classifier(file, nn.Linear(2, 2))
     mine = module()
     weights = {name: tensor.clone() for name, tensor in mine[1].state_dict().items()}
@@ -98,26 +98,11 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     assert mast.load_classifier(file, torch.compile(mine, backend="eager")).classes == CLASSES
 
 
-@pytest.mark.parametrize("wrong", ["shape", "key"])
-def test_another_module_is_refused(tmp_path: Path, wrong: str) -> None:
-    def module(last: int) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4), nn.Linear(4, last))
-
-    file = tmp_path / "classifier-a.safetensors"
-    save_classifier(classifier(module(3 if wrong == "shape" else 4), 4), file)
-    mine = module(4)
-    if wrong == "key":
-        mine.append(nn.Linear(4, 4))
-    with pytest.raises(UserError, match=r"classifier-a\.safetensors"):
-        mast.load_classifier(file, mine)
-
-
 def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     encoder = Encoder(ENCODER, 32)
-    with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
-        mast.load_classifier(tmp_path / "none.safetensors")
-    with pytest.raises(UserError, match=r"no classifier in .*: `mast fit SET --encoder .*`"):
-        mast.load_classifier(tmp_path)
+    for path in (tmp_path, tmp_path / "none.safetensors"):
+        with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
+            mast.load_classifier(path)
     mast.models.save_encoder(encoder, tmp_path / "encoder.safetensors")
     with pytest.raises(UserError, match="its header names no classifier"):
         mast.load_classifier(tmp_path / "encoder.safetensors")
@@ -172,10 +157,3 @@ def test_an_absurd_header_is_one_line(tmp_path: Path, changes: dict[str, Any]) -
         mast.load_classifier(file)
     assert len(str(caught.value)) < 1000
     assert "\n" not in str(caught.value)
-
-
-def test_a_head_for_another_encoder_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "classifier-a.safetensors"
-    save_classifier(classifier(Encoder(ENCODER, 32), 5), file)
-    with pytest.raises(UserError, match="its head does not fit"):
-        mast.load_classifier(file)

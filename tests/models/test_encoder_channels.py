@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tiny import ENCODER, VIT
 
 from mast.core.errors import UserError
-from mast.core.reading import Layout, Reading, read_reading
+from mast.core.reading import Layout, Reading
 from mast.models import (
     Classifier,
     Encoder,
@@ -84,22 +83,3 @@ def test_a_classifier_keeps_how_files_were_read(tmp_path: Path) -> None:
     save_classifier(classifier, file)
     again = load_classifier(file, encoder=classifier.encoder)
     assert (again.reading, again.channels) == (READING, 5)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"layout": {"channels": 4, "deep": True}},
-        {"layout": {"channels": 5, "deep": True, "more": 1}},
-        {"low": [0.0, 1.0]},
-        {"low": [-1.7e308], "high": [1.7e308]},
-        {"no_data": float("nan")},
-    ],
-)
-def test_a_reading_of_a_file_is_checked(wrong: dict[str, Any]) -> None:
-    from dataclasses import asdict
-
-    with pytest.raises(ValueError, match=r"."):
-        read_reading({**asdict(READING), **wrong}, 5)
-    with pytest.raises(ValueError, match=r"."):
-        read_reading(list(wrong), 5)

@@ -105,12 +105,6 @@ def test_families(name, tmp_path):
     (tmp_path / "encoder.safetensors").unlink()  # of up to 340 MB
 
 
-def test_measuring_leaves_no_trace():
-    encoder = Encoder(TINY, 32)
-    assert encoder.training
-    assert encoder.model.bn1.num_batches_tracked == 0
-
-
 @pytest.mark.parametrize("name", ["resnet18", "timm:resnet18"])
 @pytest.mark.parametrize(
     ("size", "stem", "stride", "kernel", "side"),
@@ -126,14 +120,6 @@ def test_stem(name, size, stem, stride, kernel, side):
     conv = model.conv1
     assert conv.kernel_size == (kernel, kernel)
     assert model.maxpool(conv(torch.zeros(1, 3, size, size))).shape[-1] == side
-
-
-def test_stem_is_for_resnets():
-    vit = EncoderConfig("vit_tiny_patch16_224", TINY_VIT)
-    assert Encoder(vit, 32).model.patch_embed.proj.kernel_size == (8, 8)  # auto leaves it alone
-    vit.stem = "small"
-    with pytest.raises(UserError, match="stem 'small' is for ResNets"):
-        Encoder(vit, 32)
 
 
 @pytest.mark.parametrize(
@@ -204,30 +190,15 @@ def test_images_far_from_0_to_1_are_refused(scale, shift, message):
     encoder.train()(images)  # where images are ours, and a look at them would cost time
 
 
-def test_images_in_double_precision_are_those_in_single():
-    encoder, images = Encoder(TINY, 32).eval(), torch.rand(2, 3, 32, 32)
-    torch.testing.assert_close(encoder(images.double()), encoder(images), rtol=0, atol=0)
-    wide = encoder.double()
-    assert wide(images).dtype is wide(images.double()).dtype is torch.float64
-
-
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (torch.rand(2, 3, 0, 32), "expected images with pixels, got a tensor of shape"),
-        (torch.rand(2, 3, 8, 8).to_sparse(), "expected images with pixels"),
+        (torch.rand(2, 3, 0, 32), "got a tensor of shape"),
         (torch.rand(2, 1, 32, 32), r"expected images \(B, 3, H, W\)"),
     ],
 )
 def test_what_is_no_image_is_refused(images, message):
     with pytest.raises(UserError, match=message):
-        Encoder(TINY, 32).eval()(images)
-
-
-def test_one_pixel_that_is_no_number_does_not_switch_the_look_off():
-    images = torch.full((2, 3, 32, 32), 200.0)
-    images[0, 0, 0, 0] = torch.nan
-    with pytest.raises(UserError, match="got values from nan to nan: look for NaN"):
         Encoder(TINY, 32).eval()(images)
 
 
@@ -286,7 +257,7 @@ def test_foreign_files_are_user_errors(tmp_path):
         load_encoder(file)
     described = Encoder(TINY, 32).describe()
     save_file({"weight": torch.zeros(2)}, file, metadata={"mast": json.dumps(described)})
-    with pytest.raises(UserError, match="does not hold the weights"):
+    with pytest.raises(UserError, match="not the weights of its header"):
         load_encoder(file)
     for header in ("{}", "[1", '{"encoder": {"nane": "resnet18"}, "size": 32}'):
         save_file({"weight": torch.zeros(2)}, file, metadata={"mast": header})

@@ -50,16 +50,6 @@ def test_starts(printed, high, std):
     assert logits_DK[high_DK].std().item() == pytest.approx(std, abs=0.01)
 
 
-@pytest.mark.parametrize("printed", [True, False])
-def test_start_is_a_function_of_the_seed(printed):
-    first, same, other = (Masks(40, 4, printed=printed, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first.logits_DK, same.logits_DK)
-    assert not torch.equal(first.logits_DK, other.logits_DK)
-    state = torch.get_rng_state()
-    Masks(40, 4, printed=printed)
-    assert torch.equal(torch.get_rng_state(), state)  # no hidden global draw
-
-
 def test_kinds():
     learned, handcrafted, none = (Masks(40, 4, kind) for kind in ("learned", "handcrafted", "none"))
     assert [name for name, _ in learned.named_parameters()] == ["logits_DK"]
@@ -91,11 +81,6 @@ def test_statistics_by_hand():
     assert statistics["zero"] == pytest.approx(5 / 8)
     assert statistics["cosine"] == pytest.approx(1 / 2**0.5)
     assert statistics["active_share"] == pytest.approx((2 / 4 + 1 / 4) / 2)
-
-
-def test_more_masks_than_dimensions():
-    with pytest.raises(UserError, match="5 masks need at least 5 embedding dimensions, got 4"):
-        Masks(4, 5)
 
 
 # ------------------------------------------------------------------------------- exempt blocks

@@ -1,11 +1,9 @@
 """BatchNorm over processes: in one process it is PyTorch's; two are in test_distributed.py."""
 
 import pytest
-import timm
 import torch
 from torch import nn
 
-from mast.core.errors import UserError
 from mast.models import SyncBatchNorm, synchronise_batchnorm
 
 CPU = torch.device("cpu")
@@ -48,9 +46,3 @@ def test_every_batchnorm_below_keeps_its_parameters():
     assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
     synchronise_batchnorm(model, CPU)  # twice is once
     assert type(model[1]) is SyncBatchNorm
-
-
-def test_fused_batchnorm_is_refused_by_name():
-    fused = nn.Sequential(timm.layers.BatchNormAct2d(4))
-    with pytest.raises(UserError, match="BatchNormAct2d cannot be synchronised between CPU"):
-        synchronise_batchnorm(fused, CPU)

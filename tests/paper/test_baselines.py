@@ -17,7 +17,7 @@ from mast.config import build_method as build_run
 from mast.config import change, read, record
 from mast.core.errors import UserError
 from mast.core.run import plain
-from mast.methods import EnsembleOutput
+from mast.methods import MethodOutput
 from mast.models import Encoder, EncoderConfig
 from mast.recipes import RECIPES
 from paper.__main__ import PROGRAM
@@ -126,7 +126,7 @@ def test_words_may_have_another_width_than_the_representation() -> None:
 def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
     method = build_method("looc", {}, {"queue": BATCH}).eval()
     images = make_views(0).images[0]
-    ensemble = EnsembleOutput(method)(images)
+    ensemble = MethodOutput(method, "ensemble")(images)
     representation_BC = method.encoder(images)
     width = ensemble.shape[1] // 3
     for head, part_BH in enumerate(ensemble.split(width, dim=1)):

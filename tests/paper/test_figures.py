@@ -1,15 +1,15 @@
 """Every figure of the paper on cases whose answer is known by hand; what a run lacks is said."""
 
+import colorsys
 import math
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from subjects import NAMES, conforms, drawn_pairs, whole
 from torch import Tensor
 
@@ -17,7 +17,9 @@ from mast.analyses import ChangeBy, Images, Pairs, Subject
 from mast.analyses.figure import GRAY, save
 from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
+from mast.data.generated import CLASSES
 from paper.analyses import FIGURES
+from paper.analyses.base import class_colors, palette
 from paper.analyses.invariance import MAGNITUDES, Invariance
 from paper.analyses.predicted_operators import PredictedOperators
 from paper.analyses.predictions import Predictions
@@ -120,8 +122,17 @@ def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
     points = SubspacesAnalysis().draw(arrays).axes[0].collections
     assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
     assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
-    ids = [of.get("id") for of in ElementTree.fromstring(one).iter() if of.get("id")]
-    assert all(str(name).startswith("figure-") for name in ids)
+
+
+def test_classes_that_are_named_like_colors_have_them() -> None:
+    for names in (("red", "apple"), ("gray", "grey")):
+        assert class_colors(names) == (palette(2), None)
+    fills, outline = class_colors(CLASSES["color"])
+    hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
+    for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
+        assert abs((hue - at / 8 + 0.5) % 1 - 0.5) < 1 / 16 + 0.01
+    assert outline == GRAY
+    assert class_colors(("White", "BLACK")).fills == ("#ffffff", "#000000")
 
 
 def test_similarity_of_an_embedding_that_turns() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from tiny import ENCODER, configure
 
 import mast
@@ -82,19 +81,6 @@ def test_what_is_frozen_stays_as_it_is(tiny: Configure, theirs: RunFolder, optio
     trained = mast.load_method(run.path).state_dict()
     name = "projector.trunk.0.weight"
     assert not torch.equal(trained[name], random[name])
-
-
-@torch.no_grad()
-def test_weights_of_another_project(tiny: Configure, tmp_path: Path) -> None:
-    """The standard stem, though the views are small, and every weight."""
-    model = torchvision.models.resnet18(num_classes=7).eval()
-    torch.save(model.state_dict(), tmp_path / "resnet.pth")
-    config, encoder = started(tiny(size=48, encoder={"weights": str(tmp_path / "resnet.pth")}))
-    assert (config.encoder.name, config.encoder.stem) == ("resnet18", "standard")
-    model.fc = torch.nn.Identity()
-    images = torch.rand(2, 3, 48, 48)
-    expected = model((images - encoder.mean) / encoder.std)
-    torch.testing.assert_close(encoder(images), expected)
 
 
 @torch.no_grad()
@@ -223,19 +209,9 @@ def test_weights_of_other_channels_start_runs_of_as_many(tiny: Configure, tmp_pa
         with_architecture(tiny(encoder={"weights": str(weights)}, **{"data.channels": 4}))
 
 
-def test_weights_that_do_not_tell_the_architecture(tiny: Configure, tmp_path: Path) -> None:
-    config = EncoderConfig("timm:convnext_atto", {"depths": (1, 1, 1, 1), "dims": (8, 8, 8, 8)})
-    state = Encoder(config, 32).model.state_dict()
-    file = tmp_path / "model.pth"
-    torch.save(state, file)
-    changed = tiny(encoder={"name": "timm:resnet18", "options": {}, "weights": str(file)})
-    with pytest.raises(UserError, match="its weights are not those of 'timm:resnet18'"):
-        with_architecture(changed)
-
-
 def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
     """Layer by layer from the images: stem, four blocks, each `decay` of the next."""
-    from mast.commands.pretrain import _encoder_shares
+    from mast.runs.pretraining import encoder_shares
 
     config = tiny(
         "mast_c5_small",
@@ -245,7 +221,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
     )
     config = with_architecture(config)
     method = build_method(config)
-    shares = _encoder_shares(method.encoder, config)
+    shares = encoder_shares(method.encoder, config)
     optimizer = make_optimizer(method.parameter_groups(shares), config.optimizer, 256)
     rate_of = {
         id(parameter): group["peak_lr"]
@@ -287,28 +263,3 @@ def test_what_is_no_start(
         encoder = {"weights": str(theirs.path / "features.npz")}
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny(encoder=encoder))
-
-
-def test_a_recipe_gives_way_to_the_weights(tiny: Configure, theirs: RunFolder) -> None:
-    config = mast.configure("mast_c5_small", encoder={"weights": str(theirs.path)}, size=32)
-    assert config.encoder.name == "resnet18"
-    encoder = with_architecture(config).encoder
-    assert (encoder.name, encoder.options) == ("timm:resnet18", ENCODER.options)
-    more = {"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}}
-    options = with_architecture(tiny(encoder=more)).encoder.options
-    assert options == {**ENCODER.options, "drop_path_rate": 0.5}
-
-
-def test_rates_that_cannot_be(tiny: Configure, theirs: RunFolder) -> None:
-    frozen = {"weights": str(theirs.path), "freeze": True}
-    for rates in ({"encoder_rate": 0.5}, {"layer_decay": 0.75}):
-        with pytest.raises(
-            UserError, match=f"encoder.freeze leaves .*{next(iter(rates))} would do"
-        ):
-            mast.pretrain(tiny(encoder=frozen, optimizer=rates))
-    config = tiny(encoder={"name": "torchvision:resnet18", "options": {}})
-    for name, value in (("encoder_rate", 0.0), ("layer_decay", 1.5)):
-        with pytest.raises(UserError, match=f"optimizer.{name} must be"):
-            change(config, {f"optimizer.{name}": value})
-    with pytest.raises(UserError, match="layer_decay needs an encoder of timm"):
-        mast.pretrain(change(config, {"optimizer.layer_decay": 0.5}))

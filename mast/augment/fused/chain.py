@@ -9,13 +9,12 @@ Legend: B samples, K operators, C = 3 channels, H and W pixels.
 """
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from subprocess import CalledProcessError
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -38,7 +37,7 @@ WARP, END = "warp", "end"  # columns that are no operator's
 
 @dataclass(frozen=True)
 class FusedBatch:
-    """What the kernels of a batch are given.
+    """The arguments of the kernels of a batch.
 
     Args:
         count: Number of samples, B.
@@ -89,134 +88,35 @@ def works_on(device: torch.device) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Pass(ABC):
-    """Some operators that act one after the other, and the kernels that do them.
+class Pass(NamedTuple):
+    """Operators that act one after the other, and what is launched for them.
 
-    Args:
-        operators: By the name of the operator's kernel.
+    Attributes:
+        kernels: The names of the operators' kernels, in the order in which they act; those that a
+            chain does not have are left out.
+        launches: Fused kernels, each with a constant of its own or none.
+        moves: Whether what it treats ends in the other half.
     """
 
-    kernels: ClassVar[tuple[str, ...]]  # which may be in it, in the order in which they act
-    moves: ClassVar[bool] = False  # whether what it treats ends in the other half
-
-    operators: dict[str, Operator]
-
-    @abstractmethod
-    def run(self, batch: FusedBatch) -> None:
-        """Treat those samples that drew an operator."""
-
-    def column(self, batch: FusedBatch, kernel: str) -> int:
-        """Where the numbers of an operator begin."""
-        operator = self.operators.get(kernel)
-        return ABSENT if operator is None else batch.columns[operator.name]
+    kernels: tuple[str, ...] = ()
+    launches: tuple[tuple[Any, dict[str, Any]], ...] = ()
+    moves: bool = False
 
 
-class Applied(Pass):
-    """An operator that has no kernel here."""
-
-    kernels = ()
-
-    def run(self, batch: FusedBatch) -> None:
-        images = batch.arguments["halves"].flatten(0, 1)
-        for operator in self.operators.values():
-            index, parameters = batch.drawn[operator.name]
-            if len(index):
-                treated = operator.apply(images.index_select(0, index), parameters)
-                images.index_copy_(0, index, treated)
-
-
-class Tone(Pass):
-    """The jitter is in it only right behind the warp, which takes the sums that it needs."""
-
-    kernels = ("jitter", "grayscale", "invert", "posterize")
-
-    def run(self, batch: FusedBatch) -> None:
-        batch.run(
-            color.tone,
-            AT_JITTER=self.column(batch, "jitter"),
-            AT_GRAYSCALE=self.column(batch, "grayscale"),
-            AT_INVERT=self.column(batch, "invert"),
-            AT_POSTERIZE=self.column(batch, "posterize"),
-        )
-
-
-class EqualizePass(Pass):
-    kernels = ("equalize",)
-
-    def run(self, batch: FusedBatch) -> None:
-        own: dict[str, Any] = {
-            "AT": self.column(batch, "equalize"),
-            "histogram_BCL": batch.arguments["table"].new_zeros(batch.count, 3, 256),
-        }
-        batch.run(color.count_levels, **own)
-        batch.run(color.make_tables, (3 * batch.count,), **own)
-        batch.run(color.look_up, **own)
-
-
-class Blur(Pass):
-    kernels = ("gaussian_blur",)
-
-    def run(self, batch: FusedBatch) -> None:
-        for back in (False, True):
-            batch.run(filters.blur_along, AT=self.column(batch, "gaussian_blur"), BACK=back)
-
-
-class Sharpen(Pass):
-    kernels = ("sharpen",)
-    moves = True
-
-    def run(self, batch: FusedBatch) -> None:
-        batch.run(filters.sharpen, AT=self.column(batch, "sharpen"))
-
-
-class Correlate(Pass):
-    kernels = ("motion_blur",)
-    moves = True
-
-    def run(self, batch: FusedBatch) -> None:
-        operator = self.operators["motion_blur"]
-        assert isinstance(operator, MotionBlur)
-        batch.run(filters.correlate, AT=self.column(batch, "motion_blur"), T=operator.window)
-
-
-class Edges(Pass):
-    kernels = ("blend_edges",)
-    moves = True
-
-    def run(self, batch: FusedBatch) -> None:
-        batch.run(filters.blend_edges, AT=self.column(batch, "blend_edges"))
-
-
-class Grain(Pass):
-    kernels = ("solarize", "add_noise")
-
-    def run(self, batch: FusedBatch) -> None:
-        batch.run(
-            finish.grain,
-            AT_SOLARIZE=self.column(batch, "solarize"),
-            AT_NOISE=self.column(batch, "add_noise"),
-        )
-
-
-class Finish(Pass):
-    """The last one of every chain."""
-
-    kernels = ("solarize", "add_noise", "cut_out")
-
-    def run(self, batch: FusedBatch) -> None:
-        own: dict[str, Any] = {
-            "AT": batch.columns[END],
-            "AT_SOLARIZE": self.column(batch, "solarize"),
-            "AT_NOISE": self.column(batch, "add_noise"),
-            "AT_CUTOUT": self.column(batch, "cut_out"),
-        }
-        if "cut_out" in self.operators:
-            batch.run(finish.sum_colors, **own)
-        batch.run(finish.finish, **own)
-
-
-PASSES = (Tone, EqualizePass, Blur, Sharpen, Correlate, Grain, Edges)
+# The jitter is in it only right behind the warp, which takes the sums that it needs.
+TONE = Pass(("jitter", "grayscale", "invert", "posterize"), ((color.tone, {}),))
+EQUALIZE = Pass(
+    ("equalize",), ((color.count_levels, {}), (color.make_tables, {}), (color.look_up, {}))
+)
+BLUR = Pass(("gaussian_blur",), tuple((filters.blur_along, {"BACK": b}) for b in (False, True)))
+SHARPEN = Pass(("sharpen",), ((filters.sharpen, {}),), moves=True)
+CORRELATE = Pass(("motion_blur",), ((filters.correlate, {}),), moves=True)
+EDGES = Pass(("blend_edges",), ((filters.blend_edges, {}),), moves=True)
+GRAIN = Pass(("solarize", "add_noise"), ((finish.grain, {}),))
+# The last one of every chain.
+FINISH = Pass(("solarize", "add_noise", "cut_out"), ((finish.sum_colors, {}), (finish.finish, {})))
+APPLIED = Pass()  # an operator that has no kernel here
+PASSES = (TONE, EQUALIZE, BLUR, SHARPEN, CORRELATE, GRAIN, EDGES)
 
 
 class Chain:
@@ -230,9 +130,9 @@ class Chain:
         self.passes = _passes(operators)
         self.columns = {WARP: 0}
         self._width = resample.COLUMNS
-        for each in self.passes:
-            if not isinstance(each, Applied):
-                for operator in each.operators.values():
+        for each, operators_of in self.passes:
+            if each is not APPLIED:
+                for operator in operators_of.values():
                     self.columns[operator.name] = self._width
                     one = operator.sample(1, torch.Generator())
                     self._width += 1 + sum(part.shape[1] for part in _numbers(operator, one, 1))
@@ -271,11 +171,40 @@ class Chain:
         batch.run(
             resample.warp,
             AT=self.columns[WARP],
-            AT_JITTER=self.passes[0].column(batch, "jitter"),
+            AT_JITTER=self._column(self.passes[0][1], "jitter"),
             BICUBIC=warp.bicubic,
         )
-        for each in self.passes:
-            each.run(batch)
+        for each, operators in self.passes:
+            self._run(batch, each, operators)
+
+    def _column(self, operators: dict[str, Operator], kernel: str) -> int:
+        """Where the numbers of the operator of a pass with this kernel begin."""
+        return self.columns[operators[kernel].name] if kernel in operators else ABSENT
+
+    def _run(self, batch: FusedBatch, each: Pass, operators: dict[str, Operator]) -> None:
+        """Treat those samples that drew an operator of a pass."""
+        if each is APPLIED:
+            images = batch.arguments["halves"].flatten(0, 1)
+            for operator in operators.values():
+                index, parameters = batch.drawn[operator.name]
+                if len(index):
+                    treated = operator.apply(images.index_select(0, index), parameters)
+                    images.index_copy_(0, index, treated)
+            return
+        own: dict[str, Any] = {
+            f"AT_{kernel.upper()}": self._column(operators, kernel) for kernel in each.kernels
+        }
+        own["AT"] = self.columns[END] if each is FINISH else own[f"AT_{each.kernels[0].upper()}"]
+        if each is EQUALIZE:
+            own["histogram_BCL"] = batch.arguments["table"].new_zeros(batch.count, 3, 256)
+        if each is CORRELATE:
+            blur = operators["motion_blur"]
+            assert isinstance(blur, MotionBlur)
+            own["T"] = blur.window
+        for kernel, constants in each.launches:
+            if kernel is not finish.sum_colors or "cut_out" in operators:
+                grid = (3 * batch.count,) if kernel is color.make_tables else None
+                batch.run(kernel, grid, **own, **constants)
 
     def _table(
         self, canvases: Canvases, warp: Warp, record: Record
@@ -288,11 +217,11 @@ class Chain:
         numbers = resample.columns(warp, shown, len(canvases), self.size)
         _write(table_BN, self.columns[WARP], numbers)
         half_B = torch.zeros(count, dtype=torch.int32)
-        for each in self.passes:
-            for operator in each.operators.values():
+        for each, operators in self.passes:
+            for operator in operators.values():
                 applied_B = record.applied(operator.name)
                 parameters = record.parameters[operator.name]
-                if isinstance(each, Applied):
+                if each is APPLIED:
                     index = applied_B.nonzero()[:, 0]
                     own = {key: values[index] for key, values in parameters.items()}
                     drawn[operator.name] = index + count * half_B[index], own
@@ -306,33 +235,36 @@ class Chain:
         return table_BN, drawn
 
 
-def _passes(operators: Sequence[Operator]) -> list[Pass]:
-    """The fewest passes, in order, that do these operators in theirs; the last one finishes."""
+def _passes(operators: Sequence[Operator]) -> list[tuple[Pass, dict[str, Operator]]]:
+    """The fewest passes, in order, that do these operators in theirs, with the operators of each.
+
+    The operators are by the names of their kernels, or by their own where they have none.
+    """
     last = len(operators)
-    while last and _takes(Finish, operators[last - 1 :]):
+    while last and _takes(FINISH, operators[last - 1 :]):
         last -= 1
-    passes: list[tuple[type[Pass], list[Operator]]] = []
+    passes: list[tuple[Pass, list[Operator]]] = []
     for operator in operators[:last]:
         if passes and _takes(passes[-1][0], [*passes[-1][1], operator]):
             passes[-1][1].append(operator)
             continue
-        kind = next((kind for kind in PASSES if _takes(kind, [operator])), Applied)
+        kind = next((each for each in PASSES if _takes(each, [operator])), APPLIED)
         if operator.kernel == "jitter" and passes:
-            kind = Applied
+            kind = APPLIED
         passes.append((kind, [operator]))
-    passes.append((Finish, list(operators[last:])))
-    return [kind({each.kernel or each.name: each for each in own}) for kind, own in passes]
+    passes.append((FINISH, list(operators[last:])))
+    return [(kind, {each.kernel or each.name: each for each in own}) for kind, own in passes]
 
 
-def _takes(kind: type[Pass], operators: Sequence[Operator]) -> bool:
+def _takes(each: Pass, operators: Sequence[Operator]) -> bool:
     """Whether a pass does these operators, each once, in this order."""
     kernels = [operator.kernel for operator in operators]
-    return kernels == [kernel for kernel in kind.kernels if kernel in kernels]
+    return kernels == [kernel for kernel in each.kernels if kernel in kernels]
 
 
 def _numbers(operator: Operator, parameters: Parameters, count: int) -> list[Tensor]:
     """What the kernel of an operator takes of each sample, as columns."""
-    return [part.reshape(count, -1) for part in operator.kernel_arguments(parameters)]
+    return [part.reshape(count, -1) for part in operator.arguments(parameters)]
 
 
 def _write(table_BN: Tensor, column: int, parts: Iterable[Tensor]) -> None:

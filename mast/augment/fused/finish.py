@@ -71,7 +71,7 @@ def _with_grain(
     live,
     V: tl.constexpr,
     AT_SOLARIZE: tl.constexpr,
-    AT_NOISE: tl.constexpr,
+    AT_ADD_NOISE: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
     """The colors of an image, solarized, then with noise."""
@@ -81,9 +81,9 @@ def _with_grain(
         red = _solarize(red, threshold)
         green = _solarize(green, threshold)
         blue = _solarize(blue, threshold)
-    if half_of(table, sample, AT_NOISE, WIDTH) >= 0:
-        std = number(table, sample, AT_NOISE + 1, WIDTH)
-        seed = _mix(whole(table, sample, AT_NOISE + 2, WIDTH).to(tl.uint32))
+    if half_of(table, sample, AT_ADD_NOISE, WIDTH) >= 0:
+        std = number(table, sample, AT_ADD_NOISE + 1, WIDTH)
+        seed = _mix(whole(table, sample, AT_ADD_NOISE + 2, WIDTH).to(tl.uint32))
         red = clip(red + std * _normal(seed, pixel, V))
         green = clip(green + std * _normal(seed, pixel + V * V, V))
         blue = clip(blue + std * _normal(seed, pixel + 2 * V * V, V))
@@ -98,18 +98,18 @@ def grain(
     V: tl.constexpr,
     WIDTH: tl.constexpr,
     AT_SOLARIZE: tl.constexpr,
-    AT_NOISE: tl.constexpr,
+    AT_ADD_NOISE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Solarize and noise, in place, where something else follows."""
     sample, _, pixel, live = part_of(V, BLOCK)
     solarized = half_of(table, sample, AT_SOLARIZE, WIDTH)
-    half = tl.maximum(solarized, half_of(table, sample, AT_NOISE, WIDTH))
+    half = tl.maximum(solarized, half_of(table, sample, AT_ADD_NOISE, WIDTH))
     if half == UNTOUCHED:
         return
     image = image_of(halves, half, sample, count, V)
     red, green, blue = _with_grain(
-        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_ADD_NOISE, WIDTH
     )
     store(image, pixel, live, red, green, blue, V)
 
@@ -124,18 +124,18 @@ def sum_colors(
     WIDTH: tl.constexpr,
     AT: tl.constexpr,
     AT_SOLARIZE: tl.constexpr,
-    AT_NOISE: tl.constexpr,
-    AT_CUTOUT: tl.constexpr,
+    AT_ADD_NOISE: tl.constexpr,
+    AT_CUT_OUT: tl.constexpr,
     TILES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The sums over tiles of the colors with which a cutout covers."""
     sample, tile, pixel, live = part_of(V, BLOCK)
-    if whole(table, sample, AT_CUTOUT, WIDTH) == UNTOUCHED:
+    if whole(table, sample, AT_CUT_OUT, WIDTH) == UNTOUCHED:
         return
     image = image_of(halves, whole(table, sample, AT, WIDTH), sample, count, V)
     red, green, blue = _with_grain(
-        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_ADD_NOISE, WIDTH
     )
     there = sum_BCT + sample * (3 * TILES) + tile
     tl.store(there, tl.sum(tl.where(live, red, 0.0)))
@@ -154,8 +154,8 @@ def finish(
     WIDTH: tl.constexpr,
     AT: tl.constexpr,
     AT_SOLARIZE: tl.constexpr,
-    AT_NOISE: tl.constexpr,
-    AT_CUTOUT: tl.constexpr,
+    AT_ADD_NOISE: tl.constexpr,
+    AT_CUT_OUT: tl.constexpr,
     TILES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -163,14 +163,14 @@ def finish(
     sample, _, pixel, live = part_of(V, BLOCK)
     image = image_of(halves, whole(table, sample, AT, WIDTH), sample, count, V)
     red, green, blue = _with_grain(
-        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_ADD_NOISE, WIDTH
     )
-    if half_of(table, sample, AT_CUTOUT, WIDTH) >= 0:
-        reach = number(table, sample, AT_CUTOUT + 1, WIDTH) / 2
+    if half_of(table, sample, AT_CUT_OUT, WIDTH) >= 0:
+        reach = number(table, sample, AT_CUT_OUT + 1, WIDTH) / 2
         x = ((pixel % V).to(tl.float32) + 0.5) / V
         y = ((pixel // V).to(tl.float32) + 0.5) / V
-        covered = tl.abs(x - number(table, sample, AT_CUTOUT + 2, WIDTH)) < reach
-        covered &= tl.abs(y - number(table, sample, AT_CUTOUT + 3, WIDTH)) < reach
+        covered = tl.abs(x - number(table, sample, AT_CUT_OUT + 2, WIDTH)) < reach
+        covered &= tl.abs(y - number(table, sample, AT_CUT_OUT + 3, WIDTH)) < reach
         sums = sum_BCT + sample * (3 * TILES)
         red = tl.where(covered, mean_of(sums, V, BLOCK, TILES), red)
         green = tl.where(covered, mean_of(sums + TILES, V, BLOCK, TILES), green)

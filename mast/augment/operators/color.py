@@ -23,6 +23,7 @@ from mast.augment.operator import (
     away,
     between,
     hide,
+    operator,
     per_pixel,
     uniform,
 )
@@ -30,8 +31,7 @@ from mast.core.reading import MOST_CHANNELS
 
 STRENGTHS: Bounds = dict.fromkeys(("brightness", "contrast"), (0, math.inf))
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
-BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
-FACTORS = ("brightness", "contrast", "saturation")
+CONTRAST, SATURATION, HUE = 1, 2, 3
 
 
 # ----------------------------------------------------------------------------------------
@@ -78,15 +78,7 @@ def rotate_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
     return channels.mul_(chroma).add_(low)
 
 
-def jitter(
-    images_BCHW: Tensor,
-    *,
-    brightness_B: Tensor,
-    contrast_B: Tensor,
-    saturation_B: Tensor,
-    hue_B: Tensor,
-    order_B: Tensor,
-) -> Tensor:
+def jitter(images_BCHW: Tensor, factor_B3: Tensor, turn_B: Tensor, order_B4: Tensor) -> Tensor:
     """Adjust brightness, contrast, saturation and hue, in each sample's own order.
 
     The first three are one form, clip(f x + a gray(x) + b mean(gray(x))), so a step treats all
@@ -94,20 +86,15 @@ def jitter(
 
     Args:
         images_BCHW: Float32 in [0, 1].
-        brightness_B: Factor, 1 for no change; likewise contrast_B and saturation_B.
-        contrast_B: Factor.
-        saturation_B: Factor.
-        hue_B: Part of a full turn, in [-0.5, 0.5].
-        order_B: Index into `ORDERS`; on the CPU it spares the device a synchronisation.
+        factor_B3: Of brightness, contrast and saturation, 1 for no change.
+        turn_B: Of the hue, as part of a full turn, in [-0.5, 0.5].
+        order_B4: One of `ORDERS`; on the CPU it spares the device a synchronisation.
 
     Reference: torchvision `ColorJitter`.
     """
-    turn_B4 = torch.tensor(ORDERS, device=order_B.device)[order_B]
-    factor_B3 = torch.stack([brightness_B, contrast_B, saturation_B], dim=1)
     factor_B4 = torch.nn.functional.pad(factor_B3, (0, 1), value=1.0)
     images = images_BCHW.clone()
-    for step in range(4):
-        which_B = turn_B4[:, step]
+    for which_B in order_B4.unbind(1):
         factor_B = factor_B4.gather(1, which_B.to(factor_B4.device)[:, None])[:, 0]
         rest_B = 1 - factor_B
         to_gray = per_pixel(torch.where(which_B == SATURATION, rest_B, 0.0), images)
@@ -119,25 +106,34 @@ def jitter(
         index = (which_B == HUE).nonzero()[:, 0]
         if len(index):
             turned = index.to(images.device, non_blocking=True)
-            hue = rotate_hue(images.index_select(0, turned), hue_B[index.to(hue_B.device)])
+            hue = rotate_hue(images.index_select(0, turned), turn_B[index.to(turn_B.device)])
             images.index_copy_(0, turned, hue)
     return images
 
 
-def jitter_bands(
-    images_BCHW: Tensor, brightness_B: Tensor, contrast_B: Tensor, gain_BC: Tensor
-) -> Tensor:
+def jitter_bands(images_BCHW: Tensor, factor_B2: Tensor, gain_BC: Tensor) -> Tensor:
     """Multiply each channel by its gain and the brightness, then adjust its contrast.
 
-    There may be more gains than channels; contrast is the factor of the distance to the channel's
-    mean.
+    There may be more gains than channels; contrast, the second factor, is of the distance to the
+    channel's mean.
     """
+    brightness_B, contrast_B = factor_B2.unbind(1)
     gain_BC = gain_BC[:, : images_BCHW.shape[1]] * brightness_B[:, None]
     gain_BC11 = gain_BC.to(images_BCHW.device, torch.float32, non_blocking=True)[:, :, None, None]
     images = (images_BCHW * gain_BC11).clamp_(0, 1)
     contrast = per_pixel(contrast_B, images)
     mean = images.mean(dim=(2, 3), keepdim=True)
     return images.sub_(mean).mul_(contrast).add_(mean).clamp_(0, 1)
+
+
+def grayscale(images_BCHW: Tensor) -> Tensor:
+    """Replace the three channels by their luminance."""
+    return gray(images_BCHW).repeat(1, 3, 1, 1)
+
+
+def invert(images_BCHW: Tensor) -> Tensor:
+    """Replace every value by its complement."""
+    return 1 - images_BCHW
 
 
 def solarize(images_BCHW: Tensor, threshold_B: Tensor) -> Tensor:
@@ -152,9 +148,9 @@ def to_levels(images_BCHW: Tensor) -> Tensor:
     return images_BCHW.mul(255.999).floor_()
 
 
-def posterize(images_BCHW: Tensor, bits_B: Tensor) -> Tensor:
-    """Keep the highest bits (1 to 8) of the 8-bit levels."""
-    step = per_pixel(torch.exp2(8.0 - bits_B), images_BCHW)
+def posterize(images_BCHW: Tensor, step_B: Tensor) -> Tensor:
+    """Round the 8-bit levels down to multiples of a step, 1 to 128."""
+    step = per_pixel(step_B, images_BCHW)
     return to_levels(images_BCHW).div_(step).floor_().mul_(step).mul_(1 / 255)
 
 
@@ -181,29 +177,54 @@ def equalize(images_BCHW: Tensor) -> Tensor:
 # Operators
 
 
-def _factors(
-    strengths: Operator, names: Sequence[str], n: int, generator: torch.Generator
-) -> Parameters:
-    """Factors around 1, each up to the strength of its name away from it."""
-    most = {name: getattr(strengths, name) for name in names}
-    return {
-        name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
-        for name, strength in most.items()
-    }
-
-
-def _factors_at(
-    strengths: Operator, names: Sequence[str], magnitude: float, parameters: Parameters
-) -> Parameters:
-    most = {name: getattr(strengths, name) for name in names}
-    return {
-        name: away(magnitude, (max(0.0, 1 - strength), 1 + strength), parameters[name], 1.0)
-        for name, strength in most.items()
-    }
+def _range(strength: float) -> tuple[float, float]:
+    return max(0.0, 1 - strength), 1 + strength
 
 
 @dataclass(frozen=True)
-class ColorJitter(Operator):
+class Jitter(Operator):
+    """Factors around 1, each up to the strength of its name away from it, drawn independently."""
+
+    factors: ClassVar[tuple[str, ...]]
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {name: uniform(n, _range(getattr(self, name)), generator) for name in self.factors}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return parameters | {
+            name: away(magnitude, _range(getattr(self, name)), parameters[name], 1.0)
+            for name in self.factors
+        }
+
+    @classmethod
+    def stacked(cls, parameters: Parameters) -> Tensor:
+        """The factors as columns."""
+        return torch.stack([parameters[name] for name in cls.factors], dim=1)
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return cls.stacked(parameters) - 1
+
+    @classmethod
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """Of the factors, hidden where a view is equalized."""
+        return hide(first_BT - second_BT, _either(Equalize.name, first, second))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        factors = (f" {name[0]}{parameters[name].item():.1f}" for name in cls.factors)
+        return cls.label + "".join(factors)
+
+
+def _either(name: str, first: Record, second: Record) -> Tensor:
+    return first.applied(name) | second.applied(name)
+
+
+@operator("color_jitter", "color", Stage.COLOR, jitter, label="jitter", of_colors=True,
+          within={**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)})  # fmt: skip
+class ColorJitter(Jitter):
     """Random brightness, contrast, saturation and hue in random order.
 
     Args:
@@ -215,13 +236,7 @@ class ColorJitter(Operator):
     Reference: torchvision `ColorJitter`; strengths of VICReg.
     """
 
-    name: ClassVar[str] = "color_jitter"
-    within: ClassVar[Bounds] = {**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)}
-    label: ClassVar[str] = "jitter"
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
-    of_colors: ClassVar[bool] = True
-    kernel: ClassVar[str] = "jitter"
+    factors = ("brightness", "contrast", "saturation")
 
     probability: float = 0.8
     brightness: float = 0.4
@@ -230,27 +245,24 @@ class ColorJitter(Operator):
     hue: float = 0.1
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return _factors(self, FACTORS, n, generator) | {
+        return super().sample(n, generator) | {
             "hue": uniform(n, (-self.hue, self.hue), generator),
             "order": torch.randint(len(ORDERS), (n,), generator=generator),
         }
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         hue = away(magnitude, (-self.hue, self.hue), parameters["hue"], 0.0)
-        return parameters | _factors_at(self, FACTORS, magnitude, parameters) | {"hue": hue}
+        return super().at_magnitude(magnitude, parameters) | {"hue": hue}
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        values = {f"{name}_B": value for name, value in parameters.items()}
-        return jitter(images_BCHW, **values)
-
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        factor_N3 = torch.stack([parameters[name] for name in FACTORS], dim=1)
-        return factor_N3, parameters["hue"], torch.tensor(ORDERS)[parameters["order"]]
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        order_B = parameters["order"]
+        order_B4 = torch.tensor(ORDERS, device=order_B.device)[order_B]
+        return self.stacked(parameters), parameters["hue"], order_B4
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        factors_B3 = torch.stack([parameters[name] for name in FACTORS], dim=1)
-        return torch.cat([factors_B3 - 1, parameters["hue"][:, None]], dim=1)
+        factors_B3 = super().effect(parameters, aspect_B)
+        return torch.cat([factors_B3, parameters["hue"][:, None]], dim=1)
 
     @classmethod
     def difference(
@@ -264,21 +276,17 @@ class ColorJitter(Operator):
         tone_B2, saturation_B1, turn_B1 = (first_BT - second_BT).split((2, 1, 1), dim=1)
         angle_B1 = 2 * math.pi * turn_B1
         hue_B3 = torch.cat([saturation_B1, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
-        gray_B, equal_B = (
-            first.applied(name) | second.applied(name) for name in (Grayscale.name, Equalize.name)
-        )
-        return torch.cat([hide(tone_B2, equal_B), hide(hue_B3, gray_B)], dim=1)
+        tone_B2 = hide(tone_B2, _either(Equalize.name, first, second))
+        return torch.cat([tone_B2, hide(hue_B3, _either(Grayscale.name, first, second))], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
-        brightness, contrast, saturation, hue = (
-            parameters[name].item() for name in (*FACTORS, "hue")
-        )
-        return f"jitter b{brightness:.1f} c{contrast:.1f} s{saturation:.1f} h{hue:+.2f}"
+        return f"{super().caption(parameters)} h{parameters['hue'].item():+.2f}"
 
 
-@dataclass(frozen=True)
-class BandJitter(Operator):
+@operator("band_jitter", "color", Stage.COLOR, jitter_bands, label="bands",
+          within={**STRENGTHS, "gain": (0, math.inf)})  # fmt: skip
+class BandJitter(Jitter):
     """Random brightness of all channels, contrast around the mean of each, and a gain of each.
 
     It is what `color_jitter` becomes for images of other channels than red, green and blue.
@@ -289,11 +297,7 @@ class BandJitter(Operator):
         gain: Likewise, one for each channel.
     """
 
-    name: ClassVar[str] = "band_jitter"
-    within: ClassVar[Bounds] = {**STRENGTHS, "gain": (0, math.inf)}
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
-    kernel: ClassVar[str] = "jitter_bands"
+    factors = ("brightness", "contrast")
 
     probability: float = 0.8
     brightness: float = 0.4
@@ -301,89 +305,39 @@ class BandJitter(Operator):
     gain: float = 0.2
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        factors = _factors(self, FACTORS[:2], n, generator)
-        low, high = max(0.0, 1 - self.gain), 1 + self.gain
-        gain_BC = torch.rand(n, MOST_CHANNELS, generator=generator) * (high - low) + low
-        return factors | {"gain": gain_BC}
+        factors = super().sample(n, generator)
+        gain_BC = uniform(n * MOST_CHANNELS, _range(self.gain), generator)
+        return factors | {"gain": gain_BC.view(n, MOST_CHANNELS)}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return _factors_at(self, (*FACTORS[:2], "gain"), magnitude, parameters)
+        gain_BC = away(magnitude, _range(self.gain), parameters["gain"], 1.0)
+        return super().at_magnitude(magnitude, parameters) | {"gain": gain_BC}
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        brightness_B, contrast_B, gain_BC = (
-            parameters[name] for name in ("brightness", "contrast", "gain")
-        )
-        return jitter_bands(images_BCHW, brightness_B, contrast_B, gain_BC)
-
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        factors = [parameters[name] for name in ("brightness", "contrast")]
-        return torch.stack(factors, dim=1), parameters["gain"]
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return torch.stack([parameters["brightness"] - 1, parameters["contrast"] - 1], dim=1)
-
-    @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
-        """Of the factors, hidden where a view is equalized."""
-        equal_B = first.applied(Equalize.name) | second.applied(Equalize.name)
-        return hide(first_BT - second_BT, equal_B)
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        brightness, contrast = (parameters[name].item() for name in ("brightness", "contrast"))
-        return f"bands b{brightness:.1f} c{contrast:.1f}"
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        return self.stacked(parameters), parameters["gain"]
 
 
-@dataclass(frozen=True)
+@operator("grayscale", "color", Stage.COLOR, grayscale, label="gray", of_colors=True)
 class Grayscale(Operator):
     """Replace the three channels by their luminance."""
 
-    name: ClassVar[str] = "grayscale"
-    label: ClassVar[str] = "gray"
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
-    of_colors: ClassVar[bool] = True
-    kernel: ClassVar[str] = "grayscale"
-
     probability: float = 0.2
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return gray(images_BCHW).repeat(1, 3, 1, 1)
 
-
-@dataclass(frozen=True)
+@operator("invert", "color", Stage.COLOR, invert)
 class Invert(Operator):
     """Replace every value by its complement."""
 
-    name: ClassVar[str] = "invert"
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
-    kernel: ClassVar[str] = "invert"
-
     probability: float = 0.2
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return 1 - images_BCHW
 
-
-@dataclass(frozen=True)
+@operator("solarize", "color", Stage.SOLARIZE, solarize, "threshold", within={"threshold": (0, 1)})
 class Solarize(Operator):
     """Invert the values at or above a random threshold.
 
     Args:
         threshold: Range on [0, 1].
     """
-
-    name: ClassVar[str] = "solarize"
-    within: ClassVar[Bounds] = {"threshold": (0, 1)}
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.SOLARIZE
-    drawn: ClassVar[str] = "threshold"
-    kernel: ClassVar[str] = "solarize"
-    kernel_takes: ClassVar[tuple[str, ...]] = ("threshold",)
 
     probability: float = 0.2
     threshold: tuple[float, float] = (0.0, 1.0)
@@ -392,27 +346,18 @@ class Solarize(Operator):
         low, high = self.threshold
         return {"threshold": between(magnitude, (high, low), parameters["threshold"])}
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return solarize(images_BCHW, parameters["threshold"])
-
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return (1 - parameters["threshold"])[:, None]
 
 
-@dataclass(frozen=True)
+@operator("posterize", "color", Stage.COLOR, posterize, within={"bits": (1, 8)})
 class Posterize(Operator):
     """Keep only the highest bits of every value.
 
     Args:
         bits: Smallest and largest number of bits kept.
     """
-
-    name: ClassVar[str] = "posterize"
-    within: ClassVar[Bounds] = {"bits": (1, 8)}
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
-    kernel: ClassVar[str] = "posterize"
 
     probability: float = 0.2
     bits: tuple[int, int] = (4, 8)
@@ -425,10 +370,7 @@ class Posterize(Operator):
         bits = between(magnitude, (most, fewest), parameters["bits"])
         return {"bits": bits.round().to(parameters["bits"].dtype)}
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return posterize(images_BCHW, parameters["bits"])
-
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (torch.exp2(8.0 - parameters["bits"]),)
 
     @classmethod
@@ -440,16 +382,8 @@ class Posterize(Operator):
         return f"posterize {int(parameters['bits'])} bits"
 
 
-@dataclass(frozen=True)
+@operator("equalize", "color", Stage.EQUALIZE, equalize)
 class Equalize(Operator):
     """Flatten the histogram of every channel."""
 
-    name: ClassVar[str] = "equalize"
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.EQUALIZE
-    kernel: ClassVar[str] = "equalize"
-
     probability: float = 0.2
-
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return equalize(images_BCHW)

@@ -5,20 +5,19 @@ every kernel clips to it. Magnitudes in pixels are given for a view of 224 and s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.operator import (
-    Bounds,
     Operator,
     Parameters,
     Stage,
     between,
+    operator,
     per_pixel,
     uniform,
 )
@@ -103,7 +102,7 @@ def motion_kernels(taps_B: Tensor, angle_B: Tensor, largest: int) -> Tensor:
     return line / line.sum(dim=(1, 2), keepdim=True)
 
 
-def filter_each(images_BCHW: Tensor, kernels_BTT: Tensor) -> Tensor:
+def motion_blur(images_BCHW: Tensor, kernels_BTT: Tensor) -> Tensor:
     """Correlate each sample with its own filter, mirrored at the border."""
     radius = kernels_BTT.shape[-1] // 2
     padded = functional.pad(images_BCHW, (radius,) * 4, mode="reflect").transpose(0, 1)
@@ -147,7 +146,8 @@ def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Te
 # Operators
 
 
-@dataclass(frozen=True)
+@operator("gaussian_blur", "focus", Stage.BLUR, gaussian_blur, "sigma", label="blur",
+          shows="σ {:.1f}", within={"sigma": (1e-6, inf), "extent": (0, inf)})  # fmt: skip
 class GaussianBlur(Operator):
     """Gaussian blur of a random width.
 
@@ -156,22 +156,11 @@ class GaussianBlur(Operator):
         extent: Side of the filter as a share of the view's.
     """
 
-    name: ClassVar[str] = "gaussian_blur"
-    within: ClassVar[Bounds] = {"extent": (0, inf)}
-    label: ClassVar[str] = "blur"
-    destroys: ClassVar[str] = "focus"
-    stage: ClassVar[Stage] = Stage.BLUR
-    drawn: ClassVar[str] = "sigma"
-    shows: ClassVar[str] = "σ {:.1f}"
-    kernel: ClassVar[str] = "gaussian_blur"
-
     sigma: tuple[float, float] = (0.1, 2.0)
     extent: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(sigma > 0 for sigma in self.sigma):
-            raise UserError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
         if self.taps // 2 >= self.size:
             raise UserError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
 
@@ -194,13 +183,14 @@ class GaussianBlur(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return gaussian_blur(images_BCHW, parameters["sigma"], self.taps)
 
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
         radius_N = (4 * parameters["sigma"]).ceil().clamp(max=self.taps // 2)
         return parameters["sigma"], radius_N.long()
 
 
-@dataclass(frozen=True)
+@operator("sharpness", "focus", Stage.BLUR, sharpen, "factor", neutral=1.0, two_sided=True,
+          shows="{:.1f}")  # fmt: skip
 class Sharpness(Operator):
     """Sharpen or soften.
 
@@ -208,23 +198,11 @@ class Sharpness(Operator):
         factor: Range; 0 smooths, 1 changes nothing, 2 sharpens.
     """
 
-    name: ClassVar[str] = "sharpness"
-    destroys: ClassVar[str] = "focus"
-    stage: ClassVar[Stage] = Stage.BLUR
-    drawn: ClassVar[str] = "factor"
-    neutral: ClassVar[float] = 1.0
-    two_sided: ClassVar[bool] = True
-    shows: ClassVar[str] = "{:.1f}"
-    kernel: ClassVar[str] = "sharpen"
-    kernel_takes: ClassVar[tuple[str, ...]] = ("factor",)
-
     factor: tuple[float, float] = (0.1, 1.9)
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return sharpen(images_BCHW, parameters["factor"])
 
-
-@dataclass(frozen=True)
+@operator("sobel", "color", Stage.EDGE, blend_edges, "blend", shows="{:.1f}",
+          within={"blend": (0, 1)})  # fmt: skip
 class Sobel(Operator):
     """Blend with the edges of the luminance.
 
@@ -232,23 +210,11 @@ class Sobel(Operator):
         blend: Range of the share of the edges.
     """
 
-    name: ClassVar[str] = "sobel"
-    within: ClassVar[Bounds] = {"blend": (0, 1)}
-    destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.EDGE
-    drawn: ClassVar[str] = "blend"
-    shows: ClassVar[str] = "{:.1f}"
-    kernel: ClassVar[str] = "blend_edges"
-    kernel_takes: ClassVar[tuple[str, ...]] = ("blend",)
-
     probability: float = 0.2
     blend: tuple[float, float] = (0.1, 1.0)
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return blend_edges(images_BCHW, parameters["blend"])
 
-
-@dataclass(frozen=True)
+@operator("cutout", "parts", Stage.OCCLUSION, cut_out, "side", within={"side": (0, 2)})
 class Cutout(Operator):
     """Cover a square at a random place with the image's mean color.
 
@@ -256,25 +222,11 @@ class Cutout(Operator):
         side: Range of the square's side as a share of the view's.
     """
 
-    name: ClassVar[str] = "cutout"
-    within: ClassVar[Bounds] = {"side": (0, 2)}
-    destroys: ClassVar[str] = "parts"
-    stage: ClassVar[Stage] = Stage.OCCLUSION
-    drawn: ClassVar[str] = "side"
-    kernel: ClassVar[str] = "cut_out"
-    kernel_takes: ClassVar[tuple[str, ...]] = ("side", "x", "y")
-
     side: tuple[float, float] = (0.0, 0.5)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {
-            "side": uniform(n, self.side, generator),
-            "x": uniform(n, (0.0, 1.0), generator),
-            "y": uniform(n, (0.0, 1.0), generator),
-        }
-
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return cut_out(images_BCHW, parameters["side"], parameters["x"], parameters["y"])
+        bounds = {"side": self.side, "x": (0.0, 1.0), "y": (0.0, 1.0)}
+        return {name: uniform(n, of, generator) for name, of in bounds.items()}
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -282,7 +234,7 @@ class Cutout(Operator):
         return torch.stack([side_B, side_B * (x_B - 0.5), side_B * (y_B - 0.5)], dim=1)
 
 
-@dataclass(frozen=True)
+@operator("motion_blur", "focus", Stage.BLUR, motion_blur, within={"taps": (3, inf)})
 class MotionBlur(Operator):
     """Blur along a line of random length and angle.
 
@@ -291,12 +243,6 @@ class MotionBlur(Operator):
             lengths between them are drawn; how far their ends are apart scales with the view.
         angle: Range in degrees.
     """
-
-    name: ClassVar[str] = "motion_blur"
-    within: ClassVar[Bounds] = {"taps": (3, inf)}
-    destroys: ClassVar[str] = "focus"
-    stage: ClassVar[Stage] = Stage.BLUR
-    kernel: ClassVar[str] = "motion_blur"
 
     taps: tuple[int, int] = (3, 7)
     angle: tuple[float, float] = (0.0, 360.0)
@@ -334,11 +280,7 @@ class MotionBlur(Operator):
     def magnitudes(self) -> dict[str, Any]:
         return super().magnitudes() | {"taps": self.taps_range}
 
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.window)
-        return filter_each(images_BCHW, kernels_BTT)
-
-    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+    def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (motion_kernels(parameters["taps"], parameters["angle"], self.window),)
 
     @classmethod

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from mast.augment.operator import (
-    Bounds,
     Operator,
     Parameters,
     Record,
     Stage,
     between,
     hide,
+    operator,
     uniform,
 )
 from mast.augment.warp import (
@@ -45,7 +45,6 @@ CROP_TRIES = 10  # torchvision's, before it falls back to a centre crop
 class GeometricOperator(Operator):
     """An operator that moves pixels: it yields matrices, and the pipeline warps once for all."""
 
-    stage: ClassVar[Stage] = Stage.WARP
     axis_aligned: ClassVar[bool] = True
     keeps_frame: ClassVar[bool] = True  # the view shows nothing that it hid before
     horizontal: ClassVar[bool] = False  # a view and a mirrored one show the sum of two magnitudes
@@ -78,7 +77,8 @@ class GeometricOperator(Operator):
         return hide(difference_BT, one_B) if cls.horizontal else difference_BT
 
 
-@dataclass(frozen=True)
+@operator("random_resized_crop", "position", Stage.WARP, label="crop",
+          within={"scale": (0, 1), "ratio": (0.01, 100)})  # fmt: skip
 class RandomResizedCrop(GeometricOperator):
     """Crop a random box of the original image and resize it to the view.
 
@@ -94,11 +94,6 @@ class RandomResizedCrop(GeometricOperator):
 
     Reference: torchvision `RandomResizedCrop.get_params`, without its rounding to whole pixels.
     """
-
-    name: ClassVar[str] = "random_resized_crop"
-    within: ClassVar[Bounds] = {"scale": (0, 1), "ratio": (0.01, 100)}
-    label: ClassVar[str] = "crop"
-    destroys: ClassVar[str] = "position"
 
     probability: float = 1.0
     scale: tuple[float, float] | None = None
@@ -162,13 +157,9 @@ class RandomResizedCrop(GeometricOperator):
         return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
 
 
-@dataclass(frozen=True)
+@operator("horizontal_flip", "orientation", Stage.WARP, label="flip")
 class HorizontalFlip(GeometricOperator):
     """Mirror left and right."""
-
-    name: ClassVar[str] = "horizontal_flip"
-    label: ClassVar[str] = "flip"
-    destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, xx=-1.0, x=1.0)
@@ -194,30 +185,21 @@ class Shear(GeometricOperator):
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
     horizontal: ClassVar[bool] = True
-    drawn: ClassVar[str] = "shear"
-    two_sided: ClassVar[bool] = True
-    shows: ClassVar[str] = "{:+.2f}"
 
     shear: tuple[float, float] = (-0.3, 0.3)
 
 
-@dataclass(frozen=True)
+@operator("shear_x", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}")
 class ShearX(Shear):
     """Shift rows to the left where positive."""
-
-    name: ClassVar[str] = "shear_x"
-    destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, xy=parameters["shear"])
 
 
-@dataclass(frozen=True)
+@operator("shear_y", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}")
 class ShearY(Shear):
     """Shift columns up where positive."""
-
-    name: ClassVar[str] = "shear_y"
-    destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, yx=parameters["shear"])
@@ -235,38 +217,31 @@ class Translate(GeometricOperator):
     """
 
     keeps_frame: ClassVar[bool] = False
-    drawn: ClassVar[str] = "shift"
-    within: ClassVar[Bounds] = {"shift": (-1, 1)}
-    two_sided: ClassVar[bool] = True
-    shows: ClassVar[str] = "{:+.2f}"
 
     shift: tuple[float, float] = (-0.45, 0.45)
 
 
-@dataclass(frozen=True)
+@operator("translate_x", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
+          within={"shift": (-1, 1)})  # fmt: skip
 class TranslateX(Translate):
     """Move the content to the right where positive."""
 
-    name: ClassVar[str] = "translate_x"
-    destroys: ClassVar[str] = "position"
     horizontal: ClassVar[bool] = True
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, x=-parameters["shift"])
 
 
-@dataclass(frozen=True)
+@operator("translate_y", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
+          within={"shift": (-1, 1)})  # fmt: skip
 class TranslateY(Translate):
     """Move the content down where positive."""
-
-    name: ClassVar[str] = "translate_y"
-    destroys: ClassVar[str] = "position"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, y=-parameters["shift"])
 
 
-@dataclass(frozen=True)
+@operator("rotate", "orientation", Stage.WARP, drawn="angle", two_sided=True, shows="{:+.0f}°")
 class Rotate(GeometricOperator):
     """Turn about the centre, counter-clockwise where positive.
 
@@ -276,13 +251,8 @@ class Rotate(GeometricOperator):
     Reference: torchvision `F.rotate`.
     """
 
-    name: ClassVar[str] = "rotate"
-    destroys: ClassVar[str] = "orientation"
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
-    drawn: ClassVar[str] = "angle"
-    two_sided: ClassVar[bool] = True
-    shows: ClassVar[str] = "{:+.0f}°"
 
     angle: tuple[float, float] = (-30.0, 30.0)
 
@@ -361,18 +331,18 @@ def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Te
     bounded_B = record.applied(RandomResizedCrop.name)
     matrices_B33 = box_matrices(boxes_B4)
     bicubic = False
-    for operator in operators:
-        applied_B = record.applied(operator.name)
-        drawn_B33 = operator.matrices(record.parameters[operator.name], aspect_B)
+    for each in operators:
+        applied_B = record.applied(each.name)
+        drawn_B33 = each.matrices(record.parameters[each.name], aspect_B)
         where_B11 = applied_B.to(device, non_blocking=True)[:, None, None]
-        if isinstance(operator, RandomResizedCrop):
+        if isinstance(each, RandomResizedCrop):
             matrices_B33 = torch.where(where_B11, drawn_B33, matrices_B33)
             extent_B2 = torch.stack([matrices_B33[:, 0, 0], matrices_B33[:, 1, 1]], dim=1)
-            bicubic = operator.bicubic
+            bicubic = each.bicubic
         else:
             matrices_B33 = torch.where(where_B11, matrices_B33 @ drawn_B33, matrices_B33)
-        if not operator.axis_aligned:
+        if not each.axis_aligned:
             aligned_B = aligned_B & ~applied_B
-        if not operator.keeps_frame:
+        if not each.keeps_frame:
             bounded_B = bounded_B & ~applied_B
     return Warp(matrices_B33, extent_B2, aligned_B, bounded_B, bicubic)

@@ -4,14 +4,12 @@ Legend: B samples, C channels, H and W pixels, N numbers of a field. Images are 
 kernel clips to it.
 """
 
-from dataclasses import dataclass
 from math import inf, pi
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Bounds, Operator, Parameters, Stage, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, operator, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -45,22 +43,14 @@ def add_noise(images_BCHW: Tensor, std_B: Tensor, seed_B: Tensor) -> Tensor:
     return torch.addcmul(images_BCHW, field, per_pixel(std_B, images_BCHW)).clamp_(0, 1)
 
 
-@dataclass(frozen=True)
+@operator("gaussian_noise", "noise", Stage.NOISE, add_noise, "std", label="noise",
+          within={"std": (0, inf)})  # fmt: skip
 class GaussianNoise(Operator):
     """Additive Gaussian noise.
 
     Args:
         std: Range of the standard deviation on [0, 1].
     """
-
-    name: ClassVar[str] = "gaussian_noise"
-    within: ClassVar[Bounds] = {"std": (0, inf)}
-    label: ClassVar[str] = "noise"
-    destroys: ClassVar[str] = "noise"
-    stage: ClassVar[Stage] = Stage.NOISE
-    drawn: ClassVar[str] = "std"
-    kernel: ClassVar[str] = "add_noise"
-    kernel_takes: ClassVar[tuple[str, ...]] = ("std", "seed")
 
     std: tuple[float, float] = (0.0, 0.1)
 
@@ -69,6 +59,3 @@ class GaussianNoise(Operator):
             "std": uniform(n, self.std, generator),
             "seed": torch.randint(2**31, (n,), generator=generator),
         }
-
-    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        return add_noise(images_BCHW, parameters["std"], parameters["seed"])

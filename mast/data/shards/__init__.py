@@ -3,7 +3,6 @@
 Reading them needs the extra `shards`.
 """
 
-from mast.data.shards.index import ENDINGS as ENDINGS
 from mast.data.shards.index import INDEX as INDEX
 from mast.data.shards.index import KIND as KIND
 from mast.data.shards.index import ShardIndex as ShardIndex
@@ -11,4 +10,3 @@ from mast.data.shards.index import open_index as open_index
 from mast.data.shards.source import describe_shards as describe_shards
 from mast.data.shards.source import open_shards as open_shards
 from mast.data.shards.tar import CANVAS as CANVAS
-from mast.data.shards.tar import tar_members as tar_members

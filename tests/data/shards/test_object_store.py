@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 from mast.core.errors import UserError
 from mast.data import open_source
 from mast.data.shards import open_index
-from mast.data.shards import shard as module
+from mast.data.shards import store as module
 
 pytestmark = pytest.mark.slow  # importing the store and its client
 
@@ -66,7 +66,7 @@ def store(monkeypatch):
 
 
 def seen(url, cache):
-    loader = loader_of(url, cache, 8, shuffle=16, readers=2, workers=2, max_broken=0.0)
+    loader = loader_of(url, cache, 8, shuffle=16, workers=2, max_broken=0.0)
     return [*chain(*(numbers(stacked(batch.canvases)) for batch in loader.epoch(0)))]
 
 

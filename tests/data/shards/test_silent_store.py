@@ -18,8 +18,8 @@ from mast.core.errors import UserError
 from mast.data import DataConfig, describe
 from mast.data.loader import ShardLoader
 from mast.data.shards import ShardIndex, open_index
-from mast.data.shards import shard as module
-from mast.data.shards.shard import Shard, read_range
+from mast.data.shards import store as module
+from mast.data.shards.shard import Shard
 
 SOON = 10.0  # seconds, of the 30 that a store is given: a busy machine takes some of them
 
@@ -39,27 +39,18 @@ def silent(monkeypatch):
         fsspec.filesystem("s3").clear_instance_cache()
 
 
-class Silent:
-    """A file of a store that is silent from some byte on, until it is let go."""
-
-    def __init__(self, file, after, over):
-        self.file, self.after, self.over = file, after, over
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def read(self, count):
-        if self.file.tell() >= self.after:
-            self.over.wait(60)
-        return self.file.read(min(count, 4096))
-
-
 @pytest.fixture
 def falls_silent(tmp_path, monkeypatch):
     """A set in a store that says nothing after the first bytes of each shard."""
     root, over = write_shards(tmp_path / "set", 40, 40), threading.Event()
-    local = module.open_once
-    monkeypatch.setattr(module, "open_once", lambda url: Silent(local(url), 2**14, over))
+    fetch = module._fetched
+
+    def silent(url, at, size):
+        if at >= 2**14:
+            over.wait(60)
+        return fetch(url, at, size)
+
+    monkeypatch.setattr(module, "_fetched", silent)
     monkeypatch.setattr(module, "is_local", lambda url: False)
     monkeypatch.setattr(module, "BLOCK", 4096)
     yield str(root)
@@ -106,9 +97,9 @@ def asked_to_stop(after=0.1):
 
 
 def epoch(root):
-    shards = [str(file) for file in sorted(Path(root).glob("*.tar"))]
-    index = ShardIndex("a set", tuple(Shard(url, 40, 0) for url in shards))
-    config = DataConfig("", canvas=12, shuffle=16, readers=2, workers=1, max_broken=0.0)
+    files = sorted(Path(root).glob("*.tar"))
+    index = ShardIndex("a set", tuple(Shard(str(of), 40, of.stat().st_size) for of in files))
+    config = DataConfig("", canvas=12, shuffle=16, workers=1, max_broken=0.0)
     return ShardLoader(
         index, config, 12, 8, seed=0, rank=0, world_size=1, local=1, device=torch.device("cpu")
     ).epoch(0)
@@ -130,7 +121,7 @@ def test_a_shard_whose_store_falls_silent_is_named(falls_silent, monkeypatch):
     with soon(), pytest.raises(UserError, match=says):
         list(epoch(falls_silent))
     with soon(), pytest.raises(UserError, match=says):
-        read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
+        module.read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
 
 
 @pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (30, 2, 61)])
@@ -141,15 +132,16 @@ def test_tries_end_by_the_clock(takes, times, most, monkeypatch):
     def spend(seconds):
         now[0] += seconds
 
-    def fail(url):
+    def fail(url, at, size):
         spend(takes)
         raise TimeoutError("no answer")
 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(module, "wait", lambda event, seconds: spend(seconds))
-    monkeypatch.setattr(module, "open_once", fail)
+    monkeypatch.setattr(module, "answered", lambda url, ask: ask())
+    monkeypatch.setattr(module, "_fetched", fail)
     with pytest.raises(UserError, match=f"tried {times} times in {most} s"):
-        module.opened("s3://bucket/a.tar")
+        module.read_range("s3://bucket/a.tar", 0, 9)
     assert now[0] == most
 
 

@@ -1,10 +1,10 @@
 """Batches from shards: every image once, the same ones after a stop, at other numbers of ranks."""
 
-import io
 import json
 import random
 from itertools import chain
 
+import fsspec
 import pyarrow
 import pytest
 import sharded
@@ -15,12 +15,12 @@ from tiny import stacked
 from webdataset import TarWriter
 
 from mast.core.errors import UserError
-from mast.data.shards import shard as module
+from mast.data.shards import store
 
 
 def loader_of(root, *place, **changed):
     """By default a batch of 8 of one process."""
-    options = {"shuffle": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
+    options = {"shuffle": 20, "workers": 2, "max_broken": 0.5} | changed
     return sharded.loader_of(root, root.parent / "cache", *(place or (8,)), **options)
 
 
@@ -36,51 +36,18 @@ def shards(tmp_path):
     return write_shards(tmp_path / "shards", 30, 11, 0, 25, 37)  # 103 images
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-def test_every_image_is_seen_once_in_an_epoch(shards, ranks):
-    loaders = [loader_of(shards, 8, rank=rank, ranks=ranks) for rank in range(ranks)]
-    epochs = []
-    for epoch in range(2):
-        batches = [[*loader.epoch(epoch)] for loader in loaders]
-        assert {len(each) for each in batches} == {103 // 8}
-        assert {len(batch.index_B) for batch in chain(*batches)} == {8 // ranks}
-        epochs.append([seen(each) for each in batches])
-        everything = [*chain(*epochs[-1])]
-        assert len(set(everything)) == len(everything) == 103 // 8 * 8
-    assert epochs[0] != epochs[1]
-
-
-def test_an_epoch_goes_on_wherever_it_was_left(shards):
-    whole = seen([*loader_of(shards).epoch(1)])
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_processes_together_see_what_one_does_wherever_an_epoch_goes_on(shards, ranks):
+    whole = [seen([batch]) for batch in loader_of(shards).epoch(1)]
+    assert len(whole) == 103 // 8
+    assert len({*chain(*whole)}) == 96
+    assert whole != [seen([batch]) for batch in loader_of(shards).epoch(0)]
     for start in (0, 5, 12):
-        assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
-
-
-@pytest.mark.parametrize("ranks", [(1, 2, 1), (4, 2, 2)])
-def test_what_is_left_of_an_epoch_is_dealt_again(shards, ranks):
-    """As a run does that is stopped twice and goes on with another number of processes."""
-    place, everything = None, []
-    for start, stop, of in zip((0, 3, 8), (3, 8, 12), ranks, strict=True):
-        for rank in range(of):
-            loader = loader_of(shards, 8, rank=rank, ranks=of)
-            loader.place = json.loads(json.dumps(place))
-            batches = loader.epoch(5, start)
-            everything += seen([next(batches) for _ in range(stop - start)])
-        place = loader.place
-    assert len(set(everything)) == len(everything) == 96
-
-
-def test_a_place_in_an_earlier_epoch_does_not_count(shards):
-    loader = loader_of(shards)
-    loader.place = [4, [[0, 2], [5, 1]]]
-    assert seen([*loader.epoch(5)]) == seen([*loader_of(shards).epoch(5)])
-
-
-def test_a_place_that_cannot_be_is_refused(shards):
-    loader = loader_of(shards)
-    for place in ([9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]):
-        with pytest.raises((TypeError, ValueError)):
-            loader.place = place
+        parts = [
+            [seen([batch]) for batch in loader_of(shards, 8, rank, ranks).epoch(1, start)]
+            for rank in range(ranks)
+        ]
+        assert [[*chain(*batch)] for batch in zip(*parts, strict=True)] == whole[start:]
 
 
 def test_broken_images_are_counted_and_others_take_their_place(tmp_path, caplog):
@@ -95,10 +62,10 @@ def test_broken_images_are_counted_and_others_take_their_place(tmp_path, caplog)
     assert len(caplog.records) == 1
     assert "has broken images" in caplog.text
     worse = write_shards(tmp_path / "worse", 40, broken=tuple(range(0, 40, 2)))
-    with pytest.raises(UserError, match=r"\d+ of the \d+ images .* are broken; data.max_broken"):
+    with pytest.raises(UserError, match=r"data\.max_broken .* \d+ of the \d+ images"):
         [*loader_of(worse, max_broken=0.1).epoch(0)]
     one = write_shards(tmp_path / "one", 40, broken=(3,))
-    with pytest.raises(UserError, match=r"1 of the \d+ images .* data.max_broken is 0\."):
+    with pytest.raises(UserError, match=r"data\.max_broken is 0, but 1 of the \d+ images"):
         [*loader_of(one, max_broken=0.0).epoch(0)]
 
 
@@ -163,18 +130,23 @@ def test_parquet_and_tars_give_the_same(tmp_path):
 
 
 def test_a_lost_connection_loses_nothing(shards, monkeypatch, caplog):
-    """Files of which every second read fails."""
-    whole, opened = seen([*loader_of(shards).epoch(0)]), module.open_once
+    """A store of which every second read fails, or ends early."""
+    whole = seen([*loader_of(shards).epoch(0)])
+    system, fetch = fsspec.filesystem("memory"), store._fetched
 
-    class Cut(io.BytesIO):
-        def read(self, size=-1):
-            if random.random() < 0.5:
-                raise ConnectionResetError("the store hung up")
-            return super().read(size)
+    def fails(url, at, size):
+        chance = random.random()
+        if chance < 0.3:
+            raise ConnectionResetError("the store hung up")
+        return fetch(url, at, size)[: size if chance > 0.5 else size // 2]
 
-    monkeypatch.setattr(module, "WAITS_S", (0.0,) * 20)
-    monkeypatch.setattr(module, "BUFFER", 5000)
-    monkeypatch.setattr(module, "open_once", lambda url: Cut(opened(url).read()))
-    assert seen([*loader_of(shards).epoch(0)]) == whole
-    assert len(caplog.records) > 10
+    for file in shards.iterdir():
+        system.pipe(f"/set/{file.name}", file.read_bytes())
+    monkeypatch.setattr(store, "WAITS_S", (0.0,) * 20)
+    monkeypatch.setattr(store, "BLOCK", 5000)
+    monkeypatch.setattr(store, "_fetched", fails)
+    loader = sharded.loader_of(
+        "memory://set", shards.parent, 8, shuffle=20, workers=2, max_broken=0.5
+    )
+    assert seen([*loader.epoch(0)]) == whole
     assert "the store hung up; tried again in 0 s" in caplog.text

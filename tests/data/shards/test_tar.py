@@ -7,13 +7,13 @@ import subprocess
 import tarfile
 from tarfile import GNUTYPE_LONGNAME, GNUTYPE_SPARSE, LNKTYPE, SYMTYPE, XHDTYPE, TarInfo
 
-import numpy as np
 import pytest
-from sharded import encoded, loader_of, opened, trained
+from sharded import encoded, opened, trained
 
 from mast.core.errors import UserError
 from mast.data import open_source
-from mast.data.shards import open_index, tar_members
+from mast.data.shards import open_index
+from mast.data.shards.tar import tar_members
 
 END = bytes(1024)
 GNU = tarfile.GNU_FORMAT
@@ -72,33 +72,33 @@ def test_whole_tars_of_all_writers(tmp_path, writer):
         found = list(tar_members(file))
         assert [each.name for each in found] == names
         for each in found:
-            file.seek(each.at)
+            file.seek(each.offset_data)
             assert file.read(each.size) == encoded(1)
 
 
 DAMAGED = {
-    "cut in a member": (images(0, 1, 2)[:-100], "it is cut short"),
-    "cut in a header": (images(0, 1, 2)[:-600], "it is damaged at byte"),
-    "cut in its end": (images(0, 1, 2) + END[:512], "it is cut short"),
-    "two in one": (images(0, 1) + END + images(2, 3) + END, "more follows the end of the tar"),
-    "a damaged header": (images(0, 1) + b"x" + images(2)[1:] + END, "it is damaged at byte"),
-    "a size of 100 GB": (images(0) + member("1.png", size=10**11) + END, "cut short"),
-    "a size below 0": (images(0) + member("1.png", size=-512) + END, "a size of -512"),
-    "a PAX size that is none": (pax(size="many") + images(0) + END, "invalid literal"),
-    "a PAX header of 8 GB": (member("x", kind=XHDTYPE, size=2**33 - 1) + END, "a header of"),
-    "a file twice": (images(0, 0) + END, "0.png is in it twice"),
-    "a compressed tar": (gzip.compress(images(0, 1) + END), "it is damaged at byte 0"),
-    "a name that is cut": (member("L", kind=GNUTYPE_LONGNAME, size=2**19) + END, "cut short"),
-}  # fmt: skip
+    "cut in a member": images(0, 1, 2)[:-100],
+    "cut in a header": images(0, 1, 2)[:-600],
+    "cut in its end": images(0, 1, 2) + END[:512],
+    "two in one": images(0, 1) + END + images(2, 3) + END,
+    "a damaged header": images(0, 1) + b"x" + images(2)[1:] + END,
+    "a size of 100 GB": images(0) + member("1.png", size=10**11) + END,
+    "a size below 0": images(0) + member("1.png", size=-512) + END,
+    "a PAX size that is none": pax(size="many") + images(0) + END,
+    "a PAX header of 8 GB": member("x", kind=XHDTYPE, size=2**33 - 1) + END,
+    "a file twice": images(0, 0) + END,
+    "a compressed tar": gzip.compress(images(0, 1) + END),
+    "a name that is cut": member("L", kind=GNUTYPE_LONGNAME, size=2**19) + END,
+    "a sample in two places": images(0, 1) + member("0.cls", b"0") + END,
+}
 
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_what_is_damaged_is_named(tmp_path, case):
-    content, says = DAMAGED[case]
-    root = written(tmp_path / "set", content)
+    root = written(tmp_path / "set", DAMAGED[case])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for look in (trained, opened):
-        with pytest.raises(UserError, match=rf"(?s)set/a\.tar .*{says}"):
+        with pytest.raises(UserError, match=r"set/a\.tar cannot be read"):
             look(root)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2**18  # KB
 
@@ -147,15 +147,6 @@ def test_names_that_lead_elsewhere_are_names(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["set"]
 
 
-def test_a_shard_is_looked_through_to_its_end_though_no_batch_needs_it(tmp_path):
-    """Seven images in batches of four: the last three, and what is behind them."""
-    root = written(tmp_path / "set", images(*range(7)) + b"x" * 512)
-    (root / "index.json").write_text('{"shardlist": [{"url": "a.tar", "nsamples": 7}]}')
-    loader = loader_of(root, tmp_path, 4, shuffle=1, max_broken=0.0)
-    with pytest.raises(UserError, match="it is damaged at byte"):
-        next(loader.epoch(0))
-
-
 def packed(root, *names):
     """A set of one tar, of files of these names."""
     root.mkdir()
@@ -168,7 +159,17 @@ def packed(root, *names):
 
 
 def test_what_of_a_tar_is_not_read_is_told_once(tmp_path, caplog):
-    names = ["1.png", "2.psd", "x", "3.jpg", "3.png", "3.a.png", "4.cls"]
+    names = [
+        "1.png",
+        "2.psd",
+        "x",
+        "3.jpg",
+        "3.png",
+        "3.a.png",
+        "4.cls",
+        "5.left.png",
+        "5.right.png",
+    ]
     hidden = ["__meta__/x.png", ".DS_Store", "__end__"]  # as WebDataset leaves them out
     spec = packed(tmp_path / "set", *names, *hidden, "c/d.PNG")
     (tmp_path / "set" / "b.tar.gz").touch()
@@ -176,35 +177,10 @@ def test_what_of_a_tar_is_not_read_is_told_once(tmp_path, caplog):
     for _ in range(2):
         source = open_source(spec, tmp_path)
         assert [source.identifier(index) for index in range(len(source))] == ["a/1", "a/3", "a/c/d"]
-    (told,) = [each for each in caplog.messages if "belong to no image" in each]
-    assert all(f"1 of {ending}" in told for ending in (".psd", "no ending", ".cls"))
-    (told,) = [each for each in caplog.messages if "several images" in each]
-    assert told.endswith("1 of .jpg and .png and .a.png")
+    (told,) = [each for each in caplog.messages if "are ignored" in each]
+    kinds = (".psd", "no ending", ".cls", ".png and .a.png", ".left.png and .right.png")
+    assert all(f"1 of {kind}" in told for kind in kinds)
     assert "2 files are left out, as shards end in .tar or .parquet" in caplog.text
-
-
-def test_each_image_is_a_sample_where_none_is_called_as_its_group(tmp_path):
-    files = {
-        "s0.left.png": "s0.left", "s0.right.png": "s0.right", "s0.cls": "",
-        "a.png": "a", "a.mask.png": "", "a.cls": "",
-        "scan_1.5mm.png": "scan_1.5mm", "scan_1.5mm.cls": "", "scan_1.7mm.png": "scan_1.7mm",
-    }  # fmt: skip
-    spec = packed(tmp_path / "set", *files)
-    source = open_source(spec, tmp_path)
-    expected = [f"a/{name}" for name in files.values() if name]
-    assert [source.identifier(index) for index in range(len(source))] == expected
-    assert source.targets["class"].tolist() == [0, 0, 0, 0, -1]
-    numbers = [at for at, name in enumerate(files.values()) if name]
-    shard = open_index(spec, tmp_path).shards[0]
-    assert [each.image for each in shard.samples(np.arange(5))] == list(map(encoded, numbers))
-
-
-def test_names_that_differ_behind_a_dot_are_no_group_that_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("mast.data.shards.tar._HELD", 4)
-    spec = packed(tmp_path / "set", *(f"frame.{number:03d}.png" for number in range(30)))
-    source = open_source(spec, tmp_path)
-    assert [source.identifier(at) for at in (0, 29)] == ["a/frame.000", "a/frame.029"]
-    assert len(source) == len(open_index(spec, tmp_path)) == 30
 
 
 def test_shards_without_an_image_end_in_one_line(tmp_path):
@@ -212,9 +188,3 @@ def test_shards_without_an_image_end_in_one_line(tmp_path):
     for look in (open_index, open_source):
         with pytest.raises(UserError, match="has no image: 1 shards"):
             look(spec, tmp_path)
-
-
-def test_a_sample_in_two_places_is_refused(tmp_path):
-    spec = packed(tmp_path / "set", "1.png", "2.png", "1.cls", "2.cls")
-    with pytest.raises(UserError, match=r"a\.tar .*: the files of 1 are not adjacent: write them"):
-        open_source(spec, tmp_path)

@@ -1,0 +1,205 @@
+"""Shards on this machine or in a store that fsspec knows: which there are, and their bytes."""
+
+import io
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any, BinaryIO, TypeVar, cast, final
+
+from mast.core.errors import UserError
+from mast.core.files import named
+from mast.core.threads import Threads, wait
+
+ENDINGS = (".tar", ".parquet")
+READERS = 32  # shards that are looked at at a time: a store answers many
+WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # before each further try to read a shard
+PATIENCE_S = 30.0  # that a store may take for an answer
+BLOCK = 2**22  # bytes that are asked of a store at a time
+BUFFER = 2**18  # bytes that are read of a file of this machine at a time
+# What stores call the time or the version of a file.
+_STATES = ("size", "mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified",
+           "updated", "blob_id")  # fmt: skip
+_PACKED = re.compile(r"\.(tar\.(gz|bz2|xz|zst)|tgz|TAR|PARQUET)$")
+_log = logging.getLogger("mast")
+Answer = TypeVar("Answer")
+
+
+def is_local(url: str) -> bool:
+    """Whether it is a file of this machine."""
+    return "://" not in url or url.startswith(("file://", "local://"))
+
+
+def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
+    """Size and state of each shard, by its URL; in the order of their names."""
+    local = is_local(pattern)
+    place = str(named(pattern)) if local else pattern
+    literal = local and os.path.exists(place)
+    with naming(f"shards:{pattern} cannot be found"):
+        from braceexpand import braceexpand
+        from fsspec.core import has_magic, url_to_fs
+
+        places = [place] if literal else list(braceexpand(place))
+        system, _ = url_to_fs(places[0])
+
+        def look(each: str) -> dict[str, Any]:
+            path = each if literal else str(system._strip_protocol(each))
+            if has_magic(path) and not literal:
+                return dict(system.glob(path, detail=True))
+            of = system.info(path)
+            if of["type"] == "directory" or path.endswith("/"):  # one of https:// says no more
+                return {inner["name"]: inner for inner in system.ls(path, detail=True)}
+            return {path: of}
+
+        details = _asked(pattern, look, places)
+        unsized = [path for path, of in details.items() if of.get("size") is None]
+        details |= _asked(
+            pattern,
+            lambda path: {path: system.info(path)},
+            [path for path in unsized if path.endswith(ENDINGS)],
+        )
+        found = {
+            path if local else str(system.unstrip_protocol(path)): (
+                int(of["size"]),
+                " ".join(str(of[key]) for key in _STATES if key in of),
+            )
+            for path, of in sorted(details.items())
+            if path.endswith(ENDINGS) and of["type"] == "file"
+        }
+    if packed := [path for path in details if _PACKED.search(path)]:
+        _log.warning("shards:%s: %d files are left out, as shards end in %s: %s", pattern,
+                     len(packed), " or ".join(ENDINGS), ", ".join(packed[:3]))  # fmt: skip
+    if not found:
+        raise UserError(
+            f"shards:{pattern} names no shard: expected files that end in {' or '.join(ENDINGS)}, "
+            "a folder of them, or a pattern such as train-*.tar or train-{000..099}.tar"
+        )
+    return found
+
+
+def _asked(
+    pattern: str, look: Callable[[str], Mapping[str, Any]], places: Iterable[str]
+) -> dict[str, Any]:
+    """What a store says of several places, which are asked for at a time."""
+    with Threads(READERS) as pool:
+        answers = pool.map(lambda place: answered(pattern, partial(look, place)), places)
+        return {path: of for answer in answers for path, of in answer.items()}
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Prefix errors of the block with what cannot be done."""
+    try:
+        yield
+    except UserError:
+        raise
+    except ImportError as error:
+        raise UserError(f"{what}: {error}; try pip install 'mast-ssl[shards]'") from error
+    except Exception as error:  # each kind of store, and each reader, raises its own
+        raise UserError(f"{what}: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What a store or a reader raised, in one line."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return " ".join(reason.split()) or type(error).__name__
+
+
+def open_shard(url: str, size: int) -> BinaryIO:
+    """A file of this many bytes, local or in a store."""
+    if is_local(url):
+        return open(url, "rb", BUFFER)
+    return cast(BinaryIO, io.BufferedReader(_StoreFile(url, size), BLOCK))
+
+
+@final
+class _StoreFile(io.RawIOBase):
+    """A file in a store, read by ranges."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url, self._size, self._at = url, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        content = read_range(self._url, self._at, min(len(buffer), self._size - self._at))
+        buffer[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+
+def read_range(url: str, at: int, size: int) -> bytes:
+    """Some bytes of a file; a store that fails is asked again, after longer and longer waits."""
+    if size <= 0:
+        return b""
+    if is_local(url):
+        with open(url, "rb") as file:
+            file.seek(at)
+            content = file.read(size)
+        if len(content) < size:
+            raise UserError(f"{url} ends before byte {at + size:,}: it changed")
+        return content
+    waits, begun = iter(WAITS_S), time.monotonic()
+    for tries in count(1):
+        try:
+            content = answered(url, lambda: _fetched(url, at, size))
+            if len(content) == size:
+                return content
+            raise EOFError(f"{len(content):,} bytes came at byte {at:,}, expected {size:,}")
+        except UserError:
+            raise
+        except Exception as error:  # each kind of store raises its own
+            pause, spent = next(waits, None), time.monotonic() - begun
+            if pause is None or spent + pause > sum(WAITS_S) + PATIENCE_S:
+                raise UserError(
+                    f"{url} cannot be read, tried {tries} times in {spent:.0f} s: "
+                    f"{reason_of(error)}"
+                ) from error
+            _log.warning("%s: %s; tried again in %g s", url, reason_of(error), pause)
+            wait(threading.Event(), pause)
+    raise AssertionError
+
+
+def _fetched(url: str, at: int, size: int) -> bytes:
+    from fsspec.core import url_to_fs
+
+    system, path = url_to_fs(url)
+    if system.async_impl:
+        return bytes(system.cat_file(path, start=at, end=at + size))
+    with system.open(path, "rb", block_size=BLOCK, cache_type="none") as file:  # no more than asked
+        file.seek(at)
+        return bytes(file.read(size))
+
+
+def answered(url: str, ask: Callable[[], Answer]) -> Answer:
+    """The answer of a store, or TimeoutError: some clients wait for minutes."""
+    if is_local(url):
+        return ask()
+    done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()
+
+    def keep() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:  # raised where it was asked
+            errors.append(error)
+        done.set()
+
+    threading.Thread(target=keep, name="mast-store", daemon=True).start()
+    if not wait(done, PATIENCE_S):
+        raise TimeoutError(f"no answer in {PATIENCE_S:g} s")
+    if errors:
+        raise errors[0]
+    return answers[0]

@@ -1,0 +1,386 @@
+"""A pretraining from its images to its encoder: what it starts from, its losses, its log."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
+from mast.config import (
+    OPERATIONAL,
+    PretrainConfig,
+    build_method,
+    configuration_of,
+    deciding,
+    read,
+    record,
+    refuse_changes,
+)
+from mast.core.checkpoint import saved
+from mast.core.compute import Compute
+from mast.core.display import doing, say
+from mast.core.errors import UserError, counted, visible
+from mast.core.launch import local_processes, resolve, type_of
+from mast.core.loop import Losses, StepResult, Training
+from mast.core.memory import keep_freed_memory
+from mast.core.optim import learning_rate, make_optimizer, warmup_share
+from mast.core.reading import Reading, read_reading
+from mast.core.run import RunFolder
+from mast.data import Batch, Feed, open_feed
+from mast.evaluation.online import online_scores
+from mast.methods import METHODS, Method, save_embedding
+from mast.models import Encoder, save_encoder, synchronise_batchnorm
+from mast.runs.acceleration import FOR_IMAGES, compiles
+from mast.runs.start import start
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
+    """Train to the end, from where an earlier process stopped.
+
+    Args:
+        config: The run, with the architecture of the weights that it starts from.
+        run: Its folder, held by this process or by the first one.
+        fabric: Launched.
+    """
+    feed, chief = _open_images(config, fabric), fabric.is_global_zero
+    method = build_method(config)  # a folder that is opened holds a run that can be built
+    started_from = _open_folder(config, run, fabric, feed, method)
+    if run.encoder.is_file():
+        fabric.print(visible(f"{run.path} is complete; nothing to do"))
+        return
+    training = _training(config, run, fabric, feed, method)
+    _resume(training, config, run, feed, started_from)
+    loss = _loss(config, fabric, feed, training.steps)
+    log = _Log(config, run, fabric, training)
+    if chief:
+        _write_provenance(config, run, fabric, feed, training)
+        say(
+            f"training {METHODS[config.method].title}"
+            f"{f', recipe {config.recipe}' if config.recipe else ''}: "
+            f"{counted(len(feed), 'image')}, {counted(config.epochs, 'epoch')} "
+            f"of {counted(training.steps_per_epoch, 'step')} on {fabric.world_size} x "
+            f"{fabric.device}, into {run.path}"
+            + (f", from step {training.step}" if training.step else "")
+        )
+        if not training.step and not fabric.loggers:
+            say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
+    shown = doing(
+        "training", training.steps, "steps", training.step,
+        images=config.batch_size, enabled=chief,
+    )  # fmt: skip
+    score_every = config.score_every or max(1, config.epochs // 10)
+    with shown as work, training.stop.listening():
+        for result in training.run(fabric, feed.epoch, loss):
+            method.after_step(result.step / training.steps)
+            work.update(result.step)
+            if result.due and result.metrics is not None and chief:
+                work.update(result.step, log.step(result))
+            if result.last_of_epoch and (
+                log.epoch % score_every == 0 or log.epoch == config.epochs
+            ):
+                log.score(feed)
+    with doing("saving", enabled=chief):
+        training.save()
+        if chief:
+            save_embedding(method, run.embedding, deciding(config))
+            save_encoder(method.final_encoder, run.encoder)  # last: it says the run is complete
+    if chief:
+        say(f"done: {run.encoder}")
+    fabric.barrier()
+
+
+# ------------------------------------------------------------------------------------ images
+
+
+def part_size(config: PretrainConfig, processes: int) -> int:
+    """Images that a process computes at once."""
+    size, remainder = divmod(config.batch_size, config.accumulate * processes)
+    if remainder or size < 2:
+        raise UserError(
+            f"batch_size {config.batch_size} must be a multiple of accumulate x processes "
+            f"({config.accumulate} x {processes}), with at least 2 images each"
+        )
+    return size
+
+
+def _open_images(config: PretrainConfig, fabric: "Fabric") -> Feed:
+    """What the run learns from, after a word on how it is read."""
+    feed = open_feed(
+        config.data,
+        config.size,
+        config.batch_size // config.accumulate,
+        config.seed,
+        rank=fabric.global_rank,
+        world_size=fabric.world_size,
+        local=local_processes(fabric),
+        device=fabric.device,
+    )
+    if feed.steps_per_epoch < config.accumulate:
+        raise UserError(
+            f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
+        )
+    if feed.reading != Reading(feed.reading.layout):
+        fabric.print(f"{config.data.spec}: values of {feed.reading.ends} become 0 to 1")
+    known = operators_for(config.data.channels)
+    left_out = [name for name in PRESETS[config.views].operators if name not in known]
+    if left_out and config.operators is None:
+        instead = "band_jitter" in config.preset.operators
+        fabric.print(
+            f"operators left out, as they need red, green and blue: {', '.join(left_out)}"
+            + "; band_jitter takes the place of color_jitter" * instead
+        )
+    if METHODS[config.method].method.labelled:
+        _check_labels(feed, config)
+    return feed
+
+
+def _check_labels(feed: Feed, config: PretrainConfig) -> None:
+    """Refuse images without the one kind of labels that a method learns from."""
+    if len(feed.classes) != 1:
+        kinds = ", ".join(feed.classes) or "none"
+        raise UserError(
+            f"{config.method} learns from one kind of labels, and {feed.name} has {kinds}: "
+            "give images in a folder per class"
+        )
+    (names,) = feed.classes.values()
+    count, expected = len(names), getattr(config.objective, "classes", None)
+    if count != expected:
+        raise UserError(
+            f"objective.classes is {expected}, and {feed.name} has {count} classes: give "
+            f"objective.classes={count}"
+        )
+
+
+# ------------------------------------------------------------------------------------ resume
+
+
+def _open_folder(
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, method: Method
+) -> dict[str, Any] | None:
+    """Open the folder of a run, with weights for a new one; a description of these."""
+    started_from, checkpoint = None, saved(run.last)
+    if not run.encoder.is_file() and not checkpoint:
+        started_from = start(method, config)
+        described = (started_from or {}).get("reading")
+        ends = read_reading(described).ends if described is not None else feed.reading.ends
+        if feed.reading.layout.deep and ends != feed.reading.ends:
+            fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
+    method.encoder.reading = None if feed.reading == Reading() else feed.reading
+    if fabric.is_global_zero:
+        run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
+    if run.encoder.is_file():
+        configuration_of(run)
+    else:
+        kept = checkpoint.get("kept")  # not verified yet
+        trained_with = kept.get("config", {}) if isinstance(kept, dict) else {}
+        refuse_changes(run, trained_with, run.last, deciding(config))
+    return started_from
+
+
+def _resume(
+    training: Training,
+    config: PretrainConfig,
+    run: RunFolder,
+    feed: Feed,
+    started_from: dict[str, Any] | None,
+) -> None:
+    """Go on from the last checkpoint, if there is one, on the same images."""
+    training.extra |= {
+        "best": float("-inf"),
+        "images": feed.fingerprint,
+        "started_from": started_from,
+        "config": deciding(config),
+    }
+    training.resume(config.seed)
+    if training.extra["images"] != feed.fingerprint:
+        raise UserError(
+            f"the images of {feed.name} changed since {run.path} was started; restore them, "
+            "or start a new run with another out"
+        )
+
+
+def _write_provenance(
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, training: Training
+) -> None:
+    run.rewind_metrics(training.step)
+    run.write_provenance(
+        device=str(fabric.device),
+        processes=fabric.world_size,
+        precision=resolve(config.precision, fabric.device),
+        seed=config.seed,
+        representation=training.module.encoder.dim,
+        started_from=training.extra["started_from"],
+        data={
+            "spec": config.data.spec,
+            "images": len(feed),
+            "fingerprint": feed.fingerprint,
+            "skipped": feed.skipped,
+        },
+    )
+
+
+# ---------------------------------------------------------------------- optimizer and losses
+
+
+def _training(
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, method: Method
+) -> Training:
+    """The method with its optimizer and rates."""
+    if fabric.world_size > 1:
+        synchronise_batchnorm(method, fabric.device)
+    if config.channels_last:
+        method.to(memory_format=torch.channels_last)
+    if compiles(config, fabric.device):
+        method.compile_parts(config.cuda_graphs)
+    groups = method.parameter_groups(encoder_shares(method.encoder, config))
+    if sharded := config.shard_optimizer and fabric.world_size > 1:
+        method.to(fabric.device)  # before its parameters are divided
+    optimizer = make_optimizer(
+        groups, config.optimizer, config.batch_size, fabric.device, sharded=sharded
+    )
+    warmup = warmup_share(config.optimizer, config.epochs)
+    return Training(
+        method,
+        optimizer,
+        epochs=config.epochs,
+        steps_per_epoch=feed.steps_per_epoch // config.accumulate,
+        rate=lambda progress: learning_rate(progress, warmup, config.optimizer.final),
+        accumulate=config.accumulate,
+        clip=config.optimizer.clip,
+        log_every=config.log_every,
+        frozen=method.frozen,
+        checkpoint=run.last,
+        checkpoint_minutes=config.checkpoint_minutes,
+        advice="Start a new run (another out) at a lower optimizer.lr or in precision float32.",
+    )
+
+
+def encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
+    """The rate of each of the encoder's parameters, as a share of the rate of the other ones."""
+    rate, decay = config.optimizer.encoder_rate, config.optimizer.layer_decay
+    depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
+    if decay < 1:
+        depths = encoder.depths()
+    last = max(depths.values())
+    return {name: rate * decay ** (last - at) for name, at in depths.items()}
+
+
+def _loss(
+    config: PretrainConfig, fabric: "Fabric", feed: Feed, steps: int
+) -> Callable[[Any, Batch, int, int], Losses]:
+    """From a batch to the losses of its views, which are drawn for the batch of all processes."""
+    device, processes = fabric.device, fabric.world_size
+    pipeline = Pipeline(config.preset, config.size)
+    # Views are rounded to this type once, at the end, as Fabric would.
+    dtype = type_of(config.precision, device)
+    images = pipeline.buffer(part_size(config, processes), device, dtype)
+    if device.type == "cpu":
+        keep_freed_memory()
+    else:
+        room = config.data.resident_gb
+        if room is None:
+            room = FOR_IMAGES * torch.cuda.mem_get_info(device)[0] / 1e9
+        feed.onto(device, room)
+    labelled = METHODS[config.method].method.labelled
+
+    def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
+        count, share = len(batch.canvases), step / steps
+        views = draw_views(
+            pipeline,
+            batch.canvases.to(device),
+            (config.seed, step, part),
+            partial(draw_chosen, config.schedule, len(pipeline.names), share),
+            start=count * fabric.global_rank,
+            total=count * processes,
+            out=images,
+        )
+        if labelled and batch.label_B is not None and bool((batch.label_B < 0).any()):
+            raise UserError(
+                f"an image of {feed.name} has no class: give every image one, or take a method "
+                "without labels"
+            )
+        views.label_B = batch.label_B if labelled else None
+        output: Losses = method(views, share)
+        if feed.counts_broken:  # by all processes, of which the mean is logged
+            broken = torch.full((), float(feed.broken * processes), device=device)
+            output = output | {"broken": broken}
+        return output
+
+    return loss
+
+
+# --------------------------------------------------------------------------------------- log
+
+
+class _Log:
+    """What a run logs and says while it trains."""
+
+    def __init__(
+        self, config: PretrainConfig, run: RunFolder, fabric: "Fabric", training: Training
+    ) -> None:
+        self.config, self.run, self.fabric, self.training = config, run, fabric, training
+        self.method: Any = training.module
+        # A continued run does not repeat warnings.
+        lines = run.read_metrics() if fabric.is_global_zero else []
+        self.warned = {line["warning"].split(":")[0] for line in lines if "warning" in line}
+        self._since = training.step, time.monotonic()
+
+    @property
+    def epoch(self) -> int:
+        """The epochs that are done."""
+        return self.training.step // self.training.steps_per_epoch
+
+    def step(self, result: StepResult) -> str:
+        """Log the metrics of a step that is due; the losses in words."""
+        config, steps, (step, then) = self.config, self.training.steps, self._since
+        now = time.monotonic()
+        self._since = result.step, now
+        metrics = {
+            "images_per_second": (result.step - step) * config.batch_size / (now - then),
+            **(result.metrics or {}),
+            **self.method.statistics(),
+            "lr": result.share * config.optimizer.lr * config.batch_size / 256,
+            "seconds": self.training.seconds,
+        }
+        epochs = round(result.step / self.training.steps_per_epoch, 4)
+        self.run.append_metrics({"step": result.step, "epoch": epochs, **metrics})
+        self.fabric.log_dict(metrics, result.step)
+        # The first twentieth of a run is still finding its scale.
+        if result.step > steps // 20:
+            for text in self.method.warnings(metrics | {"progress": result.step / steps}):
+                if (kind := text.split(":")[0]) not in self.warned:
+                    self.warned.add(kind)
+                    self.run.append_metrics({"step": result.step, "warning": text})
+                    say(f"warning: {text}", style="yellow")
+        terms = (
+            f"{name.removeprefix('term/')} {value:.2f}"
+            for name, value in metrics.items()
+            if name.startswith("term/") and value != 0.0
+        )
+        return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}"
+
+    def score(self, feed: Feed) -> None:
+        """Log what the encoder scores, and keep the best one."""
+        step, encoder = self.training.step, self.method.final_encoder
+        compute = Compute(fabric=self.fabric)
+        scores = online_scores(encoder, feed.watched(), self.config.size, compute=compute)
+        self.method.train()
+        if self.fabric.is_global_zero:
+            self.run.append_metrics({"step": step, "epoch": self.epoch, **scores})
+            self.fabric.log_dict(scores, step)
+            words = (
+                f"{name.removeprefix('online/').replace('_', ' ')} {value:.1f}"
+                for name, value in scores.items()
+            )
+            say(f"epoch {self.epoch}: {', '.join(words)}")
+            score = scores.get("online/knn", scores["online/effective_rank"])
+            if score > self.training.extra["best"]:
+                self.training.extra["best"] = score
+                save_encoder(encoder, self.run.best)
+        self.fabric.barrier()
+        self._since = step, time.monotonic()
