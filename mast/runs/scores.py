@@ -15,7 +15,7 @@ from mast.data import describe, split_cut
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Retained
-from mast.evaluation.result import ENDS, Result, readable, results_in
+from mast.evaluation.result import Result, readable, results_in
 from mast.models import load_encoder
 
 
@@ -123,7 +123,6 @@ def scores_of(
         short_name = readable(result.set_name)
         name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
-            for measure, value in measured.values.items():
-                if not measure.partition("/")[0].endswith(ENDS):
-                    low, high = measured.interval(measure) or (None, None)
-                    yield Score(result.protocol, name, target, measure, value, low, high)
+            for measure in measured.measures():
+                value, ends = measured.values[measure], measured.interval(measure) or (None, None)
+                yield Score(result.protocol, name, target, measure, value, *ends)

@@ -169,7 +169,6 @@ def test_test_images_that_were_changed_are_not_paired(tmp_path: Path, hits: Tens
         "linear on flowers17-test, a and b: no interval of the difference, as the test images were "
         "changed: evaluate both again",
     )
-    assert "the test images were changed between the two" in comparison.verdict.sentence
 
 
 def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) -> None:
