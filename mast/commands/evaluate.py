@@ -162,11 +162,12 @@ def evaluate(
             measured.representations = representation if of_run else None
 
         # What cannot work must fail before anything runs for hours.
-        if near_duplicates:
-            refuse_near_duplicates(names)
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            make_evaluator(name, common).prepare(measured)
+            protocol = make_evaluator(name, common)
+            protocol.prepare(measured)
+            if near_duplicates:
+                refuse_near_duplicates(name, protocol)
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [

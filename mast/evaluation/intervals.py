@@ -24,7 +24,6 @@ from torch import Tensor
 # `<target>/interval/<measure>` and the method of its interval.
 Measured: TypeAlias = tuple[str, float | Tensor | str]
 
-MOST_RESAMPLES = 100_000  # which take minutes for a large test set
 WILSON = "Wilson"
 WILSON_OF_CLASSES = "Wilson, mean of classes"
 TANGO = "Tango"

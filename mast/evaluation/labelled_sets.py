@@ -21,7 +21,6 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import spelling
-from mast.data.annotated import Annotated
 from mast.data.canvas import CanvasSet
 from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
@@ -106,32 +105,9 @@ class EvaluationData:
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
-@dataclass(frozen=True)
-class ObjectData:
-    """Two sets with annotated objects, for the protocols that find them; they need no canvases."""
-
-    train: Annotated
-    test: Annotated  # scored once
-    size: int  # side of the views, in pixels, for which the encoder was made
-
-    @property
-    def named(self) -> dict[str, Annotated]:
-        return {"train": self.train, "test": self.test}
-
-    @property
-    def images(self) -> str:
-        """A hash of which images are tested and of what they show."""
-        names = [self.test.identifier(index) for index in range(len(self.test))]
-        return _identity(names, self.test.multilabels)
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {part: annotated.fingerprint() for part, annotated in self.named.items()}
-
-
 def image_identity(canvases: CanvasSet) -> str:
     """A hash of which images these are and of their labels, whatever their size."""
-    return _identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
+    return identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
 
 
 def labelled_images(canvases: CanvasSet) -> CanvasSet:
@@ -159,7 +135,8 @@ def labelled_images(canvases: CanvasSet) -> CanvasSet:
     return canvases.part(np.flatnonzero(known_N))
 
 
-def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
+def identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
+    """A hash of names and of labels."""
     digest = hashlib.sha256("\n".join(map(spelling, names)).encode())
     for task, values in sorted(labels.items()):
         digest.update(task.encode() + np.ascontiguousarray(values).tobytes())
@@ -259,43 +236,6 @@ def make_task(
     )
 
 
-@dataclass(frozen=True)
-class PresenceTask:
-    """Classes of which an image may show several, or none: 1 present, 0 absent, -1 unknown."""
-
-    target: str
-    classes: tuple[str, ...]
-    pool_labels_NL: Tensor  # int8
-    pool_groups_N: np.ndarray | None  # files of the images, where some have several
-    test_labels_ML: Tensor  # int8
-    test_files_M: Tensor | None = None
-
-
-def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
-    """The tasks of several labels per image that every set of the data carries, checked."""
-    shared = [
-        target
-        for target in data.train.multilabels
-        if all(target in canvases.multilabels for canvases in data.named.values())
-    ]
-    if not shared:
-        raise UserError(
-            f"{data.train.name} and {data.test.name} have no labels of several classes per image. "
-            "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
-        )
-    tasks = []
-    for target in shared:
-        classes = data.train.classes[target]
-        for part, canvases in data.named.items():
-            _check_names(target, classes, part, canvases.classes[target])
-        pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
-        test_ML = torch.from_numpy(data.test.multilabels[target])
-        groups_N = data.learning.groups
-        labels = torch.from_numpy(pool_NL), groups_N, test_ML, tested_files(data)
-        tasks.append(PresenceTask(target, tuple(classes), *labels))
-    return tasks
-
-
 def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
     groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
@@ -375,14 +315,15 @@ def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSe
     names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
     _check_labels(target, names, part, label_N)
     if not {*names} <= {*classes}:
-        _check_names(target, classes, part, names)
+        check_names(target, classes, part, names)
     if tuple(names) == tuple(classes):
         return label_N
     number = {name: at for at, name in enumerate(classes)}
     return np.array([number[name] for name in names])[label_N]
 
 
-def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
+def check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
+    """Refuse parts whose classes differ."""
     if tuple(expected) == tuple(received):
         return
     missing = [name for name in expected if name not in received]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -23,20 +24,16 @@ from mast.data import (
     describe,
     doubt_of_classes,
     groups_of,
-    joined,
     no_classes,
     open_canvas,
-    open_source,
     part_of,
     set_name,
     split_cut,
-    with_objects,
 )
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,
     LearningData,
-    ObjectData,
     hold_out,
     image_identity,
     labelled_images,
@@ -93,26 +90,27 @@ class NamedSets:
 
     @entry()
     def open(
-        self,
-        kind: type[EvaluationData] | type[ObjectData],
-        size: int,
-        seed: int = 0,
+        self, kind: type = EvaluationData, size: int = 224, seed: int = 0,
         model: nn.Module | None = None,
-    ) -> EvaluationData | ObjectData:
+    ) -> Any:  # fmt: skip
         """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
+        if kind is not EvaluationData:
+            return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
-        if kind is EvaluationData and WHOLE in described.parts:
+        if WHOLE in described.parts:
             return self._divided(described, size, seed, model)
-        missing = sorted({"train", "test"} - described.parts.keys())
-        if missing:
+        sets, metric = self._parts(self.tested_parts(), size, model), described.metric
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
+
+    def tested_parts(self) -> Mapping[str, str]:
+        """The names of train, test and perhaps val."""
+        parts = self._with_test().parts
+        if missing := sorted({"train", "test"} - parts.keys()):
             raise UserError(
                 f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
                 f"{' and '.join(missing)} too"
             )
-        if kind is EvaluationData:
-            sets, metric = self._parts(described.parts, size, model), described.metric
-            return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, metric)
-        return self._objects(described, size)
+        return parts
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
@@ -222,13 +220,3 @@ class NamedSets:
                 "subfolder per class"
             )
         return whole
-
-    def _objects(self, described: SetDescription, size: int) -> ObjectData:
-        sources = {
-            part: with_objects(open_source(spec, self.root, self.download))
-            for part, spec in described.parts.items()
-        }
-        # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
-        pool = [sources[part] for part in ("train", "val") if part in sources]
-        train = joined("+".join(source.name for source in pool), pool) if len(pool) > 1 else pool[0]
-        return ObjectData(train, sources["test"], size)

@@ -53,9 +53,7 @@ class Recipe(Ranged):
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.
     """
 
-    at_least: ClassVar = {"batch_size": 2, "epochs": 1, "size": 1}
-    at_most: ClassVar = {"epochs": 100_000, "size": 16_384}
-    above: ClassVar = {"head_lr": 0}
+    above: ClassVar = {"batch_size": 1, "epochs": 0, "size": 0, "head_lr": 0}
 
     optimizer: Literal["sgd", "lamb"] = "sgd"
     encoder_lr: float = 0.01

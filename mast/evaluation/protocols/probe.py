@@ -58,8 +58,7 @@ class Probe(Evaluator[EvaluationData], ABC):
         Transfer Better?, CVPR 2019, section A.
     """
 
-    at_least: ClassVar = {"penalties": 1e-9, "patience": 1, "max_iterations": 1}
-    at_most: ClassVar = {"max_iterations": 100_000}
+    above: ClassVar = {"penalties": 0, "patience": 0, "max_iterations": 0}
 
     penalties: tuple[float, ...] = PENALTIES
     patience: int = 8

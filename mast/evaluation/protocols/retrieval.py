@@ -43,7 +43,7 @@ class Retrieval(Evaluator[EvaluationData]):
             images through encoder and embedding; `null` for those that the run was trained with.
     """
 
-    at_least: ClassVar = {"k": 1}
+    above: ClassVar = {"k": 0}
     may_be_empty: ClassVar = ("operators",)
 
     k: int = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from mast.core.fields import build
 from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
 from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator
 from mast.evaluation.result import Result
@@ -35,7 +35,7 @@ class EvaluationSettings:
 
 def evaluate_encoder(
     encoder: nn.Module | FrozenEncoder,
-    data: EvaluationData | ObjectData,
+    data: Any,
     protocols: str | Sequence[str] = ("knn", "linear"),
     settings: EvaluationSettings | None = None,
     on_result: Callable[[Result], object] | None = None,
@@ -59,14 +59,12 @@ def evaluate_encoder(
                 f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
                 "objects are for detection and segmentation, labelled images for the others."
             )
-    if near_duplicates:
-        refuse_near_duplicates(names)
+        if near_duplicates:
+            refuse_near_duplicates(name, protocol)
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
     extraction = encoder.compute.settings(data.size)
-    metric, split, files = "ap", {}, {}
     if isinstance(data, EvaluationData):
-        metric, split, files = data.metric, dict(data.split or {}), data.files
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
     for protocol in evaluators.values():
@@ -84,9 +82,9 @@ def evaluate_encoder(
                 fingerprints=data.fingerprints,
                 sizes={part: len(images) for part, images in data.named.items()},
                 images=data.images,
-                split=split,
-                files=files,
-                metric=metric,
+                split=dict(data.split or {}),
+                files=data.files,
+                metric=data.metric,
                 encoder=encoder.description,
                 duplicates=copies,
                 near_duplicates=near,
@@ -99,18 +97,17 @@ def evaluate_encoder(
     return results
 
 
-def refuse_near_duplicates(protocols: Iterable[str]) -> None:
-    """Refuse a search for near-copies by protocols of annotated objects."""
-    for name in protocols:
-        if protocol_class(name).needs is not EvaluationData:
-            raise UserError(
-                f"near_duplicates is for labelled images, and {name} measures annotated objects: "
-                "leave out one of the two"
-            )
+def refuse_near_duplicates(name: str, protocol: Evaluator[Any]) -> None:
+    """Refuse a search for near-copies by a protocol of annotated objects."""
+    if protocol.needs is not EvaluationData:
+        raise UserError(
+            f"near_duplicates is for labelled images, and {name} measures annotated objects: "
+            "leave out one of the two"
+        )
 
 
 def _overlap(
-    encoder: FrozenEncoder, data: EvaluationData | ObjectData, near_duplicates: bool
+    encoder: FrozenEncoder, data: Any, near_duplicates: bool
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Test images that may have been learned from: exact copies, and near ones if asked for."""
     tested = data.fingerprints["test"]
