@@ -225,11 +225,15 @@ def _located(run: str | Path) -> Path:
     if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
         found = {folder for folder, _ in _evaluated(path / SPACES)}
     elif not path.is_dir():
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-        for folder, of in _evaluated(Path("runs")):
-            digests = {of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256")}
-            if of.encoder.get("source") == str(run) or sha256 in digests - {None}:
-                found.add(folder)
+        known = [*_evaluated(Path("runs"))]
+        found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
+        if not found and path.is_file():
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            found = {
+                folder
+                for folder, of in known
+                if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
+            }
     if len(found) > 1:
         folders = " and ".join(sorted(map(str, found)))
         raise UserError(f"{run} was evaluated in several ways: name one of {folders}")

@@ -175,11 +175,8 @@ def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) ->
 
 def shared_targets(data: EvaluationData | LearningData) -> list[str]:
     """The names of the targets that every set of the data carries."""
-    shared = [
-        target
-        for target in data.train.targets
-        if all(target in canvases.targets for canvases in data.named.values())
-    ]
+    targets = [canvases.targets for canvases in data.named.values()]
+    shared = [target for target in data.train.targets if all(target in of for of in targets)]
     if not shared:
         has = "; ".join(
             f"{part} ({canvases.name}) has {', '.join(canvases.targets) or 'no labels'}"
@@ -203,25 +200,20 @@ def make_task(
     classes = data.train.classes[target]
     labels = {part: _numbered(target, classes, part, of) for part, of in data.named.items()}
     _check_coverage(target, classes, labels)
-    count = len(labels["train"])
-    folds: list[tuple[np.ndarray, np.ndarray]] = []
+    label_N, folds = labels["train"], list[tuple[np.ndarray, np.ndarray]]()
     if "val" in labels:
-        fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
+        fit_F, choose_V = np.arange(len(label_N)), len(label_N) + np.arange(len(labels["val"]))
     else:
         groups_N = groups_of(data.train.units)
-        fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
+        fit_F, choose_V = hold_out(label_N, seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
-            several = (
-                "two training images"
-                if groups_N is None
-                else "training images of two files or groups"
-            )
+            of = "" if groups_N is None else " of two files or groups"
             raise UserError(
-                f"no class of {target!r} has {several}, so none can be held out to "
+                f"no class of {target!r} has two training images{of}, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
             )
-        if tuned and count < FEW:
-            folds = cross_validation(labels["train"], seed, groups_N=groups_N)
+        if tuned and len(label_N) < FEW:
+            folds = cross_validation(label_N, seed, groups_N=groups_N)
     pool = np.concatenate([labels[part] for part in ("train", "val") if part in labels])
     return Task(
         target=target,
@@ -229,7 +221,7 @@ def make_task(
         pool_labels_N=torch.from_numpy(pool),
         fit_F=torch.from_numpy(fit_F),
         choose_V=torch.from_numpy(choose_V),
-        test_labels_M=torch.from_numpy(labels.get("test", labels["train"][:0])),
+        test_labels_M=torch.from_numpy(labels.get("test", label_N[:0])),
         test_files_M=tested_files(data),
         metric=data.metric,
         folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
@@ -313,40 +305,21 @@ def cross_validation(
 def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSet) -> np.ndarray:
     """Labels of a part as train numbers its classes, some of which the part may lack."""
     names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
-    _check_labels(target, names, part, label_N)
-    if not {*names} <= {*classes}:
-        check_names(target, classes, part, names)
+    if not len(label_N):
+        raise UserError(f"the {part} set has no images. Give one with labelled images.")
     if tuple(names) == tuple(classes):
         return label_N
+    _check_names(target, classes, part, names)
     number = {name: at for at, name in enumerate(classes)}
     return np.array([number[name] for name in names])[label_N]
 
 
-def check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
-    """Refuse parts whose classes differ."""
-    if tuple(expected) == tuple(received):
-        return
-    missing = [name for name in expected if name not in received]
-    extra = [name for name in received if name not in expected]
-    difference = "; ".join(
-        f"{verb} {_first_names(names)}"
-        for verb, names in ((f"{part} lacks", missing), (f"{part} alone has", extra))
-        if names
-    )
-    raise UserError(
-        f"the classes of {target!r} differ between train and {part}: "
-        f"{difference or 'same names in another order'}. Give sets with the same classes (for "
-        "folders: the same sub-folders)."
-    )
-
-
-def _check_labels(target: str, classes: Sequence[str], part: str, labels_N: np.ndarray) -> None:
-    if len(labels_N) == 0:
-        raise UserError(f"the {part} set has no images. Give one with labelled images.")
-    if labels_N.min() < 0 or labels_N.max() >= len(classes):
+def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
+    if extra := [name for name in received if name not in expected]:
         raise UserError(
-            f"expected labels of {target!r} in 0..{len(classes) - 1} in the {part} set, got "
-            f"{labels_N.min()}..{labels_N.max()}. Leave unlabelled images out."
+            f"the classes of {target!r} differ between train and {part}, which alone has "
+            f"{_first_names(extra)}. Give sets with the same classes (for folders: the same "
+            "sub-folders)."
         )
 
 

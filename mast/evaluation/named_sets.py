@@ -81,12 +81,11 @@ class NamedSets:
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
             return SetDescription(overrides)
-        data = "factors" if self.data is None else str(self.data)
-        described = describe(data, self.root, self.download)
-        if overrides:  # what has no parts is none of them
-            parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
-            described = replace(described, parts={**parts, **overrides})
-        return described
+        described = describe(str(self.data or "factors"), self.root, self.download)
+        if not overrides:
+            return described
+        parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
+        return replace(described, parts={**parts, **overrides})
 
     @entry()
     def open(
@@ -104,13 +103,15 @@ class NamedSets:
 
     def tested_parts(self) -> Mapping[str, str]:
         """The names of train, test and perhaps val."""
-        parts = self._with_test().parts
-        if missing := sorted({"train", "test"} - parts.keys()):
+        return self._required(self._with_test(), "train", "test")
+
+    def _required(self, described: SetDescription, *needed: str) -> Mapping[str, str]:
+        if missing := [part for part in needed if part not in described.parts]:
             raise UserError(
-                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
-                f"{' and '.join(missing)} too"
+                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder, which "
+                "this needs"
             )
-        return parts
+        return described.parts
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
@@ -119,11 +120,8 @@ class NamedSets:
         if WHOLE in described.parts:
             whole = self._whole(described, size, model)
             return LearningData(whole, None, size, described.metric, whole=True)
-        if "train" not in described.parts:
-            raise UserError(
-                f"{self.data or 'what is named'} has no train folder: name images to learn from"
-            )
-        pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
+        parts = self._required(described, "train")
+        pool = {part: of for part, of in parts.items() if part in ("train", "val")}
         sets = self._parts(pool, size, model)
         return LearningData(sets["train"], sets.get("val"), size, described.metric)
 
@@ -137,9 +135,8 @@ class NamedSets:
         described = self._with_test()
         if WHOLE in described.parts:
             return self._whole(described, size, model), described.metric
-        if "test" not in described.parts:
-            raise UserError(f"{self.data or 'what is named'} has no test folder: name images")
-        return self._canvases(described.parts["test"], size, model), described.metric
+        tested = self._required(described, "test")["test"]
+        return self._canvases(tested, size, model), described.metric
 
     def _with_test(self) -> SetDescription:
         """The parts, with val as test where there is none."""
@@ -147,8 +144,8 @@ class NamedSets:
         if self.val is None and "test" not in described.parts:
             described = described.with_test()
             if tested := described.parts.get("test"):
-                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
-                             "what is named", tested)  # fmt: skip
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.",
+                             self.data or "what is named", tested)  # fmt: skip
         return described
 
     def _parts(

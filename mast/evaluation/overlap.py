@@ -44,24 +44,14 @@ def near_copies(
     a cosine `above` it to another, exact copies among them, and the first `pairs`, the most similar
     first: test image, part and name of the other, cosine.
     """
-    pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-    test_MD = encoder.features(data.test, data.size).to(encoder.device)
-    pool_ND, test_MD = standardised(pool_ND, test_MD)
+    features = encoder.pool_features(data.pool, data.size), encoder.features(data.test, data.size)
+    pool_ND, test_MD = standardised(*(x_ND.to(encoder.device) for x_ND in features))
     cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
-    cosine_M, position_M = cosine_M1[:, 0].cpu(), position_M1[:, 0].cpu()
-    places = [
-        (part, name)
-        for part, canvases in data.named.items()
-        if part != "test"
-        for name in canvases.identifiers
+    cosine_M, position_M = cosine_M1[:, 0].tolist(), position_M1[:, 0].tolist()
+    places = [(part, name) for part, of in data.learning.named.items() for name in of.identifiers]
+    found = [at for at, cosine in enumerate(cosine_M) if cosine > above]
+    pairs = [
+        [data.test.identifiers[at], *places[position_M[at]], round(cosine_M[at], 4)]
+        for at in sorted(found, key=lambda at: -cosine_M[at])[:NAMED]
     ]
-    order = cosine_M.argsort(descending=True, stable=True)[:NAMED].tolist()
-    return {
-        "images": int((cosine_M > above).sum()),
-        "above": above,
-        "pairs": [
-            [data.test.identifiers[at], *places[int(position_M[at])], round(float(cosine_M[at]), 4)]
-            for at in order
-            if cosine_M[at] > above
-        ],
-    }
+    return {"images": len(found), "above": above, "pairs": pairs}

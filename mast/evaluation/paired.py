@@ -21,7 +21,6 @@ from mast.evaluation.intervals import (
     difference_interval,
     percentiles,
     student_interval,
-    weighted_difference_interval,
 )
 from mast.evaluation.result import Result
 
@@ -70,10 +69,9 @@ def difference(
     if (gain_N := _gain(each)) is not None:
         if first.protocol == OVER_DRAWS:
             found = student_interval(gain_N, least=-1)
-        elif len(weights) == 1 and weights[0] is not None:
-            found = weighted_difference_interval(gain_N, weights[0], files[0])
         else:
-            found = difference_interval(gain_N, seed, resamples, files[0])
+            weight_N = weights[0] if len(weights) == 1 else None
+            found = difference_interval(gain_N, seed, resamples, files[0], weight_N)
     elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
         found = Interval(*percentiles(gain_R), BOOTSTRAP)
     if found is None or of_changed_images(first, other):

@@ -21,7 +21,7 @@ from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured, draws, resampled
-from mast.evaluation.labelled_sets import EvaluationData, check_names, tested_files
+from mast.evaluation.labelled_sets import EvaluationData, tested_files
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.search.nearest import directions
 
@@ -57,8 +57,8 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
     tasks = []
     for target in shared:
         classes = data.train.classes[target]
-        for part, canvases in data.named.items():
-            check_names(target, classes, part, canvases.classes[target])
+        if any(tuple(part.classes[target]) != tuple(classes) for part in data.named.values()):
+            raise UserError(f"the classes of {target!r} differ between train and other parts")
         pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
         test_ML = torch.from_numpy(data.test.multilabels[target])
         groups_N = data.learning.groups

@@ -34,7 +34,6 @@ from mast.evaluation.intervals import (
     resampled_means,
     student_interval,
     tango,
-    weighted_difference_interval,
     wilson,
 )
 
@@ -74,7 +73,7 @@ def test_a_paired_difference_at_the_edges() -> None:
     for lost, won in ((6, 7), (12, 14)):  # all differ, in weights that are rounded
         label_N = torch.tensor([0] * lost + [1] * won)
         weight_N, gain_N = class_weights(label_N).float(), 2.0 * label_N - 1
-        interval = weighted_difference_interval(gain_N * weight_N, weight_N)
+        interval = difference_interval(gain_N * weight_N, 0, weight_N=weight_N)
         assert interval.low < 0 < interval.high
 
 
@@ -174,12 +173,12 @@ def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
     gain_N = torch.zeros(300)
     gain_N[:20], gain_N[20:26] = 1, -1
     expected = (*tango(20, 6, 300), TANGO)
-    assert weighted_difference_interval(gain_N * weight_N, weight_N) == pytest.approx(expected)
+    assert difference_interval(gain_N * weight_N, 0, weight_N=weight_N) == pytest.approx(expected)
     # Of ten images of a rare class eight changed: 40 % of the mean, with the variance of 20 images.
     weight_N, gain_N = class_weights((torch.arange(510) < 10).long()), torch.zeros(510)
-    none = weighted_difference_interval(gain_N, weight_N)
+    none = difference_interval(gain_N, 0, weight_N=weight_N)
     gain_N[:8] = 1
-    found = weighted_difference_interval(gain_N * weight_N, weight_N)
+    found = difference_interval(gain_N * weight_N, 0, weight_N=weight_N)
     assert found[:2] == pytest.approx(tango(8, 0, 20))
     assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
 
@@ -220,7 +219,7 @@ def test_other_means_and_differences_over_files_have_students_t() -> None:
     assert same == (*tango(0, 0, 12), TANGO + OF_FILES)
     # A file that is larger counts more, and leaves fewer degrees of freedom.
     weights = torch.tensor([1.0] * 216 + [3.0] * 216) / 2
-    assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
+    assert difference_interval(gain_N * weights, 0, files_N=files_N, weight_N=weights).high > 0
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.5])
