@@ -29,6 +29,7 @@ SPREAD = 1e-10  # variance below which an axis is rounding, of that of the dimen
 RARE = 1e-7  # the least curvature of a class, of the largest
 FORCING = 0.1  # the largest share of a step's gain that may be left to the next one
 ROUNDING = 1e-12  # of a loss
+MOST_STEPS = 500  # rarely are more than ten needed
 MOST_PRODUCTS = 1000  # with the Hessian in one step
 CHUNK = 4096  # rows in float64 at once
 
@@ -154,14 +155,14 @@ def evaluate(problem: Problem, weight_CP: Tensor) -> Point:
     return Point(float(loss), gradient_CP + penalised_CP, probability_NC, basis_CC, curvature_CP)
 
 
-def minimise(problem: Problem, weight_CP: Tensor, tolerance: float, max_iterations: int) -> Tensor:
+def minimise(problem: Problem, weight_CP: Tensor, tolerance: float) -> Tensor:
     """The optimum by Newton's method from a weight_CP, float64.
 
     The loss may stay above it by the tolerance: in nats, and below 1 as a share of the loss.
     """
     with threads_for(problem.x_NP.numel() * len(weight_CP), weight_CP.device):
         point = evaluate(problem, weight_CP)
-        for _ in range(max_iterations):
+        for _ in range(MOST_STEPS):
             step_CP, gain, is_last = _newton_step(problem, point, tolerance)
             if is_last:
                 return weight_CP + step_CP
@@ -221,13 +222,11 @@ def _start(problem: Problem, classes: int) -> Tensor:
     return weight_CP
 
 
-def fit(
-    whitened: Whitened, target: Target, penalty: float, max_iterations: int = 500
-) -> LinearClassifier:
+def fit(whitened: Whitened, target: Target, penalty: float) -> LinearClassifier:
     """Fit all images at one penalty λ."""
     problem = Problem(whitened.x_NP, target.labels_N, whitened.penalty(penalty))
     start_CP = _start(problem, target.classes)
-    return whitened.linear(minimise(problem, start_CP, TIGHT, max_iterations))
+    return whitened.linear(minimise(problem, start_CP, TIGHT))
 
 
 class Choice(NamedTuple):
@@ -241,9 +240,7 @@ def choose(
     whitened: Whitened,
     target: Target,
     penalties: Sequence[float] = PENALTIES,
-    *,
     patience: int = 8,
-    max_iterations: int = 500,
 ) -> Choice:
     """The penalty that does best on validation; of equals the strongest.
 
@@ -261,7 +258,7 @@ def choose(
         weights, right = [], []
         for part, start_CP, (_, choose_V) in zip(parts, starts, splits, strict=True):
             problem = Problem(*part, whitened.penalty(penalty))
-            weights.append(minimise(problem, start_CP, tolerance, max_iterations))
+            weights.append(minimise(problem, start_CP, tolerance))
             scores_VC = whitened.x_NP[choose_V].double() @ weights[-1].T
             right.append(len(choose_V) * accuracy(scores_VC, labels_N[choose_V], metric))
         return weights, round(math.fsum(right) / count, 9)  # rounding makes no equals differ

@@ -42,7 +42,6 @@ TOLD = "told_"  # of a space that heads read; what follows names the operators t
 NESTED: dict[str, Any] = {
     "settings.extraction.size": int,
     "settings.protocol.seed": int,
-    "settings.protocol.share": float,
     "settings.protocol.operators": list[str] | None,
     "split.of": str,
     "encoder.fingerprint": str,

@@ -14,7 +14,6 @@ from mast.core.run import RunFolder
 from mast.data import describe, split_cut
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols import Retained
 from mast.evaluation.result import Result, readable, results_in
 from mast.models import load_encoder
 
@@ -75,12 +74,8 @@ def unmeasured(
     needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
     for result in _measured(folder, target_set, seed):
-        settings = result.settings.get("protocol", {})
-        # The analyses say of `retained` that it changes half of the images.
-        usual_share = settings.get("share", Retained.share) == Retained.share
-        tried = settings.get("operators")
-        whole = usual_share and (tried is None or needed <= set(tried))
-        if whole or result.protocol != "retained":
+        tried = result.settings.get("protocol", {}).get("operators")
+        if result.protocol != "retained" or tried is None or needed <= set(tried):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
