@@ -306,15 +306,6 @@ def measured(
             yield f"{target}/files/{measure}", files_N.clone()  # files share no memory
 
 
-def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
-    """The value of a measure that is no mean over units on each drawn test set, value_R with 1
-    for 100 %, and its interval if the draws differ."""
-    low, high = percentiles(value_R)
-    if low < high:
-        yield from ends(target, measure, Interval(low, high, BOOTSTRAP))
-    yield f"{target}/draws/{measure}", value_R
-
-
 def end_names(measure: str) -> tuple[str, str]:
     """What the ends of a measure's interval are called: `top1_low`, of a class `recall_low/cat`."""
     name, slash, label = measure.partition("/")

@@ -20,7 +20,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.intervals import Measured, draws, resampled
+from mast.evaluation.intervals import BOOTSTRAP, Interval, Measured, draws, ends, percentiles
 from mast.evaluation.labelled_sets import EvaluationData, tested_files
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.search.nearest import directions
@@ -275,3 +275,12 @@ def _can_be_scored(task: PresenceTask, label: int) -> bool:
     """Whether a class can be learned and scored."""
     label_N, label_M = task.pool_labels_NL[:, label], task.test_labels_ML[:, label]
     return all(bool((of == label).any()) for of in (label_N, label_M) for label in (0, 1))
+
+
+def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
+    """The value of a measure that is no mean over units on each drawn test set, value_R with 1
+    for 100 %, and its interval if the draws differ."""
+    low, high = percentiles(value_R)
+    if low < high:
+        yield from ends(target, measure, Interval(low, high, BOOTSTRAP))
+    yield f"{target}/draws/{measure}", value_R

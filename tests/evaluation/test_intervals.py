@@ -30,7 +30,6 @@ from mast.evaluation.intervals import (
     effective_images,
     mean_interval,
     percentiles,
-    resampled,
     resampled_means,
     student_interval,
     tango,
@@ -128,19 +127,6 @@ def test_proportions_of_images_have_score_intervals_and_other_means_those_of_the
     assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
 
 
-def test_copies_are_drawn_with_their_image() -> None:
-    credit = torch.rand(50) < 0.6
-    scores = torch.stack([~credit, credit], dim=1).float()
-    labels = torch.ones(50, dtype=torch.long)
-    once = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
-    four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
-    # An image is in every class once, as each way up of a rotation is.
-    of_all = {name: of for name, of in once.items() if "top1" in name}
-    of_all |= {name.replace("top1", "mean_per_class"): of for name, of in of_all.items()}
-    of_all["class/by_chance/mean_per_class"] = once["class/by_chance/mean_per_class"]
-    assert numbers(four) == pytest.approx(of_all)
-
-
 @pytest.mark.parametrize(
     ("p", "name"), [(0.5, "50 of 1, 10 of 20"), *((0.99, of) for of in CLASSES)]
 )
@@ -235,8 +221,6 @@ def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
     assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
     assert mean_interval(torch.tensor([0.4]), 0)[:2] == pytest.approx(wilson(0.4, 1))
     assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
-    no_spread = dict(resampled("class", "map_area", torch.ones(50)))
-    assert no_spread.keys() == {"class/draws/map_area"}
 
 
 def test_an_interval_over_draws_is_that_of_scipy() -> None:

@@ -67,11 +67,13 @@ class Probe(Evaluator[EvaluationData], ABC):
         for task, learned in zip(targets, self.learn(pool_ND, targets), strict=True):
             yield from self.report(task, learned, learned.classifier.scores(test_MD))
 
-    def report(
-        self, task: Task, learned: FittedProbe, scores_MC: Tensor, copies: int = 1
-    ) -> Iterator[Measured]:
-        """Accuracies of the test set (see `accuracies`), and what validation chose."""
-        yield from self.accuracies(task, scores_MC, copies=copies)
+    def report(self, task: Task, learned: FittedProbe, scores_MC: Tensor) -> Iterator[Measured]:
+        """Accuracies of the test set, and what validation chose."""
+        yield from self.accuracies(task, scores_MC)
+        yield from self.chosen(task, learned)
+
+    def chosen(self, task: Task, learned: FittedProbe) -> Iterator[Measured]:
+        """What validation chose."""
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 
