@@ -182,7 +182,8 @@ def student_of_files(
     Reference:
         Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
     """
-    mean = float(value_N.double().mean())
+    value_N, weight_N = value_N.double(), weight_N.double()
+    mean = float(value_N.mean())
     rest_F, weight_F = _sums(value_N - weight_N * mean, files_N), _sums(weight_N, files_N)
     files = len(rest_F)
     variance = float(rest_F.square().sum()) / len(value_N) ** 2 * files / max(1, files - 1)

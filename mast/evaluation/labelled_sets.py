@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -105,6 +105,9 @@ class EvaluationData:
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
+AnyData: TypeAlias = EvaluationData | LearningData
+
+
 def image_identity(canvases: CanvasSet) -> str:
     """A hash of which images these are and of their labels, whatever their size."""
     return identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
@@ -168,12 +171,12 @@ class Task:
         return torch.cat([choose_V for _, choose_V in self.splits])
 
 
-def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) -> list[Task]:
+def tasks(data: AnyData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split by the seed."""
     return [make_task(data, target, seed, tuned) for target in shared_targets(data)]
 
 
-def shared_targets(data: EvaluationData | LearningData) -> list[str]:
+def shared_targets(data: AnyData) -> list[str]:
     """The names of the targets that every set of the data carries."""
     targets = [canvases.targets for canvases in data.named.values()]
     shared = [target for target in data.train.targets if all(target in of for of in targets)]
@@ -190,9 +193,7 @@ def shared_targets(data: EvaluationData | LearningData) -> list[str]:
     return shared
 
 
-def make_task(
-    data: EvaluationData | LearningData, target: str, seed: int, tuned: bool = True
-) -> Task:
+def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task:
     """One target, checked and split by the seed.
 
     `tuned` says whether something will be chosen, for which there must be images to choose by.
@@ -228,7 +229,7 @@ def make_task(
     )
 
 
-def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
+def tested_files(data: AnyData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
     groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
     return None if groups_M is None else torch.from_numpy(groups_M)
