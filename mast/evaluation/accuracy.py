@@ -16,8 +16,8 @@ from mast.evaluation.intervals import (
     Measured,
     effective_images,
     ends,
-    fewer,
     measured,
+    student_factor,
     wilson,
 )
 
@@ -142,6 +142,6 @@ def class_mean_interval(
     if files_N is not None:
         squares_C = variance_C.square() / (files_C - 1).clamp(min=1)
         freedom = float(variance_C.sum() ** 2 / squares_C.sum())
-        images, method = images * fewer(freedom + 1), method + OF_FILES
+        images, method = images * student_factor(freedom + 1), method + OF_FILES
     images = max(1.0, images)
     return Interval(*wilson(float(mean_C.mean()) * images, images), method)

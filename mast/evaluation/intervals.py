@@ -117,14 +117,14 @@ def mean_interval(
         images, method = float(len(credit_N)), WILSON
         if files_N is not None:
             images, files = effective_images(credit_N, files_N)
-            images, method = max(1.0, images * fewer(files)), WILSON + OF_FILES
+            images, method = max(1.0, images * student_factor(files)), WILSON + OF_FILES
         return Interval(*wilson(mean * images, images), method)
     if files_N is None:
         return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
     ones_N = torch.ones(len(credit_N))
     if (found := student_of_files(credit_N, ones_N, files_N, least=0)) is not None:
         return found
-    files = alike(_sums(ones_N, files_N))
+    files = effective_files(_sums(ones_N, files_N))
     return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
 
 
@@ -153,7 +153,7 @@ def difference_interval(
     if files_N is not None:
         if (found := student_of_files(gain_N, weight_N, files_N, least=-1)) is not None:
             return found
-        images, method = alike(_sums(weight_N, files_N)), TANGO + OF_FILES
+        images, method = effective_files(_sums(weight_N, files_N)), TANGO + OF_FILES
     else:
         images = len(gain_N) / float(weight_N.square().mean())
         if gained + lost > 0:
@@ -189,7 +189,7 @@ def student_of_files(
     variance = float(rest_F.square().sum()) / len(value_N) ** 2 * files / max(1, files - 1)
     if files == 1 or variance < 1e-18:
         return None
-    margin = _student_quantile(alike(weight_F)) * math.sqrt(variance)
+    margin = _student_quantile(effective_files(weight_F)) * math.sqrt(variance)
     return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT + OF_FILES)
 
 
@@ -224,10 +224,10 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
     squares += added**2 * ((1 - mean) ** 2 + mean**2)
     variance = squares / images**2 * count / (count - 1)
     number = mean * (1 - mean) / variance
-    return min(max(number, 1.0), float(len(credit_N))), alike(size_F)
+    return min(max(number, 1.0), float(len(credit_N))), effective_files(size_F)
 
 
-def fewer(files: float) -> float:
+def student_factor(files: float) -> float:
     """The factor on the number of images for Student's t of so many files, not a normal.
 
     Reference:
@@ -239,7 +239,7 @@ def fewer(files: float) -> float:
     return (float(ndtri(0.975)) / _student_quantile(files)) ** 2
 
 
-def alike(weight_F: Tensor) -> float:
+def effective_files(weight_F: Tensor) -> float:
     """The number of files of equal weight that some files amount to."""
     return float(weight_F.sum() ** 2 / weight_F.square().sum())
 
