@@ -44,6 +44,8 @@ NESTED: dict[str, Any] = {
     "settings.protocol.seed": int,
     "settings.protocol.operators": list[str] | None,
     "split.of": str,
+    "split.seed": int,
+    "encoder.space": dict[str, Any],
     "encoder.fingerprint": str,
     "encoder.weights.sha256": str,
     "encoder.encoder.name": str,
@@ -333,8 +335,9 @@ def _result(whole: dict[str, Any]) -> Result:
     for path, hint in NESTED.items():
         *within, name = path.split(".")
         fields = functools.reduce(lambda fields, key: fields.get(key, {}), within, whole)
-        if not fits(fields.get(name), hint | None):
-            raise ValueError(f"{path} is {str(fields[name])[:80]!r}")
+        value = fields.get(name, hint)  # an AttributeError where fields are none
+        if value is not hint and not fits(value, hint):
+            raise ValueError(f"{path} is {str(value)[:80]!r}")
     targets = {name: _target(kinds) for name, kinds in whole["targets"].items()}
     result = Result(**{**whole, "targets": targets})
     result.notes()
