@@ -42,14 +42,9 @@ class ComparisonRow:
 
     def beside(self) -> list[tuple[str, str]]:
         """For each run the interval of its value, and what the first run gains over it."""
-        texts = []
-        for interval, gain in zip(self.intervals, (None, *self.gains), strict=True):
-            ends = "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
-            change = "" if gain is None else f"{gain.value:+.1f}"
-            if gain is not None and math.isfinite(gain.low):
-                change += f" [{gain.low:+.1f}, {gain.high:+.1f}]"
-            texts.append((ends, change))
-        return texts
+        ends = ("" if of is None else f"[{of[0]:.1f}, {of[1]:.1f}]" for of in self.intervals)
+        gains = ("" if gain is None else str(gain) for gain in self.gains)
+        return list(zip(ends, ("", *gains), strict=True))
 
     def cells(self) -> list[tuple[str, str]]:
         """For each run its value and, below it, its interval (first run) or the gain over it."""

@@ -94,8 +94,8 @@ class EncoderComparison:
         text, place = f"{text} {self.other}", ""
         for at, gain in enumerate(self.gains):
             text += "," * bool(at) + f" on {gain.place}:" * (gain.place != place)
-            value, low, high = (f"{number:+.1f}" for number in gain.mean)
-            text += f" {gain.measure} {value}{'' if at else ' points'} [{low}, {high}]"
+            mean = str(gain.mean) if at else str(gain.mean).replace(" ", " points ", 1)
+            text += f" {gain.measure} {mean}"
             text += " (may be chance)" * bool(clear and gain not in clear)
             place = gain.place
         return f"{text}."

@@ -144,13 +144,12 @@ def unlabelled() -> EvaluationData:
 
 
 def test_orientation_is_seen_where_it_can_be(unlabelled: EvaluationData) -> None:
-    settings = EvaluationSettings()
     for whole, low, high in ((False, 99.0, 100.0), (True, 5.0, 45.0)):
-        (result,) = evaluate_encoder(HalvesRotation(whole), unlabelled, "rotation", settings)
+        (result,) = evaluate_encoder(HalvesRotation(whole), unlabelled, "rotation")
         assert low <= result.targets["rotation"].values["top1"] <= high
     one = replace(unlabelled, train=unlabelled.train.subset([0]), val=None)
     with pytest.raises(UserError, match="one file of images to learn from leaves none to choose"):
-        evaluate_encoder(HalvesRotation(True), one, "rotation", settings)
+        evaluate_encoder(HalvesRotation(True), one, "rotation")
 
 
 def test_turns_are_counterclockwise_quarters() -> None:
