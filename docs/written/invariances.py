@@ -5,7 +5,7 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
 FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
@@ -47,10 +47,7 @@ def ways() -> str:
     """Copies that are found, what neighbours share, and kNN by set; other encoders; runs."""
     by_encoder = _by_encoder()
     changes, by_set = _tables(next(iter(by_encoder.values()))[0])
-    return (
-        f"All ways: by change {changes}; by set {by_set}; by encoder "
-        f"{_of_encoders(by_encoder)}; of pretrained runs {_of_runs(by_encoder)}."
-    )
+    return f"All rows: {changes}, {by_set}, {_of_encoders(by_encoder)}, {_of_runs(by_encoder)}."
 
 
 def _of_encoders(by_encoder: Measured) -> str:
@@ -66,7 +63,9 @@ def _of_encoders(by_encoder: Measured) -> str:
                        if known else "")  # fmt: skip
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
-    return whole("choices-of-encoders", Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
+    return link_table(
+        "choices-of-encoders", Grid(("encoder", "pixels", *COMPARED), tuple(cells)), "by encoder"
+    )
 
 
 def _of_runs(by_encoder: Measured) -> str:
@@ -87,7 +86,7 @@ def _of_runs(by_encoder: Measured) -> str:
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
     grid = Grid(("run", "compared by", *OF_RUNS), tuple(cells))
-    return whole("choices-of-runs", grid)
+    return link_table("choices-of-runs", grid, "pretrained runs")
 
 
 def _by_encoder() -> Measured:
@@ -128,8 +127,8 @@ def _tables(measured: dict[str, Any]) -> tuple[str, str]:
     both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
     columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
     return (
-        whole("choices", Grid(columns, tuple(both))),
-        whole("choices-knn", Grid(("kNN", *rows), tuple(by_set))),
+        link_table("choices", Grid(columns, tuple(both)), "by change"),
+        link_table("choices-knn", Grid(("kNN", *rows), tuple(by_set)), "kNN by set"),
     )
 
 
