@@ -44,7 +44,7 @@ def warned() -> str:
 def uncertainty() -> str:
     """How often a damaged copy is ranked above its original, a column per run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
-    return f"By damage and run: {link_table('uncertainty', UncertaintyCheck().table(results))}."
+    return f"{link_table('uncertainty', UncertaintyCheck().table(results), 'All rows')}."
 
 
 def studies() -> str:

@@ -24,8 +24,8 @@ def methods() -> str:
         )
         for name, entry in (METHODS | BASELINES).items()
     )
-    table = link_table("methods", Grid(("method", "paper", "recipes", "program"), rows))
-    return f"Methods, papers and recipes: {table}."
+    grid = Grid(("method", "paper", "recipes", "program"), rows)
+    return f"{link_table('methods', grid, 'Methods, papers and recipes')}."
 
 
 def splits() -> str:
@@ -35,7 +35,7 @@ def splits() -> str:
         for name, usual in CATALOGUE.items()
     )
     grid = Grid(("set", "train", "val", "test", "metric"), rows)
-    return f"Of torchvision: {link_table('splits', grid)}."
+    return f"{link_table('splits', grid, 'Splits of torchvision sets')}."
 
 
 def oracles() -> str:

@@ -131,7 +131,7 @@ def many() -> str:
              for name, of in result["kept"].items()]  # fmt: skip
     cells = tuple((what, title, f"{of['seconds']:.1f}", f"{of[key]:,.0f}")
                   for what, title, of, key in rows)  # fmt: skip
-    return f"Seconds and memory: {link_table('many', Grid(('of', 'part', 's', 'MB'), cells))}."
+    return f"{link_table('many', Grid(('of', 'part', 's', 'MB'), cells), 'Seconds and memory')}."
 
 
 def nodes() -> str:
@@ -174,6 +174,6 @@ def state() -> str:
     head = ("optimizer state", "GB per process", "checkpoint, GB", "seconds to save")
     assert all(result["same"].values())
     return (
-        f"Memory of {result['encoder'].removeprefix('timm:')}, {result['processes']} processes on "
-        f"a CPU: {link_table('optimizer-state', Grid(head, rows))}."
+        f"{link_table('optimizer-state', Grid(head, rows), 'Memory')} of "
+        f"{result['encoder'].removeprefix('timm:')} in {result['processes']} processes on a CPU."
     )

@@ -34,7 +34,7 @@ def tables() -> str:
              str(len(trained)), ", ".join(missing))
         )  # fmt: skip
     columns = ("table", "title", "measures", "rows trained here", "rows only published")
-    return f"All of them: {link_table('paper', Grid(columns, tuple(rows)))}."
+    return f"{link_table('paper', Grid(columns, tuple(rows)), 'All tables')}."
 
 
 def small() -> str:
