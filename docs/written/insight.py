@@ -63,7 +63,7 @@ def studies() -> str:
         if epochs == most
     )
     return (
-        f"{described(result['run'])} (95 % intervals over seeds):\n\n"
+        f"{described(result['run'])}:\n\n"
         f"- `leave_one_out`, change in top-1 on {rows[0][0]} in points, without "
         f"{', '.join(better) or 'any operator'}; not significant: {', '.join(unsure) or 'none'}.\n"
         f"- `epochs`, top-1 after {most} epochs: {lengths}."
