@@ -21,7 +21,7 @@ def coverage() -> str:
     images = dict.fromkeys(f"{cell['n']:,} images" for cell in single)
     everything = [*single, *(cell for cells in of_pairs.values() for cell in cells)]
     lowest = {method: _lowest(everything, method) for method in (BOOTSTRAP, WILSON, TANGO)}
-    table = link_table("coverage", Grid(("95 % interval of", "right", *images), tuple(rows)))
+    table = link_table("coverage", Grid(("95 % interval of", "accuracy", *images), tuple(rows)))
     return "\n".join([
         f"- Proportions and their differences: {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} % ({table}).",
@@ -34,7 +34,7 @@ def coverage() -> str:
 def _of_classes(result: dict[str, Any]) -> str:
     """Of the mean over classes, with few images of some: of one encoder, and of a difference."""
     seconds = list(result["paired"])
-    headings = ("classes of images each", "right", "one encoder",
+    headings = ("classes of images each", "accuracy", "one encoder",
                 *(f"difference, the second {second}" for second in seconds))  # fmt: skip
     rows = [
         (
@@ -62,7 +62,7 @@ def _of_files(result: dict[str, Any]) -> str:
             if cell["p"] == right and of == "one accuracy":
                 rows[cell["files"]].append(f"{covered['pieces']:.0f} → {covered['files']:.0f}")
             lowest = {which: min(share, covered[which]) for which, share in lowest.items()}
-    headings = ("files of pieces", *(f"correlation {value:g}" for value in correlations))
+    headings = ("files of tiles", *(f"correlation {value:g}" for value in correlations))
     table = link_table("coverage-of-files", Grid(headings, tuple(map(tuple, rows.values()))))
     return f"- Accuracies over tiles: {lowest['pieces']:.0f} → {lowest['files']:.0f} % ({table})."
 

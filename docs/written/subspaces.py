@@ -12,8 +12,8 @@ FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
 GROUPED = "grouped by "
 WORDS = {
-    "ignoring the same": "`--ignore` the change to be found",
-    "matching the different": "`--match` the change to be rejected",
+    "ignoring the same": "`--ignore` the wanted change",
+    "matching the different": "`--match` the unwanted change",
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
@@ -23,6 +23,13 @@ CHOICES = {
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
+TITLES = {  # of the ways that `mast duplicates` decides
+    "output, above 0.99": "cosine",
+    "output, above 0.99, or pHash": "cosine or pHash (the default)",
+    "ignoring all": "`--ignore all`, cosine",
+    "ignoring all, or pHash as it is": "`--ignore all`, cosine or unrotated pHash",
+    "ignoring all, or pHash": "`--ignore all`",
+}
 Sets = list[dict[str, Any]]
 
 
@@ -31,7 +38,7 @@ def found() -> str:
     sets = _sets()
     rows = sets[0]["rows"]
     ways = [way for way in rows if way.startswith(COPIES)]
-    heads = [way.removeprefix(COPIES) for way in ways]
+    heads = [TITLES.get(way.removeprefix(COPIES), way.removeprefix(COPIES)) for way in ways]
     names = ("named", "named in groups")
     changes = [kind for kind in rows["named"] if kind != OTHER]
     kinds = [
@@ -111,7 +118,7 @@ def wanted() -> str:
         end = ", the default" if float(margin) == MARGIN else ""
         cells.append((f"{CHOICES[space]}, `--margin {margin}`{end}", *counts, joined,
                       _percent(sets, way, "precision")))  # fmt: skip
-    heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
+    heads = ("grouped by", "wanted copies", "unwanted copies", "merged, of 1,000", "precision")
     return link_table("wanted-copies", Grid(heads, tuple(cells)), "duplicates")
 
 
