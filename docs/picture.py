@@ -26,7 +26,7 @@ ROWS = (
 )
 PAGE = """# The photos of the first picture
 
-We searched {2} images: {0} photos ({1} in color), each also turned left and right, and those in
+We searched {2} images: {0} photos ({1} in color), each also rotated left and right, and those in
 color also with hues rotated by 120° and 240°. Operators were measured on {3} other photos. Each
 color photo was a query. *All copies*: queries that rank their {4} copies first. *Color*: share of
 the {5} nearest whose mean hue is within 30° of the query's.
