@@ -93,7 +93,7 @@ def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> 
         fill(tmp_path / "pets", *(f"{a}/{b}/1.png" for a in ("cat", "dog") for b in ("l", "r")))
         with pytest.raises(UserError, match=r"cat, dog.* the subfolders l, r"):
             learn(NamedSets(tmp_path / "pets"))
-    with pytest.raises(UserError, match="has no train and no test folder"):
+    with pytest.raises(UserError, match="has no test and no train folder"):
         NamedSets(photos / "train").open(ObjectData, 32)
     with pytest.raises(UserError, match="has no train folder: give train"):
         NamedSets(photos / "train", test=photos / "test").open(EvaluationData, 32)
