@@ -43,7 +43,6 @@ from mast.evaluation.intervals import (
     resampled_means,
     student_interval,
     tango,
-    weighted_difference_interval,
     wilson,
 )
 
@@ -191,7 +190,7 @@ def of_classes_paired(
             share_RC = torch.from_numpy((gained_RC - lost_RC) / drawn_RC)
         found = {
             BOOTSTRAP: percentiles(share_RC.nanmean(dim=1)),
-            TANGO: weighted_difference_interval(gain_N * weight_N, weight_N)[:2],
+            TANGO: difference_interval(gain_N * weight_N, 0, weight_N=weight_N)[:2],
         }
         for name, (low, high) in found.items():
             covered[name] += 100 * (low - 1e-9 <= second - p <= high + 1e-9) / simulations

@@ -98,7 +98,7 @@ def main() -> None:
         given = problem(*sizes)
         work = {
             "scikit-learn": partial(theirs, *given),
-            "mast": partial(ours, *given, patience=Linear().patience),
+            "mast": partial(ours, *given, patience=8),
             "mast, all penalties": partial(ours, *given, patience=len(PENALTIES)),
         }
         reached = chosen[case] = dict[str, Any]()

@@ -26,17 +26,17 @@ ROWS = (
 )
 PAGE = """# The photos of the first picture
 
-The search set: {} photos ({} in color), each also turned left and right, and those in color also
-with hues turned by one and two thirds of the color circle; {} images. Operators were measured on
-{} other photos. Every color photo, unchanged, was a query. *All copies*: queries that rank their
-{} copies first. *Color*: share of the {} nearest whose mean hue is within 30° of the query's.
+We searched {2} images: {0} photos ({1} in color), each also rotated left and right, and those in
+color also with hues rotated by 120° and 240°. Operators were measured on {3} other photos. Each
+color photo was a query. *All copies*: queries that rank their {4} copies first. *Color*: share of
+the {5} nearest whose mean hue is within 30° of the query's.
 
 | search | all copies | color |
 |---|---|---|
-{}
-Photos of COCO 2017, cropped, scaled down, recolored and turned as shown by `docs/picture.py`:
+{6}
+Photos of COCO 2017; `docs/picture.py` crops, scales, recolors and rotates them:
 
-{}"""
+{7}"""
 
 
 def changed(photo: Image.Image, hue: int, degrees: int) -> Image.Image:

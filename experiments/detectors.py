@@ -19,11 +19,11 @@ from mast.core.run import plain
 from mast.core.seeds import drawing
 from mast.data import Annotated, open_source
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import ObjectData
 from mast.models import Encoder, EncoderConfig
 from paper.experiment import Experiment, Measured, Workplace
 from paper.protocols import Detection, Segmentation
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
+from paper.protocols.detection.data import ObjectData
 from paper.protocols.detection.protocol import ObjectProtocol
 from paper.studies.engine import StudyRun
 

@@ -3,8 +3,9 @@
 
 def register() -> None:
     """Add the methods, protocols and figures of the paper to those of `mast`."""
-    from paper import analyses, methods, protocols
+    from paper import analyses, extras, methods, protocols
 
     analyses.register()
+    extras.register()
     methods.register()
     protocols.register()

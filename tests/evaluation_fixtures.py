@@ -14,9 +14,10 @@ from tiny import ENCODER
 from tiny_evaluation import SIDE, Colors, tiny_set
 
 from mast.data import Annotated, CanvasSet, open_source
-from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import EvaluationData
 from mast.models import Encoder
 from paper.protocols import register
+from paper.protocols.detection.data import ObjectData
 
 register()
 

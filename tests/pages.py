@@ -81,13 +81,16 @@ def look_into(
         thumbnails_NPP3=random.integers(0, 255, (count, 16, 16, 3)).astype(np.uint8),
         labels=labels,
         classes={"pet": CLASSES, "side": ("left", "right")} if labelled else {},
-        hits={task: (np.arange(count) % 4 > 0).astype(int) for task in labels},
     )
 
     def embed(change: ChangeBy | None) -> Tensor:
         strength = 0.0 if change is None else change[1] or 0.0
         return base_ND + strength * base_ND.roll(1, dims=1)
 
+    extras = {
+        "uncertainty": lambda change: embed(change).square().sum(dim=1),
+        "hits": {task: (np.arange(count) % 4 > 0).astype(int) for task in labels},
+    }
     subject = Subject(
         run.path.name,
         trained_with=operators,
@@ -97,7 +100,7 @@ def look_into(
         log=run.read_metrics(),
         images=images,
         embed=embed,
-        uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
+        extras=extras if operators else {},
         scores=tuple(scores(operators)),
     )
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.analyses import Analysis, ChangeBy, Images, Pairs, Score, Subject
+from mast.analyses import Analysis, ChangeBy, Images, Score, Subject
+from paper.analyses.predicted_operators import Pairs
 
 NAMES = ("rotate", "shear_x", "invert")
 
@@ -33,7 +34,6 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         thumbnails_NPP3=np.zeros((10, 4, 4, 3), np.uint8),
         labels={"class": labels_N},
         classes={"class": ("even", "odd")},
-        hits={"class": 1.0 - labels_N},
     )
     log = [
         {"step": 1, "epoch": 0.5, "loss": 4.0, "lr": 0.1, "stat/mask_active_share": 0.9},
@@ -52,8 +52,11 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         log=log,
         images=images,
         embed=embed,
-        pairs=lambda: drawn_pairs(10, operators),
-        uncertainty=lambda change: torch.arange(10.0) + strength(change),
+        extras={
+            "pairs": lambda: drawn_pairs(10, operators),
+            "uncertainty": lambda change: torch.arange(10.0) + strength(change),
+            "hits": {"class": 1.0 - labels_N},
+        },
         scores=tuple(scores(operators)),
     )
 

@@ -18,13 +18,13 @@ from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.encoders.extract import extract
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
 from paper.methods import BASELINES
 from paper.methods.views import PRESETS as OF_BASELINES
 from paper.protocols.detection.batches import TrainingObjects
+from paper.protocols.detection.data import ObjectData
 from paper.protocols.detection.protocol import Detection
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]

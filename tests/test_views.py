@@ -54,7 +54,7 @@ def test_they_are_those_of_pretraining(
         seen.append(tuple(map(torch.clone, views.images)))  # their memory is used again
         return views
 
-    monkeypatch.setattr("mast.augment.draw_views", watched)
+    monkeypatch.setattr("mast.runs.pretraining.draw_views", watched)
     config = tiny(seed=3, views="mast5", schedule={"staged": False}, precision="float32")
     mast.pretrain(config)
     canvases = open_canvas(config.data, SIZE)

@@ -54,7 +54,7 @@ DETECTOR: dict[str, Any] = {
 }  # fmt: skip
 
 # Of every protocol, what takes a second or less.
-PROBE: dict[str, Any] = {"max_iterations": 50, "penalties": [1e5, 10, 1, 0.1, 1e-2, 1e-3, 1e-4]}
+PROBE: dict[str, Any] = {"penalties": [1e5, 10, 1, 0.1, 1e-2, 1e-3, 1e-4]}
 QUICK = EvaluationSettings(
     protocols={
         "linear": PROBE,
@@ -65,7 +65,7 @@ QUICK = EvaluationSettings(
         "robust": {**PROBE, "operators": ["color_jitter", "invert", "rotate"]},
         "fewshot": {**PROBE, "repeats": 2, "episodes": 5, "shots": [5]},
         "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
-        "retrieval": {"k": 3, "operators": ["invert"]},
+        "retrieval": {"k": 3},
         "svm": {"costs": [0.1, 10]},
         "semi": {"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [3.0], "batch_size": 8},
         "finetune": {"changes": {"epochs": 6, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},

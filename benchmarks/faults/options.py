@@ -36,7 +36,7 @@ BASES = {
     },
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
-    "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
+    "analyze": ("analyze", "run", "--data", "photos/test", "--images", "8", "--analyses", "masks"),
     "plan": ("plan", "photos/train", "--recipes", "mast_c5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute

@@ -56,7 +56,6 @@ COMPILED = ("mast_c5_small", "mast19_small", "mast_c5_distance_small", "vicreg5_
             "dino_small", "swav_small", "moco_v2_small")  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "knn": {},
-    "linear": {"max_iterations": 50},
     "linear_sgd": {"epochs": 1},
     "fewshot": {"episodes": 20, "repeats": 2},
     "rotation": {},

@@ -3,7 +3,7 @@
 import json
 
 from experiments.beyond import Beyond
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 
 def beyond() -> str:
@@ -13,4 +13,4 @@ def beyond() -> str:
         file.relative_to(folder).with_suffix("").as_posix(): json.loads(file.read_text())
         for file in sorted(folder.rglob("*.json"))
     }
-    return f"All rows: {whole('beyond', Beyond().table(measured))}."
+    return f"{link_table('beyond', Beyond().table(measured), 'All rows')}."

@@ -5,7 +5,7 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FOLDER = ROOT / "benchmarks" / "results"
 
@@ -21,7 +21,7 @@ def search() -> str:
         for size in _first(cases)
     ]
     heads = (f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts)
-    table = whole("search", Grid(("searched", "read", *heads), tuple(rows)))
+    table = link_table("search", Grid(("searched", "read", *heads), tuple(rows)))
     compared = ", ".join(
         f"{seconds['median']:.2g} s for {size.removesuffix(' images')}"
         for size, seconds in pairs.items()
@@ -31,12 +31,11 @@ def search() -> str:
     query = 1000 * cases[f"{counts[-1]} queries"][largest]["median"] / int(most)
     return (
         f"Among {largest}, a batched query takes {query:.2g} ms after {rows[-1][1]} s to read "
-        f"the features. Comparing all pairs of images takes {compared} (one thread, "
-        f"{result['setting']['dimensions']} dimensions; {table}). With the index, "
-        "finding copies among "
-        f"{found['images']:,} images takes {found['seconds'] / 60:.0f} minutes and "
-        f"{found['gigabytes']:.1f} GB ({found['threads']} threads): it found "
-        f"{100 * found['found']:.0f} % of planted ones."
+        f"the features. Comparing all pairs takes {compared} (one thread, "
+        f"{result['setting']['dimensions']} dimensions; {table}). The index finds "
+        f"{100 * found['found']:.0f} % of the planted copies among {found['images']:,} images in "
+        f"{found['seconds'] / 60:.0f} minutes and {found['gigabytes']:.1f} GB "
+        f"({found['threads']} threads)."
     )
 
 
@@ -48,12 +47,12 @@ def photos_measured() -> str:
     columns = [f"{name}: {key}" for name in rows for key in keys]
     grid = [(count.split()[0], *(f"{of[count][key]:.1f}" for of in rows.values() for key in keys))
             for count in counts]  # fmt: skip
-    table = whole("photos-measured", Grid(("photos", *columns), tuple(grid)))
+    table = link_table("photos-measured", Grid(("photos", *columns), tuple(grid)))
     lost = ", ".join(
         f"{of['150 photos']['copies'] - of['300 photos']['copies']:+.1f} ({name})"
         for name, of in rows.items()
     )
-    return f"Copies found first, with 150 photos instead of 300: {lost} points ({table})."
+    return f"With 150 instead of 300 photos, rank-1 recall changes by {lost} points ({table})."
 
 
 def _seconds(seconds: float) -> str:
@@ -82,12 +81,12 @@ def label_errors() -> str:
             share = _range(seed["first"][name] for seed in seeds)
             taken = _first(seeds)["changed"]
             rows.append((kind, f"mast: the first by {name}", f"{taken:,}", share, share))
-    table = whole("label-errors", Grid(("encoder", "flagged", "images", "precision", "recall"),
+    table = link_table("label-errors", Grid(("encoder", "flagged", "images", "precision", "recall"),
                                        tuple(rows)))  # fmt: skip
     return (
-        f"All methods, and cleanlab {result['provenance']['cleanlab']}: {table} "
-        f"({setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of the labels "
-        f"changed at random, {setting['seeds']} seeds)."
+        f"All methods, with cleanlab {result['provenance']['cleanlab']}: {table} "
+        f"({setting['images']:,} CIFAR-10 images, {100 * setting['share']:g} % of the labels "
+        f"changed, {setting['seeds']} seeds)."
     )
 
 

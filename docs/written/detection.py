@@ -3,7 +3,7 @@
 import json
 
 from experiments.detectors import Detectors
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 
 def detection() -> str:
@@ -13,7 +13,7 @@ def detection() -> str:
     names = {"AP": "objects/ap", "AP50": "objects/ap50", "AP75": "objects/ap75"}
     precision = ", ".join(f"{name} {fitted['measures'][key]:.1f}" for name, key in names.items())
     return (
-        f"Faster R-CNN overfits {fitted['images']['train']} photos with {fitted['objects']} "
-        f"objects in {fitted['settings']['iterations']} steps ({fitted['minutes']:.0f} minutes; "
-        f"boxes: {precision}). Losses: {whole('detection', Detectors().table(result))}."
+        f"As a check, Faster R-CNN overfits {fitted['images']['train']} photos with "
+        f"{fitted['objects']} objects in {fitted['settings']['iterations']} steps ({precision}; "
+        f"{link_table('detection', Detectors().table(result), 'losses')})."
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FOLDER = ROOT / "benchmarks" / "results"
 KINDS = {
@@ -41,9 +41,8 @@ def faults() -> str:
     rows += [_row("all", now, [*KINDS], verdicts), _row("all, before", before, [*KINDS], verdicts)]
     columns = ("what was done", "cases", *(VERDICTS[name] for name in verdicts))
     return (
-        f"By kind of attack: {whole('faults', Grid(columns, tuple(rows)))} "
-        f"(`make faults SECONDS={now['seconds']:.0f}`, revision "
-        f"{now['provenance']['git_revision']}; before: {before['provenance']['git_revision']})."
+        f"By kind of attack: {link_table('faults', Grid(columns, tuple(rows)))} "
+        f"(revision {now['provenance']['git_revision']})."
     )
 
 

@@ -5,7 +5,7 @@ import json
 from experiments.forgetting import SHARE, WEIGHT, Forgetting
 from experiments.searches import led, searches
 from mast.analyses import Grid
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 NAMES = (
     ("augself", "VICReg that predicts the operators from its representation"),
@@ -27,8 +27,9 @@ def forgetting() -> str:
         f"{file.parent.name}/{file.stem}": json.loads(file.read_text())
         for file in sorted(folder.glob("*/*.json"))
     }
-    tables = {"linear accuracy": whole("forgetting", Forgetting().table(measured)),
-              "share of the ten nearest": whole("forgetting-searches", searches(measured)),
-              "leads of a block": whole("forgetting-leads", led(measured)),
-              "names": whole("forgetting-names", Grid(("name", "method"), NAMES))}  # fmt: skip
-    return f"All rows: {'; '.join(f'{of}: {link}' for of, link in tables.items())}."
+    tables = {"linear accuracy": ("forgetting", Forgetting().table(measured)),
+              "ten nearest": ("forgetting-searches", searches(measured)),
+              "gain of a block": ("forgetting-leads", led(measured)),
+              "names": ("forgetting-names", Grid(("name", "method"), NAMES))}  # fmt: skip
+    links = (link_table(name, grid, text) for text, (name, grid) in tables.items())
+    return f"All rows: {', '.join(links)}."

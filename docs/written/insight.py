@@ -6,7 +6,7 @@ from typing import Any
 from experiments.advice_check import AdviceCheck
 from experiments.small_sets import called
 from experiments.uncertainty_check import UncertaintyCheck
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 STUDIED = "cifar_mast5"
 NEEDS = "needs what it destroys"  # a verdict of `mast advise`
@@ -15,10 +15,10 @@ NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 def advice() -> str:
     """How many warnings are right; for each run the operators of each task by what they cost."""
     links = (
-        f"{called(result['run'])} {whole(f'advice-{at}', AdviceCheck().table({'': result}))}"
+        link_table(f"advice-{at}", AdviceCheck().table({"": result}), called(result["run"]))
         for at, result in enumerate(insights("advice"), 1)
     )
-    return f"{warned()} Costs by task and operator, by run: {', '.join(links)}."
+    return f"{warned()} Accuracy losses by task and operator: {', '.join(links)}."
 
 
 def warned() -> str:
@@ -44,7 +44,7 @@ def warned() -> str:
 def uncertainty() -> str:
     """How often a damaged copy is ranked above its original, a column per run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
-    return f"By damage and run: {whole('uncertainty', UncertaintyCheck().table(results))}."
+    return f"{link_table('uncertainty', UncertaintyCheck().table(results), 'All rows')}."
 
 
 def studies() -> str:
@@ -64,9 +64,8 @@ def studies() -> str:
     )
     return (
         f"{described(result['run'])}:\n\n"
-        f"- `leave_one_out`, change in top-1 on {rows[0][0]}, in points, without each operator: "
-        f"{', '.join(better) or 'none'}, 95 % intervals over seeds that exclude zero; "
-        f"{', '.join(unsure) or 'none'}, intervals that include it.\n"
+        f"- `leave_one_out`, change in top-1 on {rows[0][0]} in points, without "
+        f"{', '.join(better) or 'any operator'}; not significant: {', '.join(unsure) or 'none'}.\n"
         f"- `epochs`, top-1 after {most} epochs: {lengths}."
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.evaluation.intervals import BOOTSTRAP, STUDENT, TANGO, WILSON, WILSON_OF_CLASSES
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FILE = ROOT / "benchmarks" / "results" / "interval_coverage.json"
 
@@ -21,11 +21,11 @@ def coverage() -> str:
     images = dict.fromkeys(f"{cell['n']:,} images" for cell in single)
     everything = [*single, *(cell for cells in of_pairs.values() for cell in cells)]
     lowest = {method: _lowest(everything, method) for method in (BOOTSTRAP, WILSON, TANGO)}
-    table = whole("coverage", Grid(("95 % interval of", "right", *images), tuple(rows)))
+    table = link_table("coverage", Grid(("95 % interval of", "accuracy", *images), tuple(rows)))
     return "\n".join([
-        f"- Proportions and their differences: at worst {lowest[BOOTSTRAP]:.0f} → "
+        f"- Proportions and their differences: {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} % ({table}).",
-        f"- Means over classes: at worst {_of_classes(result)}.",
+        f"- Means over classes: {_of_classes(result)}.",
         _of_files(result),
         _of_draws(result),
     ])  # fmt: skip
@@ -34,7 +34,7 @@ def coverage() -> str:
 def _of_classes(result: dict[str, Any]) -> str:
     """Of the mean over classes, with few images of some: of one encoder, and of a difference."""
     seconds = list(result["paired"])
-    headings = ("classes of images each", "right", "one encoder",
+    headings = ("classes of images each", "accuracy", "one encoder",
                 *(f"difference, the second {second}" for second in seconds))  # fmt: skip
     rows = [
         (
@@ -45,7 +45,7 @@ def _of_classes(result: dict[str, Any]) -> str:
         )
         for cell in result["classes"]
     ]
-    table = whole("coverage-of-classes", Grid(headings, tuple(rows)))
+    table = link_table("coverage-of-classes", Grid(headings, tuple(rows)))
     lowest = (min(cell["covered"][method] for cell in result["classes"])
               for method in (BOOTSTRAP, WILSON_OF_CLASSES))  # fmt: skip
     return f"{' → '.join(f'{share:.0f}' for share in lowest)} % ({table})"
@@ -62,12 +62,9 @@ def _of_files(result: dict[str, Any]) -> str:
             if cell["p"] == right and of == "one accuracy":
                 rows[cell["files"]].append(f"{covered['pieces']:.0f} → {covered['files']:.0f}")
             lowest = {which: min(share, covered[which]) for which, share in lowest.items()}
-    headings = ("files of pieces", *(f"correlation {value:g}" for value in correlations))
-    table = whole("coverage-of-files", Grid(headings, tuple(map(tuple, rows.values()))))
-    return (
-        f"- Accuracies over pieces of files: at worst {lowest['pieces']:.0f} → "
-        f"{lowest['files']:.0f} % ({table}, accuracy {100 * right:.0f} %)."
-    )
+    headings = ("files of tiles", *(f"correlation {value:g}" for value in correlations))
+    table = link_table("coverage-of-files", Grid(headings, tuple(map(tuple, rows.values()))))
+    return f"- Accuracies over tiles: {lowest['pieces']:.0f} → {lowest['files']:.0f} % ({table})."
 
 
 def _of_draws(result: dict[str, Any]) -> str:
@@ -80,9 +77,8 @@ def _of_draws(result: dict[str, Any]) -> str:
     cells = result["draws"]
     false = (listed(cell["clear"][method] for cell in cells) for method in (BOOTSTRAP, STUDENT))
     return (
-        f"- Of {result['setting']['draws']:,} differences over {listed(c['draws'] for c in cells)} "
-        "draws of training images where the truth is zero, the bootstrap calls {} % clear, "
-        "Student's t {} %."
+        f"- False alarms over {listed(c['draws'] for c in cells)} draws of training images: "
+        "{} % → {} %."
     ).format(*false)
 
 

@@ -5,10 +5,10 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FILE = ROOT / "benchmarks" / "results" / "invariances.json"
-FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
+FOUND = {"rank 1": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
 NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
 Measured = dict[str, list[dict[str, Any]]]
 ENCODERS = {
@@ -24,7 +24,7 @@ ENCODERS = {
     "imagehash": "imagehash",
 }
 COMPARED = {  # a column of the encoders' table: its measure and its way
-    "copies first: last map": ("first", "last map"),
+    "rank-1 recall: last map": ("first", "last map"),
     "whitened depths": ("first", "all depths, whitened"),
     "ignore all": ("first", "ignore all"),
     "color: last map": ("color of 10", "last map"),
@@ -39,7 +39,7 @@ WAYS_OF_RUNS = (
     "ignore color", "ignore all", "trained: match color, block", "trained: match color, heads",
     "match color",
 )  # fmt: skip
-OF_RUNS = {"first": "first", "1 %": "at 1 %", "hue": "hue first", "gray": "gray first",
+OF_RUNS = {"rank 1": "first", "1 %": "at 1 %", "hue": "hue first", "gray": "gray first",
            "crop": "crop first", "color of 10": "color of 10", "kNN": "kNN"}  # fmt: skip
 
 
@@ -47,10 +47,7 @@ def ways() -> str:
     """Copies that are found, what neighbours share, and kNN by set; other encoders; runs."""
     by_encoder = _by_encoder()
     changes, by_set = _tables(next(iter(by_encoder.values()))[0])
-    return (
-        f"All ways: by change {changes}; by set {by_set}; by encoder "
-        f"{_of_encoders(by_encoder)}; of pretrained runs {_of_runs(by_encoder)}."
-    )
+    return f"All rows: {changes}, {by_set}, {_of_encoders(by_encoder)}, {_of_runs(by_encoder)}."
 
 
 def _of_encoders(by_encoder: Measured) -> str:
@@ -66,7 +63,9 @@ def _of_encoders(by_encoder: Measured) -> str:
                        if known else "")  # fmt: skip
         if any(row):
             cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
-    return whole("choices-of-encoders", Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
+    return link_table(
+        "choices-of-encoders", Grid(("encoder", "pixels", *COMPARED), tuple(cells)), "by encoder"
+    )
 
 
 def _of_runs(by_encoder: Measured) -> str:
@@ -86,8 +85,8 @@ def _of_runs(by_encoder: Measured) -> str:
                 spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
                 row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
-    grid = Grid(("run", "compared by", *OF_RUNS), tuple(cells))
-    return whole("choices-of-runs", grid)
+    grid = Grid(("run", "features", *OF_RUNS), tuple(cells))
+    return link_table("choices-of-runs", grid, "pretrained runs")
 
 
 def _by_encoder() -> Measured:
@@ -126,10 +125,10 @@ def _tables(measured: dict[str, Any]) -> tuple[str, str]:
     ]  # fmt: skip
     near = {row[0]: row[1:] for row in said}
     both = [(*row, *near.get(row[0], ("",) * len(NEIGHBOURS))) for row in copies]
-    columns = ("compared by", *FOUND, *changes, *NEIGHBOURS)
+    columns = ("features", *FOUND, *changes, *NEIGHBOURS)
     return (
-        whole("choices", Grid(columns, tuple(both))),
-        whole("choices-knn", Grid(("kNN", *rows), tuple(by_set))),
+        link_table("choices", Grid(columns, tuple(both)), "by change"),
+        link_table("choices-knn", Grid(("kNN", *rows), tuple(by_set)), "kNN by set"),
     )
 
 

@@ -9,7 +9,7 @@ from mast.methods import METHODS
 from mast.recipes import FULL
 from paper.methods import BASELINES
 from paper.methods.recipes import FULL as OF_BASELINES
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 
 def methods() -> str:
@@ -24,8 +24,8 @@ def methods() -> str:
         )
         for name, entry in (METHODS | BASELINES).items()
     )
-    table = whole("methods", Grid(("method", "paper", "recipes", "program"), rows))
-    return f"All methods, their papers and recipes: {table}."
+    grid = Grid(("method", "paper", "recipes", "program"), rows)
+    return f"{link_table('methods', grid, 'Methods, papers and recipes')}."
 
 
 def splits() -> str:
@@ -34,9 +34,8 @@ def splits() -> str:
         (name, usual.train, usual.val or "", usual.test, usual.metric)
         for name, usual in CATALOGUE.items()
     )
-    return (
-        f"Of torchvision: {whole('splits', Grid(('set', 'train', 'val', 'test', 'metric'), rows))}."
-    )
+    grid = Grid(("set", "train", "val", "test", "metric"), rows)
+    return f"{link_table('splits', grid, 'Splits of torchvision sets')}."
 
 
 def oracles() -> str:
@@ -48,11 +47,8 @@ def oracles() -> str:
     )
     first = next(iter(result["deviations"].values()))
     columns = (f"{what}, {precision}" for precision in first for what in first[precision])
-    table = whole("oracles", Grid(("loss", *columns), rows))
-    return (
-        f"Largest deviation from lightly {result['lightly']}, relative to its largest value, on "
-        f"{result['batch']} embeddings of {result['dim']} dimensions: {table}."
-    )
+    table = link_table("oracles", Grid(("loss", *columns), rows))
+    return f"Losses and gradients agree with lightly {result['lightly']} ({table})."
 
 
 def _paper(method: type) -> str:

@@ -4,7 +4,7 @@ import json
 
 from mast.analyses import Grid
 from paper.seeds import cell
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 
 def path() -> str:
@@ -20,16 +20,15 @@ def path() -> str:
         for way, draws in ways.items()
         if draws
     )  # fmt: skip
-    commands = whole("path", Grid(("command", "minutes"), spent))
+    commands = link_table("path", Grid(("command", "minutes"), spent), "minutes")
     columns = ("classifier", "draws of labels", "accuracy (%)", "minutes")
-    classifiers = whole("path-classifiers", Grid(columns, compared))
+    classifiers = link_table("path-classifiers", Grid(columns, compared), "other classifiers")
     return (
         f"On Flowers-17 ({setting['photos']} photos, {setting['labels']} labels per class, "
         f"{setting['new_photos']} new photos; {setting['size']} pixels, {setting['epochs']} "
         f"epochs, {setting['cores']} cores, one seed), pretraining takes {training:.0f} minutes "
-        f"(`mast plan` predicted {result['planned_minutes']:.0f}), all else a minute: {commands}. "
-        f"{predicted['top1']:.0f} % [{predicted['low']:.0f}, {predicted['high']:.0f}] of the new "
-        f"photos get the right class (chance {100 / setting['classes']:.0f} %); other classifiers: "
-        f"{classifiers}. 33 of the {setting['new_photos']} have a near-copy in train or val, so "
-        "numbers are somewhat high."
+        f"(`mast plan` predicted {result['planned_minutes']:.0f}), the rest one ({commands}). "
+        f"Accuracy on the new photos is {predicted['top1']:.0f} % [{predicted['low']:.0f}, "
+        f"{predicted['high']:.0f}], chance {100 / setting['classes']:.0f} % ({classifiers}); "
+        f"33 of them have a near-copy in train or val, so it is too high."
     )

@@ -13,7 +13,7 @@ from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.evaluation.result import PRECISION
 from paper.seeds import cell, difference, spread
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 OURS = "MAST-C over VICReg's distance"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -71,7 +71,7 @@ def compared_on_photos() -> str:
         for name, results in methods.items()
     )
     columns = ("task", "by", *titles, *(f"{OURS} minus {control}" for control in CONTROLS))
-    return f"Scores: {whole('photos', Grid(columns, tuple(rows)))}"
+    return link_table("photos", Grid(columns, tuple(rows)), "scores")
 
 
 def gain(ours: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
@@ -140,7 +140,7 @@ def found_on_photos() -> str:
     chance = [found_in_any_order(methods, f"{task}/retrieval/chance") for task in tasks]
     rows.insert(0, ("by chance", "", "", *chance))
     grid = Grid(("method", "space", "seeds", *tasks.values()), tuple(rows))
-    return f"Share of the ten nearest with the query's label: {whole('photos-searches', grid)}"
+    return link_table("photos-searches", grid, "precision at 10")
 
 
 def of_color(results: list[dict[str, Any]], first: str) -> dict[str, str]:
@@ -159,15 +159,16 @@ def found_in_any_order(methods: dict[str, list[dict[str, Any]]], key: str) -> st
 def variants() -> str:
     """All variants of the study `does_it_help`, and what their names mean."""
     names = zip(("validation", "test"), scored(), strict=True)
-    links = (f"{name} {comparison(f'variants-{name}', groups)}" for name, groups in names)
-    meant = whole("variants-names", Grid(("name", "meaning"), tuple(NAMES.items())))
-    return f"All variants: {', '.join(links)}; their names: {meant}"
+    links = (comparison(name, groups) for name, groups in names)
+    meant = Grid(("name", "meaning"), tuple(NAMES.items()))
+    return f"variants on {' and '.join(links)} ({link_table('variants-names', meant, 'names')})"
 
 
 def comparison(name: str, groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
     results = [result for of_variant in groups.values() for result in of_variant]
-    return whole(name, DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
+    grid = DoesItHelp().table({str(at): each for at, each in enumerate(results)})
+    return link_table(f"variants-{name}", grid, f"{name} images")
 
 
 def scored() -> tuple[Groups, Groups]:
@@ -191,5 +192,6 @@ def photos() -> str:
     encoders = {
         name: {"encoder": name, "scores": scores} for name, scores in result["encoders"].items()
     }
-    flowers = f"Flowers-17: {whole('flowers', Flowers().table(encoders))}"
-    return f"{'. '.join([compared_on_photos(), found_on_photos(), variants(), flowers])}."
+    flowers = link_table("flowers", Flowers().table(encoders), "Flowers-17")
+    links = [compared_on_photos(), found_on_photos(), variants(), flowers]
+    return f"All rows: {', '.join(links)}."

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from mast.analyses import Grid
-from mast.core.errors import counted
 from paper.tables.printed import as_csv
 
 ROOT = Path(__file__).parent.parent.parent
@@ -12,7 +11,7 @@ TABLES = ROOT / "docs" / "tables"
 WHOLE: dict[Path, str] = {}  # every table, as CSV
 
 
-def whole(name: str, grid: Grid) -> str:
+def link_table(name: str, grid: Grid, text: str = "table") -> str:
     """A link to a table in `docs/tables/`, which is written as CSV."""
     WHOLE[TABLES / f"{name}.csv"] = as_csv(grid)
-    return f"[{counted(len(grid.rows), 'row')}](tables/{name}.csv)"
+    return f"[{text}](tables/{name}.csv)"

@@ -8,7 +8,7 @@ from mast.analyses import Grid
 from mast.data import DataConfig
 from mast.recipes import configure
 from paper.tables.reproduction import saved_bytes
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 RESULTS = ROOT / "benchmarks" / "results"
 VIEWS_A_SECOND = 2800  # forward and backward of a ResNet-50 at 224 pixels, a GPU
@@ -69,9 +69,9 @@ def scale() -> str:
             for name, of in warm.items()
         ),
     )
-    links = {"what such runs take": whole("scale", taken), "assumed": whole("assumed", assumed),
-             "reading speed by format": whole("shards", speeds)}  # fmt: skip
-    return f"Estimates: {'; '.join(f'{of} {link}' for of, link in links.items())}."
+    links = (link_table("scale", taken, "estimates"), link_table("assumed", assumed, "assumptions"),
+             link_table("shards", speeds, "reading speed by format"))  # fmt: skip
+    return f"Tables: {', '.join(links)}."
 
 
 def _speed(of: dict[str, float] | None) -> str:
@@ -97,7 +97,7 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
         "hours": f"{seconds / 3600:,.1f}",
         "steps": f"{scenario.images * scenario.epochs / config.batch_size:,.0f}",
         "step, ms": f"{1e3 * step_s:.0f}",
-        "… of which views, from the bytes moved": (f"{1e3 * moved * scenario.batch / MEMORY:.1f}"),
+        "… views, from the bytes moved": (f"{1e3 * moved * scenario.batch / MEMORY:.1f}"),
         "the set, in shards of JPEGs": (
             f"{scenario.images * image / 1e12:.2f} TB in {-(-scenario.images // IN_SHARD):,}"
         ),
@@ -131,7 +131,7 @@ def many() -> str:
              for name, of in result["kept"].items()]  # fmt: skip
     cells = tuple((what, title, f"{of['seconds']:.1f}", f"{of[key]:,.0f}")
                   for what, title, of, key in rows)  # fmt: skip
-    return f"Seconds and memory: {whole('many', Grid(('of', 'part', 's', 'MB'), cells))}."
+    return f"{link_table('many', Grid(('of', 'part', 's', 'MB'), cells), 'Seconds and memory')}."
 
 
 def nodes() -> str:
@@ -149,9 +149,9 @@ def nodes() -> str:
     assert all(each["same"] for each in (result, divided))
     head = ("killed", "kills, time until all exited", "with a sharded optimizer")
     return (
-        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder equals that of "
-        f"an undisturbed run, byte for byte, with and without `shard_optimizer` "
-        f"({whole('nodes', Grid(head, rows))})."
+        f"After {len(result['kills'])} kills in {result['steps']} steps, the encoder is byte for "
+        f"byte that of an undisturbed run, with and without `shard_optimizer` "
+        f"({link_table('nodes', Grid(head, rows))})."
     )
 
 
@@ -174,6 +174,6 @@ def state() -> str:
     head = ("optimizer state", "GB per process", "checkpoint, GB", "seconds to save")
     assert all(result["same"].values())
     return (
-        f"{result['encoder'].removeprefix('timm:')}, {result['processes']} processes on a CPU, the "
-        f"same encoder byte for byte: {whole('optimizer-state', Grid(head, rows))}."
+        f"{link_table('optimizer-state', Grid(head, rows), 'Memory')} of "
+        f"{result['encoder'].removeprefix('timm:')} in {result['processes']} processes on a CPU."
     )

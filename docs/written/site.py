@@ -31,8 +31,10 @@ THEIRS = {
 
 
 def home(readme: str) -> str:
-    """The README, whose links lead from the folder of the documents."""
-    text = re.sub(r" · \[\w+\]\((CONTRIBUTING.md|CITATION.cff)\)", "", readme)
+    """The README without its results and tree; its links lead from the folder of the documents."""
+    results = r"## Results\n.*?(?=\[All numbers\])|```\nmast/.*?```\n\n"
+    files = r" · \[\w+\]\((CONTRIBUTING.md|CITATION.cff)\)"
+    text = re.sub(f"{results}|{files}", "", readme, flags=re.DOTALL)
     return re.sub(r"\]\(docs/", "](", text)
 
 
@@ -66,8 +68,8 @@ def copies() -> str:
                              tuple(rows)))  # fmt: skip
     return (
         f"{table}\n\nCrop, flips, rotation, aspect ratio; {images} images at a time, {sets} "
-        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. All have copies: "
-        "of 1,000 photos without, 165 are joined. "
+        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. Every photo has "
+        "copies; among 1,000 without, 165 are merged. "
         "*Published*: on UKBench, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )
@@ -77,7 +79,7 @@ def pretrained() -> str:
     """The README's table of pretraining, with its controls."""
     return (
         f"{controls()}\n\nMean of four groups of tasks, {SEEDS} seeds, equal tuning "
-        "([details](docs/results.md#mast-c-and-its-controls)). Its color block adds 0.3 points, "
+        "([details](docs/results.md#mast-c-and-its-controls)). The color block adds 0.3 points, "
         "within seed noise."
     )
 

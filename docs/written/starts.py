@@ -7,7 +7,7 @@ from typing import Any
 from experiments.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.analyses import Grid
 from paper.seeds import cell, difference
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 Result = dict[str, Any]
 Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the start
@@ -30,7 +30,7 @@ def starts() -> str:
             ahead = "" if start.endswith("-random") else ahead_of(results, scratch, OWN[set_name])
             rows.append((set_name, title(start), str(len(results)), *cells(results), ahead))
     columns = ("trained on", "start", "seeds", *COLUMNS.values(), "minus from scratch, on its set")
-    return f"All starts: {whole('starts', Grid(columns, tuple(rows)))}."
+    return f"{link_table('starts', Grid(columns, tuple(rows)), 'All starts')}."
 
 
 def ahead_of(results: list[Result], others: list[Result], task: str) -> str:

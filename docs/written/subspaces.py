@@ -6,14 +6,14 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.search.duplicates import MARGIN
-from written.result_files import ROOT, whole
+from written.result_files import ROOT, link_table
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
 GROUPED = "grouped by "
 WORDS = {
-    "ignoring the same": "`--ignore` the change to be found",
-    "matching the different": "`--match` the change to be rejected",
+    "ignoring the same": "`--ignore` the wanted change",
+    "matching the different": "`--match` the unwanted change",
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
@@ -23,6 +23,13 @@ CHOICES = {
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
+TITLES = {  # of the ways that `mast duplicates` decides
+    "output, above 0.99": "cosine",
+    "output, above 0.99, or pHash": "cosine or pHash (the default)",
+    "ignoring all": "`--ignore all`, cosine",
+    "ignoring all, or pHash as it is": "`--ignore all`, cosine or unrotated pHash",
+    "ignoring all, or pHash": "`--ignore all`",
+}
 Sets = list[dict[str, Any]]
 
 
@@ -31,7 +38,7 @@ def found() -> str:
     sets = _sets()
     rows = sets[0]["rows"]
     ways = [way for way in rows if way.startswith(COPIES)]
-    heads = [way.removeprefix(COPIES) for way in ways]
+    heads = [TITLES.get(way.removeprefix(COPIES), way.removeprefix(COPIES)) for way in ways]
     names = ("named", "named in groups")
     changes = [kind for kind in rows["named"] if kind != OTHER]
     kinds = [
@@ -59,14 +66,15 @@ def found() -> str:
     ]  # fmt: skip
     grids = (
         Grid(("copies found", *heads, "`changed_by` right", "of those found"), tuple(kinds)),
-        Grid(("found / right", *heads), tuple(by_set)),
-        Grid(("photos joined, of 1,000", *heads), tuple(joined)),
+        Grid(("recall / precision", *heads), tuple(by_set)),
+        Grid(("photos merged, of 1,000", *heads), tuple(joined)),
         Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
-    names = ("by-change", "by-set", "joined", "several")
-    links = (f"{name.replace('-', ' ')} {whole(f'copies-{name}', grid)}"
-             for name, grid in zip(names, grids, strict=True))  # fmt: skip
-    return f"Copies found, {'; '.join(links)}."
+    names = {"by-change": "by change", "by-set": "by set", "joined": "false merges",
+             "several": "several copies per photo"}  # fmt: skip
+    links = (link_table(f"copies-{name}", grid, text)
+             for (name, text), grid in zip(names.items(), grids, strict=True))  # fmt: skip
+    return f"All rows: {', '.join(links)}."
 
 
 def pairs() -> str:
@@ -86,10 +94,14 @@ def pairs() -> str:
         for kind in kinds
     ]
     names = [names[way] for way in ways[-2:]]
-    columns = [f"{name}, {of}" for name in names for of in ("to be found", "to be rejected")]
-    found = whole("pairs", Grid(("first", "to be found", "to be rejected"), tuple(cells)))
-    by_change = whole("pairs-by-change", Grid(("by change", *columns), tuple(by_kind)))
-    return f"All: {found}; by change {by_change}; grouped {wanted()}."
+    columns = [f"{name}, {of}" for name in names for of in ("should match", "should not")]
+    found = link_table(
+        "pairs", Grid(("rank-1 recall", "should match", "should not match"), tuple(cells)), "recall"
+    )
+    by_change = link_table(
+        "pairs-by-change", Grid(("by change", *columns), tuple(by_kind)), "by change"
+    )
+    return f"All rows: {found}, {by_change}, {wanted()}."
 
 
 def wanted() -> str:
@@ -106,8 +118,8 @@ def wanted() -> str:
         end = ", the default" if float(margin) == MARGIN else ""
         cells.append((f"{CHOICES[space]}, `--margin {margin}`{end}", *counts, joined,
                       _percent(sets, way, "precision")))  # fmt: skip
-    heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
-    return whole("wanted-copies", Grid(heads, tuple(cells)))
+    heads = ("grouped by", "wanted copies", "unwanted copies", "merged, of 1,000", "precision")
+    return link_table("wanted-copies", Grid(heads, tuple(cells)), "duplicates")
 
 
 def _range(sets: Sets, way: str, measure: str) -> str:

@@ -12,7 +12,7 @@ from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
 from paper.seeds import difference
 from paper.tables import TABLES, experiment
-from written.result_files import RESULTS, whole
+from written.result_files import RESULTS, link_table
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
@@ -34,7 +34,7 @@ def tables() -> str:
              str(len(trained)), ", ".join(missing))
         )  # fmt: skip
     columns = ("table", "title", "measures", "rows trained here", "rows only published")
-    return f"The tables: {whole('paper', Grid(columns, tuple(rows)))}."
+    return f"{link_table('paper', Grid(columns, tuple(rows)), 'All tables')}."
 
 
 def small() -> str:
@@ -97,7 +97,7 @@ def table6() -> str:
         lead = str(difference(by_row[name], by_row[other], column.title))
         lines.append((f"{rows[name].title} minus {rows[other].title}", lead, paper))
     differences = Grid(("difference", "here", "paper"), tuple(lines))
-    return _links("table6", table.grids(measured) | {"beside the paper": differences})
+    return _links("table6", table.grids(measured) | {"compared with the paper": differences})
 
 
 def results_of(results: str) -> dict[str, Result]:
@@ -126,10 +126,11 @@ def without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]
 
 def _links(name: str, grids: Mapping[str, Grid]) -> str:
     """Links to tables."""
-    links = []
-    for at, (title, grid) in enumerate(grids.items(), 1):
-        links.append(f"{title.partition(',')[0]} {whole(f'{name}-{at}', grid)}")
-    return f"All rows: {'; '.join(links)}."
+    links = (
+        link_table(f"{name}-{at}", grid, title.partition(",")[0])
+        for at, (title, grid) in enumerate(grids.items(), 1)
+    )
+    return f"All rows: {', '.join(links)}."
 
 
 def winners(tested: Mapping[str, list[Result]]) -> Grid:

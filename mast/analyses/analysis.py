@@ -1,7 +1,6 @@
 """What an analysis is: arrays first, saved in the run folder, then a figure and its caption.
 
-N images, P side of a thumbnail in pixels (pairs of views in `Pairs`), D dimensions of the
-embedding, K operators.
+N images, P side of a thumbnail in pixels, D dimensions of the embedding, K operators.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class Images:
         thumbnails_NPP3: What they look like, uint8.
         labels: Class indices (N,) by task; empty where there are none.
         classes: Class names by task.
-        hits: Whether a linear probe on the representation is right, (N,) of 1 and 0, by task;
-            only where `linear` was measured on these images.
         units: What each belongs to, where that is not its file alone.
     """
 
@@ -53,25 +50,7 @@ class Images:
     thumbnails_NPP3: np.ndarray
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    hits: Mapping[str, np.ndarray] = field(default_factory=dict)
     units: Sequence[str] = ()
-
-
-class Pairs(NamedTuple):
-    """Views of the images as pretraining draws them, P pairs.
-
-    Args:
-        image_P: Position of the image that both views of a pair are of.
-        representation: Of the first and of the second views, (P, C) each.
-        embedding: Likewise, (P, D) each.
-        differences: By operator what was drawn for a pair, (P, T), NaN where the two views do not
-            show it; see `mast.augment.difference`.
-    """
-
-    image_P: np.ndarray
-    representation: tuple[Tensor, Tensor]
-    embedding: tuple[Tensor, Tensor]
-    differences: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -102,9 +81,7 @@ class Subject:
         log: Lines of `metrics.jsonl`.
         images: What it is analysed with, if anything.
         embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None).
-        pairs: Augmented views of the images; None for methods without two views.
-        uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
-            None where the method predicts none.
+        extras: What `mast.runs.subject.EXTRAS` adds, by name.
         scores: What was measured of it.
         beside: Other runs to compare with this one, on the same images.
     """
@@ -119,8 +96,7 @@ class Subject:
     log: Sequence[Mapping[str, Any]] = ()
     images: Images | None = None
     embed: Callable[[ChangeBy | None], Tensor] | None = None
-    pairs: Callable[[], Pairs] | None = None
-    uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
     scores: tuple[Score, ...] = ()
     beside: tuple[Subject, ...] = ()
 

@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 # Of options that mean the same in every command, unless its own docstring says something of them.
 TEXTS = {
-    "encoder": "The name of weights, such as `timm:resnet18.a1_in1k`, a run or adapted folder, an "
-    "`encoder.safetensors`, a checkpoint of another project, or an .npz or .parquet with features "
-    "of any model (`features` (N, D) and `paths` (N,), or what `mast embed` writes). In Python a "
-    "`mast.Encoder` or a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). "
+    "encoder": "Pretrained weights (`timm:resnet18.a1_in1k`), a run or adapted folder, an "
+    "`encoder.safetensors`, another project's checkpoint, or an .npz or .parquet file of features "
+    "(`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a module that maps "
+    "RGB images (B, 3, H, W) in [0, 1] to (B, D). "
     "EfficientNet-Lite0 with ImageNet weights if not given.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
@@ -48,13 +48,13 @@ TEXTS = {
     "ignore": "What to make features invariant to: operators, properties such as color (all "
     'operators that destroy it), or "all", measured on some of the images or by `mast adapt`.',
     "match": "Compare images only by these operators or properties.",
-    "space": "A .json file of weights that `mast neighbours` fitted to pairs of images, or "
-    "`depths` for all depths of the encoder, scaled equally; replaces ignore and match.",
+    "space": "Metric to compare with: a .json file from `mast neighbours --same --different`, or "
+    "`depths` (all stages of the encoder, standardized). Replaces ignore and match.",
     "device": "auto, cpu or cuda.",
     "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
-    "with other names by order and shape. By default the weights that the name names.",
-    "download": "Allow downloading the tag's weights.",
-    "untrained": "Use random weights for the name of an architecture.",
+    "by order and shape instead of name.",
+    "download": "Allow downloading the weights.",
+    "untrained": "Use random weights for a named architecture.",
     "max_broken": "Largest share of broken images to accept; they are listed and left out.",
     "threads": "CPU threads; PyTorch's choice by default.",
     "shard": "`i/n`: every n-th run from the i-th, so that n processes share the runs.",

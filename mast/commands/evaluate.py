@@ -133,24 +133,15 @@ def evaluate(
         fabric = make_fabric(device, devices, precision=precision)
     with launch_processes(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
+        first_weights = untrained and is_run
         loaded = (
-            load_untrained(cast(str | Path, encoder), size)
-            if untrained and is_run
-            else load(*options)
+            load_untrained(cast(str | Path, encoder), size) if first_weights else load(*options)
         )
-
-        @functools.cache
-        def representation(name: str) -> FrozenEncoder:
-            of_run = load_representation(source_name(encoder), cast(Representation, name), size)
-            return frozen(of_run, encoder, compute, cache)
-
         if name := "-".join(invariances.names):
             if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
-        workspace = loaded.folder / EVALUATIONS
-        of_run = is_run and not (name or untrained or weights is not None)
-        bench = Bench(compute, workspace)
+        bench = Bench(compute, loaded.folder / EVALUATIONS)
         if name:
             by = load_search_encoder(
                 options, invariances, compute, cache, bench,
@@ -159,14 +150,22 @@ def evaluate(
             measured, loaded = by.encoder, loaded._replace(size=by.size)
         else:
             measured = frozen(loaded, encoder, compute, cache, bench)
-            measured.representations = representation if of_run else None
+        if is_run and not (name or untrained or weights is not None):
+
+            @functools.cache
+            def representation(name: str) -> FrozenEncoder:
+                of_run = load_representation(source_name(encoder), cast(Representation, name), size)
+                return frozen(of_run, encoder, compute, cache)
+
+            measured.representations = representation
 
         # What cannot work must fail before anything runs for hours.
-        if near_duplicates:
-            refuse_near_duplicates(names)
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            make_evaluator(name, common).prepare(measured)
+            protocol = make_evaluator(name, common)
+            protocol.prepare(measured)
+            if near_duplicates:
+                refuse_near_duplicates(name, protocol)
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [
@@ -174,7 +173,7 @@ def evaluate(
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:
-            check_writable(workspace)
+            check_writable(loaded.folder / EVALUATIONS)
 
         results = Results()
 

@@ -14,7 +14,7 @@ from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_word, out_file, short_name
 from mast.core.kinds import Device, EncoderLike
-from mast.core.run import EVALUATIONS, RunFolder, flatten, plain, provenance
+from mast.core.run import EVALUATIONS, RunFolder, flatten, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ class Fitted(ShownText):
 
     path: Path
     classifier: Classifier  # in evaluation mode, on the CPU
-    # Of an encoder that was pretrained here: how often a classifier on published weights is right
-    # on the same images, or the command that measures it.
-    published: str = ""
+    baseline: str = ""  # of an encoder pretrained here: the command for published weights
 
     @property
     def about(self) -> dict[str, Any]:
@@ -56,7 +54,7 @@ class Fitted(ShownText):
             f"{learned_from(self.about)}",
             f"accuracy: {how_often_right(self.about)}",
             f"probabilities: {how_far_off(self.about)}",
-            *([f"published weights: {self.published}"] if self.published else []),
+            *([f"published weights: {self.baseline}"] if self.baseline else []),
             f"classifier: {self.path}",
         ]
         return "\n".join(map(one_line, lines))
@@ -200,10 +198,9 @@ def fit(
         classifier.reading = pool.train.reading
     save_classifier(classifier, path)
     bench.finish()
-    published = ""
-    if not isinstance(encoder, nn.Module) and _learned_here(loaded):
-        published = _published(about, settings or {}, seed)
-    return Fitted(path, classifier.cpu().eval(), published)
+    own = not isinstance(encoder, nn.Module) and _learned_here(loaded)
+    baseline = _baseline(about, settings or {}, seed) if own else ""
+    return Fitted(path, classifier.cpu().eval(), baseline)
 
 
 def _learned_here(loaded: Loaded) -> bool:
@@ -217,30 +214,17 @@ def _learned_here(loaded: Loaded) -> bool:
     return own and not elsewhere
 
 
-def _published(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> str:
-    """How often a classifier on published weights is right, or the command that says so."""
-    from mast.evaluation.result import published_name, readable
-    from mast.evaluation.tested_classifier import how_often_right
-    from mast.models import BASELINE, BASELINE_SIZE, read_about
+def _baseline(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> str:
+    """The command that fits the same to published weights."""
+    from mast.models import BASELINE, BASELINE_SIZE
 
-    kind, images, target = (about[name] for name in ("kind", "images", "target"))
-    name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
-    for file in sorted(Path("runs").glob(f"*/{name}")):
-        other = read_about(file) or {}
-        if published_name(other.get("encoder", {})) == BASELINE and _asked(other) == _asked(about):
-            return f"{how_often_right(other)}, by {BASELINE}"
-    words = ["mast", "fit", as_word(images["set"]), "--encoder", BASELINE]
+    kind, target = about["kind"], about["target"]
+    words = ["mast", "fit", as_word(about["images"]["set"]), "--encoder", BASELINE]
     words += ["--kind", kind] if kind != "linear" else []
     words += ["--target", target] if target != "class" else []
     words += [f"{key}={value}" for key, value in flatten(dict(settings)).items()]
     words += ["--seed", str(seed)] if seed else []
     return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
-
-
-def _asked(about: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a classifier was to learn, from what, and how."""
-    images, how = about.get("images", {}), plain(about.get("settings", {}).get("protocol"))
-    return about.get("target"), images.get("set"), images.get("sizes"), how
 
 
 def _free(file: Path, name: str, pool: LearningData) -> Path:

@@ -230,43 +230,37 @@ def _listed(
     file: Path | None,
 ) -> Listing:
     """All images, the farthest first, in a table or on a page."""
+    from mast.evaluation.label_errors import Checked
     from mast.page import GalleryRow, Item
     from mast.search.outliers import rescaled
 
     order_N = (-value_N).argsort(kind="stable")
-    columns: Columns = {
-        "path": [canvases.identifiers[at] for at in order_N],
-        "score": rescaled(value_N, value_N)[order_N].tolist(),
-        column: value_N[order_N].tolist(),
+    ranked: Columns = {
+        "path": canvases.identifiers,
+        "score": rescaled(value_N, value_N).tolist(),
+        column: value_N.tolist(),
     }
     sections: dict[str, Sequence[int]] = {FARTHEST: range(len(order_N))}
-    heading, suspects = "", list[int]()
     if checked is not None:
-        heading, suspects = checked.suspects()
-        columns = {
-            **columns,
-            "label": [checked.name(label) for label in checked.label_N[order_N]],
-            "suggested": [checked.name(label) for label in checked.suggested_N[order_N]],
-            "quality": checked.quality_N[order_N].tolist(),
-        }
-        row_of_N = order_N.argsort()
-        sections[heading] = row_of_N[suspects].tolist()
-    columns = with_broken(columns, canvases.skipped)
+        ranked = {**ranked, **checked.columns}
+        sections[checked.heading] = order_N.argsort()[checked.suspects].tolist()
+    ordered = {name: [values[at] for at in order_N] for name, values in ranked.items()}
+    columns = with_broken(ordered, canvases.skipped)
 
     def rows() -> list[GalleryRow]:
         """The farthest, then a row for each label and what is suggested instead."""
         items: dict[str, list[Item]] = {
             FARTHEST: [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
         }
-        for at in suspects:
-            assert checked is not None
-            label, suggested = map(checked.name, (checked.label_N[at], checked.suggested_N[at]))
-            item = Item(canvases, at, f"quality {checked.quality_N[at]:.2f}")
+        about = Checked({}, [], "") if checked is None else checked
+        for at in about.suspects:
+            label, suggested, quality = (of[at] for of in about.columns.values())
+            item = Item(canvases, at, f"quality {quality:.2f}")
             items.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
         return [GalleryRow(each, of) for each, of in items.items()]
 
     lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
-    lead += "least." + f" Then {heading}." * bool(heading)
+    lead += "least." + (f" Then {checked.heading}." if checked is not None else "")
     write_listing(file, columns, "Outliers", lead, rows)
     from mast.page import Thumbnails
 

@@ -16,8 +16,8 @@ from mast.evaluation.intervals import (
     Measured,
     effective_images,
     ends,
-    fewer,
     measured,
+    student_factor,
     wilson,
 )
 
@@ -78,7 +78,6 @@ def accuracies(
     labels_N: Tensor,
     seed: int,
     resamples: int,
-    copies: int = 1,
     neighbours: int | None = None,
     files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
@@ -88,15 +87,14 @@ def accuracies(
         scores_NC: Test scores, larger is more likely.
         labels_N: True classes.
         seed: Of the bootstrap, which draws `resamples` test sets.
-        copies: How many times the test images follow one another, in the same order, each time of
-            another class; an image's credit is the mean of its copies'.
         neighbours: How many voted, if scores are votes: there are no measures of more guesses, and
             a class without a vote is no guess.
         files_N: The files of the test images, where some have several.
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
-        its interval and the weight of each image's credit for "top1" in it; what each is by chance.
+        its interval and the weight of each image's credit for "top1" in it; the chance level of
+        each.
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     for name, k in GUESSES.items():
@@ -104,18 +102,12 @@ def accuracies(
             continue
         guesses = k if neighbours is None else (scores_NC > 0).sum(dim=1).clamp(max=k)
         credit_N = correct_within(scores_NC, labels_N, guesses).double()
-        credit_N = credit_N.view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples, files_N=files_N)
         yield f"{target}/by_chance/{name}", chance_level(labels_N, name)
     credit_N = correct_within(scores_NC, labels_N, k=1).double()
-    if copies == 1:
-        yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
-        interval = class_mean_interval(credit_N, labels_N, files_N)
-        yield from ends(target, "mean_per_class", interval)
-        yield f"{target}/weights/mean_per_class", class_weights(labels_N).float()
-    else:  # each image is in every class once
-        credit_N = credit_N.view(copies, -1).mean(dim=0)
-        yield from measured(target, "mean_per_class", credit_N, seed, resamples, files_N=files_N)
+    yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
+    yield from ends(target, "mean_per_class", class_mean_interval(credit_N, labels_N, files_N))
+    yield f"{target}/weights/mean_per_class", class_weights(labels_N).float()
     yield f"{target}/by_chance/mean_per_class", chance_level(labels_N, "mean_per_class")
 
 
@@ -150,6 +142,6 @@ def class_mean_interval(
     if files_N is not None:
         squares_C = variance_C.square() / (files_C - 1).clamp(min=1)
         freedom = float(variance_C.sum() ** 2 / squares_C.sum())
-        images, method = images * fewer(freedom + 1), method + OF_FILES
+        images, method = images * student_factor(freedom + 1), method + OF_FILES
     images = max(1.0, images)
     return Interval(*wilson(float(mean_C.mean()) * images, images), method)

@@ -19,9 +19,6 @@ from mast.evaluation.accuracy import correct_within
 
 BINS = 15
 FOLDS = 5
-# The product of inverse temperature and largest difference of two scores of an image: beyond
-# these, probabilities are uniform, or 0 and 1, in any case.
-LOWEST, HIGHEST = 1e-4, 1e4
 
 
 class Calibration(NamedTuple):
@@ -68,30 +65,24 @@ def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2; Platt,
         Probabilistic Outputs for Support Vector Machines, 1999, section 2.2, for the targets.
     """
-    from scipy.optimize import brentq
+    from scipy.optimize import minimize_scalar
 
     scores_VC = scores_VC.double() - scores_VC.double().amax(dim=1, keepdim=True)
     spread = -float(scores_VC.min())
     if spread == 0:
         return 1.0
     images, classes = scores_VC.shape
-    target_VC = F.one_hot(labels_V, classes).double()
-    if bool((correct_within(scores_VC, labels_V, k=1) == 1).all()):
-        other = 1 / (images + classes)
-        target_VC = target_VC * (1 - classes * other) + other
-    observed = float((target_VC * scores_VC).sum(dim=1).mean())
+    right = bool((correct_within(scores_VC, labels_V, k=1) == 1).all())
+    smoothing = classes / (images + classes) if right else 0.0
 
-    def slope(log_inverse: float) -> float:
-        """The derivative of the loss, which is convex, by the inverse temperature."""
-        probability_VC = (scores_VC * math.exp(log_inverse)).softmax(dim=1)
-        return float((probability_VC * scores_VC).sum(dim=1).mean()) - observed
+    def loss(log: float) -> float:
+        scaled_VC = scores_VC / (spread * math.exp(log))
+        return float(F.cross_entropy(scaled_VC, labels_V, label_smoothing=smoothing))
 
-    low, high = math.log(LOWEST / spread), math.log(HIGHEST / spread)
-    if slope(low) >= 0:
-        return math.exp(-low)
-    if slope(high) <= 0:
-        return math.exp(-high)
-    return math.exp(-float(brentq(slope, low, high, xtol=1e-10)))
+    # Beyond these, probabilities are uniform, or 0 and 1, in any case.
+    ends = math.log(1e-4), math.log(1e4)
+    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    return spread * math.exp(float(found.x))
 
 
 def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:

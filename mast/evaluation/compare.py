@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from textwrap import shorten
 
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
@@ -17,8 +18,8 @@ from mast.core.errors import UserError
 from mast.core.run import EVALUATIONS, SPACES, RunFolder, flatten
 from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
-from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
-from mast.evaluation.verdict import QUOTED, Verdict, verdict
+from mast.evaluation.result import Result, in_words, readable, results_in
+from mast.evaluation.verdict import QUOTED, Results, Verdict, verdict
 
 START = "before pretraining"  # what the first run started as
 # They change no value beyond rounding.
@@ -41,14 +42,9 @@ class ComparisonRow:
 
     def beside(self) -> list[tuple[str, str]]:
         """For each run the interval of its value, and what the first run gains over it."""
-        texts = []
-        for interval, gain in zip(self.intervals, (None, *self.gains), strict=True):
-            ends = "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
-            change = "" if gain is None else f"{gain.value:+.1f}"
-            if gain is not None and math.isfinite(gain.low):
-                change += f" [{gain.low:+.1f}, {gain.high:+.1f}]"
-            texts.append((ends, change))
-        return texts
+        ends = ("" if of is None else f"[{of[0]:.1f}, {of[1]:.1f}]" for of in self.intervals)
+        gains = ("" if gain is None else str(gain) for gain in self.gains)
+        return list(zip(ends, ("", *gains), strict=True))
 
     def cells(self) -> list[tuple[str, str]]:
         """For each run its value and, below it, its interval (first run) or the gain over it."""
@@ -130,43 +126,25 @@ def compare(
     folders = [_located(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
         raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
-    start = _with_start(folders)
-    _with_weights_of_others(folders)
+    start = RunFolder(folders[0]).untrained
+    if not any(folder.samefile(start) for folder in folders if start.is_dir()):
+        folders += [start] * any((start / EVALUATIONS).glob("*.json"))
     results = [_results(folder) for folder in folders]
-    names = short_names(folders)
-    if start is not None:
-        names = (*names[:start], START, *names[start + 1 :])
+    for folder in _weights_of_others(folders[0], results):
+        folders.append(folder)
+        results.append(_results(folder))
+    is_start = [
+        at for at, folder in enumerate(folders) if at and folder.resolve() == start.resolve()
+    ]
+    names = [START if at in is_start else name for at, name in enumerate(short_names(folders))]
     notes: list[str] = []
     rows: list[ComparisonRow] = []
     for key in dict.fromkeys(key for of_run in results for key in of_run):
-        first, *others = (of_run.get(key) for of_run in results)
-        comparable = [
-            _comparable(first, other, names, index, notes)
-            for index, other in enumerate(others, start=1)
-        ]
-        measures = dict.fromkeys(
-            (target, measure)
-            for result in (first, *others)
-            if result is not None
-            for target, measured in result.targets.items()
-            for measure in sorted(measured.values, key=lambda name: name != result.metric)
-            if not measure.endswith(ENDS) and not set("@/") & set(measure)
-        )
-        set_name = next(readable(result.set_name) for result in (first, *others) if result)
-        for target, measure in measures:
-            each = [None if of is None else of.targets.get(target) for of in (first, *others)]
-            values = tuple(None if of is None else of.values.get(measure) for of in each)
-            gains = tuple(
-                difference(other, first, (target,), measure, seed, resamples)
-                if first is not None and other is not None and paired
-                else None
-                for other, paired in zip(others, comparable, strict=True)
-            )
-            intervals = tuple(None if of is None else of.interval(measure) for of in each)
-            heading = (key[0], set_name, target, in_words(measure))
-            chances = (of.chance(measure) for of in each if of is not None)
-            chance = next((value for value in chances if value is not None), None)
-            rows.append(ComparisonRow(heading, values, intervals, gains, chance))
+        each = [of_run.get(key) for of_run in results]
+        for other, name in zip(each[1:], names[1:], strict=True):
+            if each[0] is not None and other is not None:
+                notes += _differences(each[0], other, f"{names[0]} and {name}")
+        rows += _rows(each, seed, resamples)
     notes += _namesakes(results)
     notes += dict.fromkeys(
         f"{readable(result.set_name)}: {text}"
@@ -174,46 +152,56 @@ def compare(
         for result in of_run.values()
         for text in result.notes()
     )
-    others_by_name = {
-        name: of_other
-        for at, (name, of_other) in enumerate(zip(names, results, strict=True))
-        if at not in (0, start)
-    }
-    of_start = None if start is None else results[start]
-    judged = verdict(
-        RunFolder(folders[0]), names[0], results[0], of_start, others_by_name, seed, resamples
+    others = {names[at]: of for at, of in enumerate(results) if at not in (0, *is_start)}
+    of_start = next((results[at] for at in is_start), None)
+    run = RunFolder(folders[0])
+    judged = verdict(run, names[0], results[0], of_start, others, seed, resamples)
+    return Comparison(tuple(names), tuple(folders), tuple(rows), judged, tuple(notes))
+
+
+def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterator[ComparisonRow]:
+    """A row for each measure of a protocol on a set, the set's own metric first."""
+    known = [result for result in results if result is not None]
+    measures = dict.fromkeys(
+        (target, measure)
+        for result in known
+        for target, measured in result.targets.items()
+        for measure in sorted(measured.measures(), key=lambda name: name != result.metric)
+        if not set("@/") & set(measure)
     )
-    return Comparison(names, tuple(folders), tuple(rows), judged, tuple(notes))
+    first, *others = results
+    for target, measure in measures:
+        each = [None if of is None else of.targets.get(target) for of in results]
+        chances = [of.chance(measure) for of in each if of is not None]
+        yield ComparisonRow(
+            (known[0].protocol, readable(known[0].set_name), target, in_words(measure)),
+            tuple(None if of is None else of.values.get(measure) for of in each),
+            tuple(None if of is None else of.interval(measure) for of in each),
+            tuple(
+                None if first is None or other is None
+                else difference(other, first, (target,), measure, seed, resamples)
+                for other in others
+            ),
+            next((value for value in chances if value is not None), None),
+        )  # fmt: skip
 
 
-def _with_start(folders: list[Path]) -> int | None:
-    """Add what the first run started as, if it was measured and is not there yet; its place or
-    None.
+def _weights_of_others(run: Path, results: Sequence[Results]) -> list[Path]:
+    """Folders of weights of others that were measured on images of a run; none where such a folder
+    is among the results.
     """
-    start = RunFolder(folders[0]).untrained
-    places = [folder.resolve() for folder in folders]
-    if start.resolve() in places:
-        return places.index(start.resolve())
-    if not any((start / EVALUATIONS).glob("*.json")):
-        return None
-    folders.append(start)
-    return len(folders) - 1
-
-
-def _with_weights_of_others(folders: list[Path]) -> None:
-    """Add encoders with weights of others that were measured on images of the first, unless one is
-    there already.
-    """
-    known = [result for folder in folders for result in results_in(folder)]
-    if any(result.encoder.get("weights") for result in known):
-        return
-    same = {result.encoder.get("fingerprint") for result in known} - {None}
-    tested = {(of.protocol, of.images) for of in results_in(folders[0]) if of.protocol in QUOTED}
-    for place in dict.fromkeys((Path("runs"), folders[0].parent)):
-        for folder, of in _evaluated(place):
-            others = of.encoder.get("weights") and of.encoder.get("fingerprint") not in same
-            if others and (of.protocol, of.images) in tested and folder not in folders:
-                folders.append(folder)
+    known = [result.encoder for of_run in results for result in of_run.values()]
+    if any(encoder.get("weights") for encoder in known):
+        return []
+    same = {encoder.get("fingerprint") for encoder in known} - {None}
+    found = [
+        folder
+        for place in dict.fromkeys((Path("runs"), run.parent))
+        for folder, of in _evaluated(place)
+        if of.encoder.get("weights") and of.encoder.get("fingerprint") not in same
+        and of.protocol in QUOTED and (of.protocol, of.images) in results[0]
+    ]  # fmt: skip
+    return list(dict.fromkeys(found))
 
 
 def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
@@ -227,7 +215,7 @@ def _located(run: str | Path) -> Path:
     """The folder of what was evaluated, by the name or file that `evaluate` took, too."""
     path = Path(run)
     if path.is_file() and RunFolder(path.parent).config.is_file():
-        path = path.parent
+        return path.parent
     found = set[Path]()
     if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
         found = {folder for folder, _ in _evaluated(path / SPACES)}
@@ -247,7 +235,7 @@ def _located(run: str | Path) -> Path:
     return found.pop() if found else path
 
 
-def _results(run: Path) -> dict[tuple[str, str], Result]:
+def _results(run: Path) -> Results:
     """The results of a run by protocol and tested images."""
     results = results_in(run)
     if not results:
@@ -255,12 +243,12 @@ def _results(run: Path) -> dict[tuple[str, str], Result]:
     return {(result.protocol, result.images): result for result in results}
 
 
-def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[str]:
+def _namesakes(results: Sequence[Results]) -> Iterator[str]:
     """A note for each set on whose name the runs agree but not on its images."""
     images: dict[tuple[str, str], set[str]] = {}
-    for of_run in results:
-        for (protocol, tested), result in of_run.items():
-            images.setdefault((protocol, readable(result.set_name)), set()).add(tested)
+    for protocol, tested in (key for of_run in results for key in of_run):
+        name = next(of[protocol, tested].set_name for of in results if (protocol, tested) in of)
+        images.setdefault((protocol, readable(name)), set()).add(tested)
     for (protocol, name), different in images.items():
         if len(different) > 1:
             yield f"{protocol} on {name}: other images or labels; each has rows of its own"
@@ -279,35 +267,25 @@ def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
     raise UserError(f"the same run is given twice: {', '.join(map(str, runs))}")
 
 
-def _comparable(
-    first: Result | None, other: Result | None, names: tuple[str, ...], index: int, notes: list[str]
-) -> bool:
-    """Whether both results exist, of the same images; differences become notes."""
-    if first is None or other is None:
-        return False
-    subject = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
+def _differences(first: Result, other: Result, runs: str) -> Iterator[str]:
+    """Notes on how two results of the same images were measured differently."""
+    subject = f"{first.protocol} on {readable(first.set_name)}, {runs}"
     differ = [part for part in first.fingerprints | other.fingerprints
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
     if of_changed_images(first, other):
-        notes.append(
+        yield (
             f"{subject}: no interval of the difference, as the test images were changed: evaluate "
             "both again"
         )
     elif differ:
-        notes.append(f"{subject}: other pixels of {', '.join(differ)} (another size, or changed)")
-    settings, other_settings = (
+        yield f"{subject}: other pixels of {', '.join(differ)} (another size, or changed)"
+    ours, theirs = (
         flatten({**of.settings, **of.encoder.get("space", {})}) for of in (first, other)
     )
     differing = [
-        f"{name} {_brief(settings.get(name))} and {_brief(other_settings.get(name))}"
-        for name in sorted(settings.keys() | other_settings.keys())
-        if settings.get(name) != other_settings.get(name) and name not in OF_MACHINES
+        f"{name} {shorten(str(ours.get(name)), 40)} and {shorten(str(theirs.get(name)), 40)}"
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name) and name not in OF_MACHINES
     ]
     if differing:
-        notes.append(f"{subject}: other settings: {'; '.join(differing)}")
-    return True
-
-
-def _brief(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"
+        yield f"{subject}: other settings: {'; '.join(differing)}"

@@ -24,7 +24,6 @@ from torch import Tensor
 # `<target>/interval/<measure>` and the method of its interval.
 Measured: TypeAlias = tuple[str, float | Tensor | str]
 
-MOST_RESAMPLES = 100_000  # which take minutes for a large test set
 WILSON = "Wilson"
 WILSON_OF_CLASSES = "Wilson, mean of classes"
 TANGO = "Tango"
@@ -113,44 +112,68 @@ def mean_interval(
     Wilson's where every unit is right or wrong or all are alike, of which a bootstrap would say
     nothing; elsewhere Student's t over files, or the bootstrap.
     """
-    if bool(((credit_N == 1) | (credit_N == 0)).all()) or _are_equal(credit_N):
+    mean = min(1.0, max(0.0, float(credit_N.double().mean())))
+    if _is_binary(credit_N):
         images, method = float(len(credit_N)), WILSON
         if files_N is not None:
             images, files = effective_images(credit_N, files_N)
-            images, method = max(1.0, images * fewer(files)), WILSON + OF_FILES
-        return Interval(*wilson(float(credit_N.double().mean()) * images, images), method)
+            images, method = max(1.0, images * student_factor(files)), WILSON + OF_FILES
+        return Interval(*wilson(mean * images, images), method)
     if files_N is None:
         return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
     ones_N = torch.ones(len(credit_N))
-    if (found := student_of_files(credit_N, ones_N, files_N)) is not None:
-        return Interval(max(0.0, found.low), min(1.0, found.high), found.method)
-    files = alike(_sums(ones_N, files_N))
-    mean = min(1.0, max(0.0, float(credit_N.double().mean())))
+    if (found := student_of_files(credit_N, ones_N, files_N, least=0)) is not None:
+        return found
+    files = effective_files(_sums(ones_N, files_N))
     return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
 
 
 def difference_interval(
-    gain_N: Tensor, seed: int, resamples: int = 1000, files_N: Tensor | None = None
+    gain_N: Tensor,
+    seed: int,
+    resamples: int = 1000,
+    files_N: Tensor | None = None,
+    weight_N: Tensor | None = None,
 ) -> Interval:
     """The interval of the mean by which a second credit of the same units is above a first.
 
-    Student's t over files that have several; else Tango's where every gain is -1, 0 or 1, or all
-    are alike; else the bootstrap's. Arguments as of `mean_interval`.
+    Student's t over files that have several; else Tango's where every gain is -1, 0 or 1, all are
+    alike, or gains are weighted; else the bootstrap's. Tango's interval of weighted gains is that
+    of as many images of equal weight as would give the variance of the mean. Of two numbers of them
+    the smaller one counts: where all images may change alike, and where those change that did.
+    Where files all gain alike, they are as many images as there are files of one weight. Weights
+    have a mean of 1, and no gain is above its weight. Reference as of `class_mean_interval`.
     """
+    if weight_N is None:
+        if files_N is None and not _is_binary(gain_N.abs()):
+            return Interval(*percentiles(resampled_means(gain_N, seed, resamples)), BOOTSTRAP)
+        weight_N = torch.ones(len(gain_N))
+    gain_N, weight_N, method = gain_N.double(), weight_N.double(), TANGO
+    gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
     if files_N is not None:
-        return weighted_difference_interval(gain_N, torch.ones(len(gain_N)), files_N)
-    if bool(((gain_N.abs() == 1) | (gain_N == 0)).all()) or _are_equal(gain_N):
-        gained, lost = (float(of_N.double().clamp(min=0).sum()) for of_N in (gain_N, -gain_N))
-        return Interval(*tango(gained, lost, len(gain_N)), TANGO)
-    return Interval(*percentiles(resampled_means(gain_N, seed, resamples)), BOOTSTRAP)
+        if (found := student_of_files(gain_N, weight_N, files_N, least=-1)) is not None:
+            return found
+        images, method = effective_files(_sums(weight_N, files_N)), TANGO + OF_FILES
+    else:
+        images = len(gain_N) / float(weight_N.square().mean())
+        if gained + lost > 0:
+            images = min(images, len(gain_N) * (gained + lost) / float(gain_N.square().mean()))
+    images = max(1.0, images)
+    gained = min(1.0, gained)
+    lost = min(1 - gained, lost)  # but for rounding it is no more
+    return Interval(*tango(images * gained, images * lost, images), method)
 
 
-def _are_equal(credit_N: Tensor) -> bool:
-    return bool((credit_N == credit_N[0]).all())
+def _is_binary(credit_N: Tensor) -> bool:
+    """Whether all are 0 or 1, or all are equal."""
+    return bool(((credit_N == 1) | (credit_N == 0)).all() or (credit_N == credit_N[0]).all())
 
 
-def student_of_files(value_N: Tensor, weight_N: Tensor, files_N: Tensor) -> Interval | None:
-    """Student's t of a weighted mean over pieces of files; None of alike files, or of one.
+def student_of_files(
+    value_N: Tensor, weight_N: Tensor, files_N: Tensor, least: float
+) -> Interval | None:
+    """Student's t of a weighted mean over pieces of files, from `least` to 1; None of alike files,
+    or of one.
 
     The variance is that of a ratio of sums of files (Taylor linearization), with as many degrees
     of freedom as files of one weight would leave. `value_N` is multiplied by its weight already,
@@ -159,14 +182,23 @@ def student_of_files(value_N: Tensor, weight_N: Tensor, files_N: Tensor) -> Inte
     Reference:
         Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
     """
-    mean = float(value_N.double().mean())
+    value_N, weight_N = value_N.double(), weight_N.double()
+    mean = float(value_N.mean())
     rest_F, weight_F = _sums(value_N - weight_N * mean, files_N), _sums(weight_N, files_N)
     files = len(rest_F)
     variance = float(rest_F.square().sum()) / len(value_N) ** 2 * files / max(1, files - 1)
     if files == 1 or variance < 1e-18:
         return None
-    margin = _student_quantile(alike(weight_F)) * math.sqrt(variance)
-    return Interval(mean - margin, mean + margin, STUDENT + OF_FILES)
+    margin = _student_quantile(effective_files(weight_F)) * math.sqrt(variance)
+    return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT + OF_FILES)
+
+
+def student_interval(value_D: Tensor, least: float) -> Interval | None:
+    """Student's t of a mean over few draws of what is learned from, from `least` (0 or -1) to 1;
+    None of one draw, or where all are alike."""
+    draws = len(value_D)
+    found = student_of_files(value_D, torch.ones(draws), torch.arange(draws), least)
+    return None if found is None else found._replace(method=STUDENT)
 
 
 def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
@@ -192,10 +224,10 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
     squares += added**2 * ((1 - mean) ** 2 + mean**2)
     variance = squares / images**2 * count / (count - 1)
     number = mean * (1 - mean) / variance
-    return min(max(number, 1.0), float(len(credit_N))), alike(size_F)
+    return min(max(number, 1.0), float(len(credit_N))), effective_files(size_F)
 
 
-def fewer(files: float) -> float:
+def student_factor(files: float) -> float:
     """The factor on the number of images for Student's t of so many files, not a normal.
 
     Reference:
@@ -207,7 +239,7 @@ def fewer(files: float) -> float:
     return (float(ndtri(0.975)) / _student_quantile(files)) ** 2
 
 
-def alike(weight_F: Tensor) -> float:
+def effective_files(weight_F: Tensor) -> float:
     """The number of files of equal weight that some files amount to."""
     return float(weight_F.sum() ** 2 / weight_F.square().sum())
 
@@ -223,46 +255,6 @@ def _sums(value_N: Tensor, files_N: Tensor) -> Tensor:
     """Sums over each file, (F,)."""
     _, file_N = files_N.cpu().unique(return_inverse=True)
     return torch.bincount(file_N, value_N.double().cpu())
-
-
-def weighted_difference_interval(
-    gain_N: Tensor, weight_N: Tensor, files_N: Tensor | None = None
-) -> Interval:
-    """Tango's interval of the mean by which a second weighted credit is above a first.
-
-    It is that of as many images of equal weight as would give the variance of the mean. Of two
-    numbers of them the smaller one counts: where all images may change alike, and where those
-    change that did. Over files that have several it is Student's t; where these all gain alike,
-    Tango's of as many images as there are files of one weight. Weights have a mean of 1, and no
-    gain is above its weight. Reference as of `class_mean_interval`.
-    """
-    gain_N, weight_N = gain_N.double(), weight_N.double()
-    gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
-    method = TANGO
-    if files_N is not None:
-        if (found := student_of_files(gain_N, weight_N, files_N)) is not None:
-            return Interval(max(-1.0, found.low), min(1.0, found.high), found.method)
-        images, method = alike(_sums(weight_N, files_N)), TANGO + OF_FILES
-    else:
-        images = len(gain_N) / float(weight_N.square().mean())
-        if gained + lost > 0:
-            images = min(images, len(gain_N) * (gained + lost) / float(gain_N.square().mean()))
-    images = max(1.0, images)
-    gained = min(1.0, gained)
-    lost = min(1 - gained, lost)  # but for rounding it is no more
-    return Interval(*tango(images * gained, images * lost, images), method)
-
-
-def student_interval(value_D: Tensor, least: float) -> Interval | None:
-    """Student's t of a mean over few draws of what is learned from, from `least` (0 or -1) to 1;
-    None of one draw, or where all are alike."""
-    count = len(value_D)
-    spread = float(value_D.double().std(correction=1)) if count > 1 else 0.0
-    if spread == 0:
-        return None
-    mean = float(value_D.double().mean())
-    margin = _student_quantile(count) * spread / math.sqrt(count)
-    return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT)
 
 
 def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tensor:
@@ -313,15 +305,6 @@ def measured(
         yield f"{target}/each/{measure}", credit_N.float()
         if files_N is not None:
             yield f"{target}/files/{measure}", files_N.clone()  # files share no memory
-
-
-def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
-    """The value of a measure that is no mean over units on each drawn test set, value_R with 1
-    for 100 %, and its interval if the draws differ."""
-    low, high = percentiles(value_R)
-    if low < high:
-        yield from ends(target, measure, Interval(low, high, BOOTSTRAP))
-    yield f"{target}/draws/{measure}", value_R
 
 
 def end_names(measure: str) -> tuple[str, str]:

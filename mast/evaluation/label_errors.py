@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -89,26 +89,9 @@ def out_of_fold(
 class Checked(NamedTuple):
     """Labels beside what probes that did not see them predict."""
 
-    label_N: np.ndarray  # `NO_CLASS` where there is none
-    suggested_N: np.ndarray  # another class where the label may be wrong, else `NO_CLASS`
-    quality_N: np.ndarray  # how probable the label is; NaN where that is not known
-    agreed: float  # percent of the labels that the probes predict
-    classes: Sequence[str]
-
-    def name(self, label: int) -> str:
-        """The name of a class; nothing for none."""
-        return "" if label == NO_CLASS else self.classes[label]
-
-    def suspects(self) -> tuple[str, list[int]]:
-        """A heading, and the images whose label may be wrong, the least probable first."""
-        found = np.flatnonzero(self.suggested_N != NO_CLASS)
-        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
-        first = ", the least probable first" if len(order) > 1 else ""
-        heading = (
-            f"{len(order):,} of the labels may be wrong{first}; the probes agree with "
-            f"{self.agreed:.0f} % of all"
-        )
-        return heading, order
+    columns: dict[str, list[Any]]  # of each image `label`, `suggested` if suspect, and `quality`
+    suspects: list[int]  # images whose label may be wrong, the least probable first
+    heading: str
 
 
 def checked_labels(
@@ -132,9 +115,8 @@ def checked_labels(
     at, ones = np.tile(np.arange(len(label_N)), 2), np.ones(len(links))
     graph = coo_array((ones, (at, links)), shape=(len(label_N),) * 2)
     group_N = connected_components(graph, directed=False)[1]
-    of_groups, counts = np.unique(
-        np.unique(np.stack([label_N, group_N]), axis=1)[0], return_counts=True
-    )
+    label_P, _ = np.unique(np.stack([label_N, group_N]), axis=1)
+    of_groups, counts = np.unique(label_P, return_counts=True)
     several = of_groups[(of_groups > NO_CLASS) & (counts > 1)]
     if len(several) < 2:
         _log.warning("labels are not checked: fewer than two classes have several images")
@@ -149,4 +131,17 @@ def checked_labels(
     suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
     quality_N[judged_J] = self_confidence(label_J, probability_JC)
     agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
-    return Checked(label_N, suggested_N, quality_N, agreed, classes)
+    found = np.flatnonzero(suggested_N != NO_CLASS)
+    suspects: list[int] = found[quality_N[found].argsort(kind="stable")].tolist()
+    first = ", the least probable first" if len(suspects) > 1 else ""
+    heading = (
+        f"{len(suspects):,} of the labels may be wrong{first}; the probes agree with "
+        f"{agreed:.0f} % of all"
+    )
+    names = [*classes, ""]  # the last is that of NO_CLASS
+    columns = {
+        "label": [names[label] for label in label_N],
+        "suggested": [names[label] for label in suggested_N],
+        "quality": quality_N.tolist(),
+    }
+    return Checked(columns, suspects, heading)

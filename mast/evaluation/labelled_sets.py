@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import spelling
-from mast.data.annotated import Annotated
 from mast.data.canvas import CanvasSet
 from mast.data.groups import groups_of
 from mast.data.source import UNLABELLED
@@ -106,32 +105,12 @@ class EvaluationData:
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
-@dataclass(frozen=True)
-class ObjectData:
-    """Two sets with annotated objects, for the protocols that find them; they need no canvases."""
-
-    train: Annotated
-    test: Annotated  # scored once
-    size: int  # side of the views, in pixels, for which the encoder was made
-
-    @property
-    def named(self) -> dict[str, Annotated]:
-        return {"train": self.train, "test": self.test}
-
-    @property
-    def images(self) -> str:
-        """A hash of which images are tested and of what they show."""
-        names = [self.test.identifier(index) for index in range(len(self.test))]
-        return _identity(names, self.test.multilabels)
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {part: annotated.fingerprint() for part, annotated in self.named.items()}
+AnyData: TypeAlias = EvaluationData | LearningData
 
 
 def image_identity(canvases: CanvasSet) -> str:
     """A hash of which images these are and of their labels, whatever their size."""
-    return _identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
+    return identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
 
 
 def labelled_images(canvases: CanvasSet) -> CanvasSet:
@@ -159,7 +138,8 @@ def labelled_images(canvases: CanvasSet) -> CanvasSet:
     return canvases.part(np.flatnonzero(known_N))
 
 
-def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
+def identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
+    """A hash of names and of labels."""
     digest = hashlib.sha256("\n".join(map(spelling, names)).encode())
     for task, values in sorted(labels.items()):
         digest.update(task.encode() + np.ascontiguousarray(values).tobytes())
@@ -191,18 +171,15 @@ class Task:
         return torch.cat([choose_V for _, choose_V in self.splits])
 
 
-def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) -> list[Task]:
+def tasks(data: AnyData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split by the seed."""
     return [make_task(data, target, seed, tuned) for target in shared_targets(data)]
 
 
-def shared_targets(data: EvaluationData | LearningData) -> list[str]:
+def shared_targets(data: AnyData) -> list[str]:
     """The names of the targets that every set of the data carries."""
-    shared = [
-        target
-        for target in data.train.targets
-        if all(target in canvases.targets for canvases in data.named.values())
-    ]
+    targets = [canvases.targets for canvases in data.named.values()]
+    shared = [target for target in data.train.targets if all(target in of for of in targets)]
     if not shared:
         has = "; ".join(
             f"{part} ({canvases.name}) has {', '.join(canvases.targets) or 'no labels'}"
@@ -216,9 +193,7 @@ def shared_targets(data: EvaluationData | LearningData) -> list[str]:
     return shared
 
 
-def make_task(
-    data: EvaluationData | LearningData, target: str, seed: int, tuned: bool = True
-) -> Task:
+def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task:
     """One target, checked and split by the seed.
 
     `tuned` says whether something will be chosen, for which there must be images to choose by.
@@ -226,25 +201,20 @@ def make_task(
     classes = data.train.classes[target]
     labels = {part: _numbered(target, classes, part, of) for part, of in data.named.items()}
     _check_coverage(target, classes, labels)
-    count = len(labels["train"])
-    folds: list[tuple[np.ndarray, np.ndarray]] = []
+    label_N, folds = labels["train"], list[tuple[np.ndarray, np.ndarray]]()
     if "val" in labels:
-        fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
+        fit_F, choose_V = np.arange(len(label_N)), len(label_N) + np.arange(len(labels["val"]))
     else:
         groups_N = groups_of(data.train.units)
-        fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
+        fit_F, choose_V = hold_out(label_N, seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
-            several = (
-                "two training images"
-                if groups_N is None
-                else "training images of two files or groups"
-            )
+            of = "" if groups_N is None else " of two files or groups"
             raise UserError(
-                f"no class of {target!r} has {several}, so none can be held out to "
+                f"no class of {target!r} has two training images{of}, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
             )
-        if tuned and count < FEW:
-            folds = cross_validation(labels["train"], seed, groups_N=groups_N)
+        if tuned and len(label_N) < FEW:
+            folds = cross_validation(label_N, seed, groups_N=groups_N)
     pool = np.concatenate([labels[part] for part in ("train", "val") if part in labels])
     return Task(
         target=target,
@@ -252,51 +222,14 @@ def make_task(
         pool_labels_N=torch.from_numpy(pool),
         fit_F=torch.from_numpy(fit_F),
         choose_V=torch.from_numpy(choose_V),
-        test_labels_M=torch.from_numpy(labels.get("test", labels["train"][:0])),
+        test_labels_M=torch.from_numpy(labels.get("test", label_N[:0])),
         test_files_M=tested_files(data),
         metric=data.metric,
         folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
     )
 
 
-@dataclass(frozen=True)
-class PresenceTask:
-    """Classes of which an image may show several, or none: 1 present, 0 absent, -1 unknown."""
-
-    target: str
-    classes: tuple[str, ...]
-    pool_labels_NL: Tensor  # int8
-    pool_groups_N: np.ndarray | None  # files of the images, where some have several
-    test_labels_ML: Tensor  # int8
-    test_files_M: Tensor | None = None
-
-
-def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
-    """The tasks of several labels per image that every set of the data carries, checked."""
-    shared = [
-        target
-        for target in data.train.multilabels
-        if all(target in canvases.multilabels for canvases in data.named.values())
-    ]
-    if not shared:
-        raise UserError(
-            f"{data.train.name} and {data.test.name} have no labels of several classes per image. "
-            "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
-        )
-    tasks = []
-    for target in shared:
-        classes = data.train.classes[target]
-        for part, canvases in data.named.items():
-            _check_names(target, classes, part, canvases.classes[target])
-        pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
-        test_ML = torch.from_numpy(data.test.multilabels[target])
-        groups_N = data.learning.groups
-        labels = torch.from_numpy(pool_NL), groups_N, test_ML, tested_files(data)
-        tasks.append(PresenceTask(target, tuple(classes), *labels))
-    return tasks
-
-
-def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
+def tested_files(data: AnyData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
     groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
     return None if groups_M is None else torch.from_numpy(groups_M)
@@ -373,39 +306,21 @@ def cross_validation(
 def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSet) -> np.ndarray:
     """Labels of a part as train numbers its classes, some of which the part may lack."""
     names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
-    _check_labels(target, names, part, label_N)
-    if not {*names} <= {*classes}:
-        _check_names(target, classes, part, names)
+    if not len(label_N):
+        raise UserError(f"the {part} set has no images. Give one with labelled images.")
     if tuple(names) == tuple(classes):
         return label_N
+    _check_names(target, classes, part, names)
     number = {name: at for at, name in enumerate(classes)}
     return np.array([number[name] for name in names])[label_N]
 
 
 def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
-    if tuple(expected) == tuple(received):
-        return
-    missing = [name for name in expected if name not in received]
-    extra = [name for name in received if name not in expected]
-    difference = "; ".join(
-        f"{verb} {_first_names(names)}"
-        for verb, names in ((f"{part} lacks", missing), (f"{part} alone has", extra))
-        if names
-    )
-    raise UserError(
-        f"the classes of {target!r} differ between train and {part}: "
-        f"{difference or 'same names in another order'}. Give sets with the same classes (for "
-        "folders: the same sub-folders)."
-    )
-
-
-def _check_labels(target: str, classes: Sequence[str], part: str, labels_N: np.ndarray) -> None:
-    if len(labels_N) == 0:
-        raise UserError(f"the {part} set has no images. Give one with labelled images.")
-    if labels_N.min() < 0 or labels_N.max() >= len(classes):
+    if extra := [name for name in received if name not in expected]:
         raise UserError(
-            f"expected labels of {target!r} in 0..{len(classes) - 1} in the {part} set, got "
-            f"{labels_N.min()}..{labels_N.max()}. Leave unlabelled images out."
+            f"the classes of {target!r} differ between train and {part}, which alone has "
+            f"{_first_names(extra)}. Give sets with the same classes (for folders: the same "
+            "sub-folders)."
         )
 
 

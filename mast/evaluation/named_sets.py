@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -23,21 +24,17 @@ from mast.data import (
     describe,
     doubt_of_classes,
     groups_of,
-    joined,
     no_classes,
     open_canvas,
-    open_source,
     part_of,
     set_name,
     split_cut,
-    with_objects,
 )
 from mast.data.source import PARTS, Metric
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,
     LearningData,
-    ObjectData,
     hold_out,
     image_identity,
     labelled_images,
@@ -93,20 +90,23 @@ class NamedSets:
 
     @entry()
     def open(
-        self,
-        kind: type[EvaluationData] | type[ObjectData],
-        size: int,
-        seed: int = 0,
+        self, kind: type = EvaluationData, size: int = 224, seed: int = 0,
         model: nn.Module | None = None,
-    ) -> EvaluationData | ObjectData:
+    ) -> Any:  # fmt: skip
         """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
+        if kind is not EvaluationData:
+            return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
-        if kind is ObjectData:
-            return self._objects(described, size)
         sets = self._read(described.parts, ("test", "train"), size, model)
         if WHOLE in sets:
             return self._divided(sets[WHOLE], size, seed, described.metric)
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
+
+    def tested_parts(self) -> Mapping[str, str]:
+        """The names of train, test and perhaps val."""
+        parts = self._with_test().parts
+        self._require(parts, ("test", "train"))
+        return parts
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
@@ -136,8 +136,8 @@ class NamedSets:
         if self.val is None and "test" not in described.parts:
             described = described.with_test()
             if tested := described.parts.get("test"):
-                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
-                             "what is named", tested)  # fmt: skip
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.",
+                             self.data or "what is named", tested)  # fmt: skip
         return described
 
     def _require(self, parts: Collection[str], needed: Sequence[str]) -> None:
@@ -215,14 +215,3 @@ class NamedSets:
                 "subfolder per class"
             )
         return whole
-
-    def _objects(self, described: SetDescription, size: int) -> ObjectData:
-        self._require(described.parts, ("test", "train"))
-        sources = {
-            part: with_objects(open_source(spec, self.root, self.download))
-            for part, spec in described.parts.items()
-        }
-        # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
-        pool = [sources[part] for part in ("train", "val") if part in sources]
-        train = joined("+".join(source.name for source in pool), pool) if len(pool) > 1 else pool[0]
-        return ObjectData(train, sources["test"], size)

@@ -5,6 +5,8 @@ N images to learn from, M test images or numbers of copies, D dimensions.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,31 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.search.nearest import NEAR, nearest, standardised
 
 NAMED = 5  # pairs
+_log = logging.getLogger("mast")
+
+
+def warn_of_copies(copies: Mapping[str, int], near: Mapping[str, Any], tested: int) -> None:
+    """Warn of test images that may have been learned from."""
+    for part, count in copies.items():
+        if count:
+            _log.warning(
+                "%d of %d test images are in %s too, pixel for pixel: what is measured on them is "
+                "too good; leave them out of one of the two", count, tested, part,
+            )  # fmt: skip
+    if near.get("images"):
+        pairs = "".join(
+            f"\n  {test} and {part}/{name} ({cosine:.4f})"
+            for test, part, name, cosine in near["pairs"]
+        )
+        _log.warning(
+            "%d of %d test images look to the encoder like one to learn from (cosine above %g), "
+            "first:%s", near["images"], tested, near["above"], pairs,
+        )  # fmt: skip
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:
     """How many test images have an exact copy of their canvas in each of the other parts."""
-    counts = {}
-    for part, canvases in data.named.items():
-        if part != "test":
-            same_set = canvases.fingerprint == data.test.fingerprint
-            counts[part] = len(data.test) if same_set else _shared(data.test, canvases)
-    return counts
+    return {part: _shared(data.test, of) for part, of in data.learning.named.items()}
 
 
 def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
@@ -44,24 +61,14 @@ def near_copies(
     a cosine `above` it to another, exact copies among them, and the first `pairs`, the most similar
     first: test image, part and name of the other, cosine.
     """
-    pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-    test_MD = encoder.features(data.test, data.size).to(encoder.device)
-    pool_ND, test_MD = standardised(pool_ND, test_MD)
+    features = encoder.pool_features(data.pool, data.size), encoder.features(data.test, data.size)
+    pool_ND, test_MD = standardised(*(x_ND.to(encoder.device) for x_ND in features))
     cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
-    cosine_M, position_M = cosine_M1[:, 0].cpu(), position_M1[:, 0].cpu()
-    places = [
-        (part, name)
-        for part, canvases in data.named.items()
-        if part != "test"
-        for name in canvases.identifiers
+    cosine_M, position_M = cosine_M1[:, 0].tolist(), position_M1[:, 0].tolist()
+    places = [(part, name) for part, of in data.learning.named.items() for name in of.identifiers]
+    found = [at for at, cosine in enumerate(cosine_M) if cosine > above]
+    pairs = [
+        [data.test.identifiers[at], *places[position_M[at]], round(cosine_M[at], 4)]
+        for at in sorted(found, key=lambda at: -cosine_M[at])[:NAMED]
     ]
-    order = cosine_M.argsort(descending=True, stable=True)[:NAMED].tolist()
-    return {
-        "images": int((cosine_M > above).sum()),
-        "above": above,
-        "pairs": [
-            [data.test.identifiers[at], *places[int(position_M[at])], round(float(cosine_M[at]), 4)]
-            for at in order
-            if cosine_M[at] > above
-        ],
-    }
+    return {"images": len(found), "above": above, "pairs": pairs}

@@ -21,11 +21,11 @@ from mast.evaluation.intervals import (
     difference_interval,
     percentiles,
     student_interval,
-    weighted_difference_interval,
 )
-from mast.evaluation.result import Result
+from mast.evaluation.result import Result, TargetResult
 
 OVER_DRAWS = "fewshot"  # the protocol whose units are draws
+NONE = TargetResult()
 
 
 class Difference(NamedTuple):
@@ -38,6 +38,10 @@ class Difference(NamedTuple):
     value: float
     low: float = -math.inf
     high: float = math.inf
+
+    def __str__(self) -> str:
+        ends = f" [{self.low:+.1f}, {self.high:+.1f}]" if math.isfinite(self.low) else ""
+        return f"{self.value:+.1f}{ends}"
 
     @property
     def is_better(self) -> bool | None:
@@ -52,45 +56,38 @@ def difference(
 
     None where one of the two lacks the measure.
     """
-    pairs = [(first.targets.get(target), other.targets.get(target)) for target in targets]
-    values, each, weights, draws, files = [], [], [], [], []
-    for of_first, of_other in pairs:
-        if of_first is None or of_other is None:
-            return None
-        if measure not in of_first.values or measure not in of_other.values:
-            return None
-        values.append(of_other.values[measure] - of_first.values[measure])
-        each.append((of_first.credit(measure), of_other.credit(measure)))
-        weights.append(of_other.weights.get(measure))
-        draws.append((of_first.draws.get(measure), of_other.draws.get(measure)))
-        name = "top1" if measure in of_other.weights else measure
-        files.append(of_other.files.get(name, of_first.files.get(name)))
-    value = statistics.fmean(values)
+    pairs = [(first.targets.get(of, NONE), other.targets.get(of, NONE)) for of in targets]
+    if any(measure not in of.values for pair in pairs for of in pair):
+        return None
+    value = statistics.fmean(after.values[measure] - of.values[measure] for of, after in pairs)
+    weight_N = pairs[0][1].weights.get(measure)
+    files_N = pairs[0][1].files.get(measure if weight_N is None else "top1")
     found: Interval | None = None
-    if (gain_N := _gain(each)) is not None:
+    if of_changed_images(first, other):
+        return Difference(value)
+    gain_N = _gain([(of.credit(measure), after.credit(measure)) for of, after in pairs])
+    if gain_N is not None:
         if first.protocol == OVER_DRAWS:
             found = student_interval(gain_N, least=-1)
-        elif len(weights) == 1 and weights[0] is not None:
-            found = weighted_difference_interval(gain_N, weights[0], files[0])
         else:
-            found = difference_interval(gain_N, seed, resamples, files[0])
-    elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
-        found = Interval(*percentiles(gain_R), BOOTSTRAP)
-    if found is None or of_changed_images(first, other):
-        return Difference(value)
-    if found.low == found.high:  # of alike draws: nothing is known of others
+            weight_N = weight_N if len(pairs) == 1 else None
+            found = difference_interval(gain_N, seed, resamples, files_N, weight_N)
+    elif _drawn_alike(first, other):
+        gain_R = _gain([(of.draws.get(measure), after.draws.get(measure)) for of, after in pairs])
+        found = None if gain_R is None else Interval(*percentiles(gain_R), BOOTSTRAP)
+    if found is None or found.low == found.high:  # of alike draws: nothing is known of others
         return Difference(value)
     return Difference(value, 100 * found.low, 100 * found.high)
 
 
 def _gain(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> Tensor | None:
     """The second minus the first of each pair, the mean over pairs; None if they do not fit."""
-    gains = []
-    for before, after in pairs:
-        if before is None or after is None or before.shape != after.shape:
-            return None
-        gains.append(after - before)
-    if len({gain.shape for gain in gains}) > 1:
+    gains = [
+        after - before
+        for before, after in pairs
+        if before is not None and after is not None and before.shape == after.shape
+    ]
+    if len(gains) < len(pairs) or len({gain.shape for gain in gains}) > 1:
         return None
     return torch.stack(gains).mean(dim=0)
 

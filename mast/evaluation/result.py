@@ -1,4 +1,4 @@
-"""What a protocol measured on a set: a file with everything needed to measure it again.
+"""What a protocol measured on a set: a dataclass, its JSON file, and tables of several.
 
 N units (images, episodes) that a measure is the mean over.
 """
@@ -7,96 +7,77 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import logging
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final, get_type_hints
 
-import torch
+from rich.box import SIMPLE_HEAD
 from rich.text import Text
 from torch import Tensor
 
 from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
-from mast.core.errors import UserError
+from mast.core.errors import UserError, visible
 from mast.core.files import read_json, short_name
 from mast.core.run import EVALUATIONS
-from mast.core.table import FittedTable, Shown, as_frame, columns_of
+from mast.core.table import FittedTable, Shown, as_frame, columns_of, literal
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.encoders.fingerprint import weights_are_in
 from mast.evaluation.intervals import Measured, end_names
 
 _log = logging.getLogger("mast")
 
-EACH = "each"  # inside evaluations: what every image contributed
+EACH = "each"  # folder of arrays inside evaluations, and their digest in a result
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
-NUMBERS = ("chosen", "counts", "by_chance")  # likewise
-METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
 PRECISION = "precision_"  # of the nearest images; what follows names a space
-TOLD = "told_"  # of a space that heads read; what follows names the operators that they tell
-# What is read of the fields that may hold anything, each behind the field that it is in.
-READ: dict[str, Any] = {
-    "settings.extraction": dict[str, Any],
+TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
+# Types of the nested fields that are read; of `split` and others `notes` needs all that it reads.
+NESTED: dict[str, Any] = {
     "settings.extraction.size": int,
-    "settings.protocol": dict[str, Any],
     "settings.protocol.seed": int,
-    "settings.protocol.share": float,
     "settings.protocol.operators": list[str] | None,
-    "settings.protocol.held_out": dict[str, float],
-    "split.share": float,
-    "split.seed": int,
     "split.of": str,
-    "near_duplicates.images": int,
-    "near_duplicates.above": float,
+    "split.seed": int,
+    "encoder.space": dict[str, Any],
     "encoder.fingerprint": str,
-    "encoder.own_weights": bool,
-    "encoder.weights": dict[str, Any],
-    "encoder.encoder": dict[str, Any],
+    "encoder.weights.sha256": str,
     "encoder.encoder.name": str,
-    "encoder.normalization": dict[str, Any],
     "encoder.normalization.mean": list[float],
 }
-SHIFT = 0.02  # of the share of a class: smaller ones are not named
-NEEDED = {"split": {"share", "seed"}, "near_duplicates": {"images", "above"}}  # where they are
-CHOSEN, TAKEN = TEXT_COLUMNS = ("chosen on validation", "taken for")
-MOST = 1000  # targets, and characters of a name
-NAMED = 3  # targets, in a line
-DEEP = 20  # fields in fields
-LARGEST = 1e100  # no number is as large
+NAMED = 3  # targets or classes, in a line
+DEEPEST, LARGEST = 20, 1e100  # nesting of fields, and numbers
 
 
 def in_words(measure: str) -> str:
     """A measure's name as users read it: "mean per class", "top-1", "AP small", "mAP area"."""
-    named = re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ")
+    named = re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ").replace("/", " ")
     return re.sub(r"^(m?)ap(?=\d|\b)", r"\1AP", named)
 
 
 @dataclass(frozen=True)
 class TargetResult:
-    """One target's measures; all but values and choices are written where there are any.
+    """One target's measures.
 
     Args:
-        values: Measures, in percent, with the ends of their 95 % intervals beside them
-            (`top1`, `top1_low`, `top1_high`), at one magnitude (`rotate@0.2`), or of one class
-            (`ap/dog`).
+        values: Measures, in percent, with the ends of their 95 % intervals (`top1`, `top1_low`,
+            `top1_high`), at one magnitude (`rotate@0.2`), or of one class (`ap/dog`).
         chosen: Hyper-parameters that validation chose, and their validation accuracy.
         each: What every unit contributed to a measure that is a mean, (N,) with 1 for 100 %; this
             and the next three are in a file of their own.
         draws: A measure that is no mean, on each test set of the bootstrap, (R,) with 1 for 100 %.
-        counts: How many of something there were, such as labelled images.
-        intervals: By what method each interval was found, such as "Wilson".
-        by_chance: What each measure is without a look at the images, in percent.
         weights: What each image's credit for "top1" weighs in a weighted mean, (N,) of mean 1.
         files: The number of the file of each unit, (N,), where files have several.
-        confusion: Of a classifier, images by their class and then by what they were taken for.
+        counts: How many of something there were, such as labelled images.
+        intervals: The method of each interval, such as "Wilson".
+        by_chance: The chance level of each measure, in percent.
+        confusion: Of a classifier, images by their class and then by the predicted one.
         reliability: Likewise, rows of images, their mean probability and how often they are right,
             the last two in percent.
     """
@@ -105,11 +86,11 @@ class TargetResult:
     chosen: dict[str, float] = field(default_factory=dict)
     each: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     draws: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    weights: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    files: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     counts: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
-    weights: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
-    files: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
     reliability: list[list[float]] = field(default_factory=list)
 
@@ -117,49 +98,37 @@ class TargetResult:
         """Of each class its name, images, recall with interval, and what most were taken for."""
         rows = []
         for name, taken in self.confusion.items():
-            wrong = sorted((pair for pair in taken.items() if pair[0] != name),
-                           key=lambda pair: -pair[1])[:NAMED]  # fmt: skip
-            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong)
-            recall = str(_cell(self.values, f"recall/{name}"))
-            rows.append((name, sum(taken.values()), recall, mistakes))
+            wrong = sorted(taken.items() - {(name, taken.get(name))}, key=lambda pair: -pair[1])
+            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong[:NAMED])
+            recall = f"recall/{name}"
+            ends = f"{self.values[recall]:.1f} {self.ends(recall)}"
+            rows.append((name, sum(taken.values()), ends, mistakes))
         return rows
+
+    def measures(self) -> Iterator[str]:
+        """The names of the measures, without those of the ends of intervals."""
+        return (name for name in self.values if not name.partition("/")[0].endswith(ENDS))
 
     def credit(self, measure: str) -> Tensor | None:
         """What every unit contributed to a measure, (N,); above 1 where units weigh differently."""
         weight_N = self.weights.get(measure)
-        if weight_N is None:
-            return self.each.get(measure)
-        return weight_N * self.each["top1"] if "top1" in self.each else None
+        return self.each.get(measure) if weight_N is None else weight_N * self.each["top1"]
 
     def interval(self, measure: str) -> tuple[float, float] | None:
         """The ends of a measure's interval in percent; None where it has none."""
         low, high = map(self.values.get, end_names(measure))
         return None if low is None or high is None else (low, high)
 
+    def ends(self, measure: str) -> str:
+        """The interval as a text; empty where there is none."""
+        interval = self.interval(measure)
+        return "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
+
     def chance(self, measure: str) -> float | None:
-        """What a measure is without a look at the images; None where that is not known."""
+        """The chance level of a measure in percent; None where that is not known."""
         if measure.startswith(PRECISION):  # of a random order, whatever the space
             return self.values.get("chance")
         return self.by_chance.get(measure)
-
-    def check(self) -> None:
-        """Refuse, by a ValueError, numbers that cannot have been measured."""
-        of_all = (self.values, self.chosen, self.counts, self.by_chance)
-        for name, value in (pair for numbers in of_all for pair in numbers.items()):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"{name} is {value!r}, which is no number")
-            if not abs(value) < LARGEST:
-                raise ValueError(f"{name} is {str(value)[:40]}")
-        for name, value in (*self.values.items(), *self.by_chance.items()):
-            share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
-            if share and not -1e-6 <= value <= 100 + 1e-6:
-                raise ValueError(f"{name} is {value:g} %")
-        for name in self.values:
-            if (ends := self.interval(name)) is not None and ends[0] > ends[1]:
-                raise ValueError(f"the interval of {name} is from {ends[0]:g} to {ends[1]:g}")
-        names = [name for name in self.values if "/" not in name]  # others end in a class
-        if long := [name for name in names if len(name) > MOST]:
-            raise ValueError(f"{long[0][:40]}… has {len(long[0]):,} characters")
 
 
 @dataclass(frozen=True)
@@ -200,13 +169,12 @@ class Result:
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
-        parts = [
-            f"{target} {in_words(name)} {_cell(measured.values, name)}"
-            for target, measured in self.targets.items()
-            for name in [self.metric, *measured.values][self.metric not in measured.values :][:1]
-        ]
-        more = ["…"] if len(parts) > NAMED else []
-        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*parts[:NAMED], *more])})"
+        parts = ["…"] * (len(self.targets) > NAMED)
+        for target, of in reversed([*self.targets.items()][:NAMED]):
+            name = self.metric if self.metric in of.values else next(iter(of.values))
+            value = f"{of.values[name]:.1f} {of.ends(name)}".rstrip()
+            parts.insert(0, f"{target} {in_words(name)} {value}")
+        return f"Result({self.protocol} on {self.set_name}: {'; '.join(parts)})"
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -219,22 +187,18 @@ class Result:
             target, measure = name.split("/", maxsplit=1)
             result = targets.setdefault(target, TargetResult())
             kind, _, rest = measure.partition("/")
-            if isinstance(value, Tensor):
-                assert kind in ARRAYS, f"{name} is an array of no known kind"
-                getattr(result, kind)[rest] = value
-            elif isinstance(value, str):
-                assert kind == METHOD, f"{name} is a text of no known kind"
-                result.intervals[rest] = value
-            elif kind in NUMBERS:
+            if kind == "interval":
+                result.intervals[rest] = str(value)
+            elif kind in (*ARRAYS, "chosen", "counts", "by_chance"):
                 getattr(result, kind)[rest] = value
             else:
+                assert isinstance(value, int | float), f"{name} is an array of no known kind"
                 result.values[measure] = value
         return cls(targets=targets, **fields)
 
     def notes(self) -> list[str]:
         """Notes on the test images: how they were drawn, and which were learned from."""
-        tested = self.sizes.get("test")
-        files = self.files.get("test")
+        tested, files = self.sizes.get("test"), self.files.get("test")
         notes = []
         if self.split:
             share = f"{100 * self.split['share']:g} % of each class"
@@ -245,8 +209,8 @@ class Result:
             )
         if files is not None:
             notes.append(
-                f"the {tested} test images are of {files} files or groups: intervals say what "
-                "others would have given"
+                f"the {tested} test images are of {files} files or groups, and intervals cover "
+                "other files"
             )
         held = self.settings.get("protocol", {}).get("held_out", {})
         notes += [
@@ -257,10 +221,10 @@ class Result:
             for part, count in self.duplicates.items()
             if count
         ]
-        if self.near_duplicates:
+        if near := self.near_duplicates:
             notes.append(
-                f"{self.near_duplicates['images']} of {tested} test images have a near-copy among "
-                f"those to learn from (cosine above {self.near_duplicates['above']:g})"
+                f"{near['images']} of {tested} test images have a near-copy among those to learn "
+                f"from (cosine above {near['above']:g})"
             )
         return notes
 
@@ -279,16 +243,6 @@ class Result:
         """The set whose images were tested, or of which they were drawn where it has no parts."""
         return self.set_name.removesuffix("@test") if self.split else self.set_name
 
-    def may_share_images(self, other: Result) -> bool:
-        """Whether some images were tested in both, as both are of one set: drawn of a folder by two
-        seeds, or a folder and a part of it. Copies in sets of different content are not looked for.
-        """
-        if self.drawn_from == other.drawn_from:
-            return True
-        whole, other_whole = (of.split.get("of", "") if of.split else of.images
-                              for of in (self, other))  # fmt: skip
-        return bool(whole) and whole == other_whole
-
     @property
     def stem(self) -> str:
         """Name of its file: the protocol, and the end of the set's name."""
@@ -302,59 +256,52 @@ class Result:
         contributed is in `evaluations/each/`, as safetensors of the same name.
         """
         path = Path(folder) / EVALUATIONS / f"{self.stem}.json"
-        if not _replaces(self, path):
+        if self._is_of_another_set(path):
             mark = hashlib.sha256(f"{self.set_name} {self.images}".encode()).hexdigest()[:6]
             path = path.with_name(f"{self.stem}-{mark}.json")
-        as_json = asdict(self)
         arrays = {
             f"{target}/{kind}/{measure}": values
             for target, of_target in self.targets.items()
             for kind in ARRAYS
             for measure, values in getattr(of_target, kind).items()
         }
-        as_json["targets"] = {
-            target: {kind: of for kind, of in kinds.items()
-                     if kind not in ARRAYS and (of or kind in ("values", "chosen"))}
-            for target, kinds in as_json["targets"].items()
-        }  # fmt: skip
-        for kind in ("split", "files", "duplicates", "near_duplicates"):
-            if not as_json[kind]:
-                del as_json[kind]
-        text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
-        if arrays:
-            write_tensors(_each_file(path), arrays)
-        else:
-            _each_file(path).unlink(missing_ok=True)  # of an older result, which this one replaces
-        whole = json.loads(text)
+        whole = asdict(self)
+        for kinds in whole["targets"].values():
+            for kind in ARRAYS:
+                del kinds[kind]
         if arrays:
             whole[EACH] = digest(arrays)
-        write_json(path, {**whole, DIGEST: digest({}, whole)})
+        write_json(path, {**whole, DIGEST: digest({}, whole)})  # first, as it refuses NaN
+        if arrays:
+            write_tensors(_each_file(path), arrays)
         return path
+
+    def _is_of_another_set(self, path: Path) -> bool:
+        try:
+            old = Result.read(path)
+        except UserError:
+            return False
+        same = (old.set_name, old.split.get("seed")) == (self.set_name, self.split.get("seed"))
+        return not same and old.images != self.images
 
     @classmethod
     def read(cls, path: str | Path) -> Result:
-        """Read a file that `write` wrote, and what every image contributed, if that is there."""
+        """Read a file that `write` wrote, and what every image contributed."""
         path = Path(path)
+        whole = read_json(path)
         try:
-            raw = read_json(path)
-            expected = raw.pop(DIGEST, None)  # none in files of earlier versions
-            if expected not in (None, digest({}, raw)):
+            if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
-            each_digest = raw.pop(EACH, None)  # likewise
-            measured = raw.pop("targets")
-            if len(measured) > MOST:
-                raise ValueError(f"{len(measured):,} targets")
-            targets = {name: _target(name, kinds) for name, kinds in measured.items()}
-            _check(raw)
-            result = cls(targets=targets, **raw)
-        except UserError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            each_digest = whole.pop(EACH, None)
+            result = _result(whole)
+        except (*REFUSED, LookupError, AttributeError) as error:
+            if isinstance(error, UserError):
+                raise
             what = " ".join(str(error).split())[:200]
             raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
-        if os.path.lexists(_each_file(path)):
+        if each_digest is not None:
             arrays, _ = read_tensors(_each_file(path), "evaluate again")
-            if each_digest not in (None, digest(arrays)) or not _take(arrays, targets):
+            if each_digest != digest(arrays) or not _take(arrays, result.targets):
                 raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
         return result
 
@@ -365,87 +312,91 @@ def results_in(run: str | Path) -> list[Result]:
     for file in sorted((Path(run) / EVALUATIONS).glob("*.json")):
         result = Result.read(file)
         if weights_are_in(Path(run) / "encoder.safetensors", result.encoder) is False:
-            _tell(file)
+            _warn_of_another_encoder(file)
         else:
             found.append(result)
     return found
 
 
 @functools.cache
-def _tell(file: Path) -> None:  # once, however often it is looked at
+def _warn_of_another_encoder(file: Path) -> None:  # once, however often results are read
     _log.warning("%s is of another encoder than its run and is left out: evaluate again", file)
 
 
-def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
+# ------------------------------------------------------------------------- what may be in a file
+
+REFUSED = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+def _result(whole: dict[str, Any]) -> Result:
+    """A result from JSON; an error of `REFUSED`, or of a key, where it cannot have been written."""
+    _check_numbers(whole)
+    _check_types(Result, {**whole, "targets": {}})
+    for path, hint in NESTED.items():
+        *within, name = path.split(".")
+        fields = functools.reduce(lambda fields, key: fields.get(key, {}), within, whole)
+        value = fields.get(name, hint)  # an AttributeError where fields are none
+        if value is not hint and not fits(value, hint):
+            raise ValueError(f"{path} is {str(value)[:80]!r}")
+    targets = {name: _target(kinds) for name, kinds in whole["targets"].items()}
+    result = Result(**{**whole, "targets": targets})
+    result.notes()
+    return result
+
+
+def _target(kinds: dict[str, Any]) -> TargetResult:
+    _check_types(TargetResult, kinds)
     target = TargetResult(**kinds)
-    target.check()
-    hints = get_type_hints(TargetResult)
-    if not all(_fits(getattr(target, kind), hints[kind]) for kind in ("confusion", "reliability")):
-        raise ValueError(f"{name[:40]} has no table of classes or probabilities")
+    for name, value in (*target.values.items(), *target.by_chance.items()):
+        is_share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
+        if is_share and not -1e-6 <= value <= 100 + 1e-6:
+            raise ValueError(f"{name} is {value:g} %")
+    for name in target.values:
+        if (ends := target.interval(name)) is not None and ends[0] > ends[1]:
+            raise ValueError(f"the interval of {name} is from {ends[0]:g} to {ends[1]:g}")
     if any(len(row) != 3 for row in target.reliability):
-        raise ValueError(f"{name[:40]} has probabilities without images")
-    if len(name) > MOST or set(ARRAYS) & set(kinds) or not _fits(target.intervals, dict[str, str]):
-        raise ValueError(f"{name[:40]} is no target")
+        raise ValueError("reliability has rows of three numbers")
     return target
 
 
-def _check(raw: dict[str, Any]) -> None:
-    """Refuse fields of a file that are not of their types."""
-    hints = get_type_hints(Result)
-    for name, value in raw.items():
-        if not _fits(value, hints.get(name, Any)):
+def _check_types(kind: type, fields: dict[str, Any]) -> None:
+    hints = get_type_hints(kind)
+    for name, value in fields.items():
+        if not fits(value, hints[name]):
             raise ValueError(f"{name} is {str(value)[:80]!r}")
-        if name in NEEDED and value and not NEEDED[name] <= set(value):
-            raise ValueError(f"{name} lacks one of {', '.join(sorted(NEEDED[name]))}")
-    for path, hint in READ.items():
-        *within, name = path.split(".")
-        fields = functools.reduce(lambda fields, key: fields.get(key, {}), within, raw)
-        if name in fields and not _fits(fields[name], hint):
-            raise ValueError(f"{path} is {str(fields[name])[:80]!r}")
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value of JSON is of a type, and neither endless nor nested without end."""
-    return fits(value, hint) and _is_finite(value)
-
-
-def _is_finite(value: Any, deep: int = 0) -> bool:
+def _check_numbers(value: Any, depth: int = 0) -> None:
     if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        return deep < DEEP and all(_is_finite(part, deep + 1) for part in parts)
-    return not isinstance(value, int | float) or abs(value) < LARGEST
-
-
-def _replaces(result: Result, path: Path) -> bool:
-    """Whether a result may overwrite a file: there is none, or it is of the same set and split."""
-    try:
-        old = json.loads(path.read_text(encoding="utf-8"))
-        seeds = [split.get("seed") for split in (old.get("split", {}), result.split)]
-        same = old["set_name"] == result.set_name and seeds[0] == seeds[1]
-        return bool(same or old["images"] == result.images)
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return True
+        if depth == DEEPEST:
+            raise ValueError("its fields are nested too deeply")
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_numbers(part, depth + 1)
+    elif isinstance(value, int | float) and not abs(value) < LARGEST:
+        raise ValueError(f"a number is {str(value)[:40]}")
 
 
 def _take(arrays: Mapping[str, Tensor], targets: Mapping[str, TargetResult]) -> bool:
     """Add what units contributed to their targets; False where some of it cannot be theirs."""
-    for name, values in arrays.items():
+    for name, array in arrays.items():
         target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
         value = targets[target].values.get(measure) if target in targets else None
-        types = (torch.int64,) if kind == "files" else (torch.float32, torch.float64)
-        if value is None or kind not in ARRAYS or values.dtype not in types or values.ndim != 1:
+        if value is None or kind not in ARRAYS or array.ndim != 1 or not len(array):
             return False
-        if len(values) == 0 or not bool(values.isfinite().all()):
+        numbers_N = array.double()
+        off = abs(100 * float(numbers_N.mean()) - value) if kind == "each" else 0
+        if not bool(numbers_N.isfinite().all()) or off >= 0.01:
             return False
-        if kind == "each" and abs(100 * float(values.double().mean()) - value) >= 0.01:
-            return False
-        getattr(targets[target], kind)[measure] = values
+        getattr(targets[target], kind)[measure] = array
     return all(len(of.each.get(measure, ())) == len(files_N)
                for of in targets.values() for measure, files_N in of.files.items())  # fmt: skip
 
 
 def _each_file(path: Path) -> Path:
     return path.parent / EACH / f"{path.stem}.safetensors"
+
+
+# ---------------------------------------------------------------------------------------- names
 
 
 def published_name(encoder: Mapping[str, Any]) -> str | None:
@@ -456,184 +407,8 @@ def published_name(encoder: Mapping[str, Any]) -> str | None:
 
 def readable(set_name: str) -> str:
     """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
-    name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:])).strip("-.") or "set"
+    name = re.sub(r"[^\w.+]+", "-", _short(set_name)).strip("-.") or "set"
     return short_name(name, LONGEST, set_name)
-
-
-@final
-class Results(Shown, list[Result]):
-    """Results as a list, which is shown as tables."""
-
-    def shown(self) -> list[FittedTable]:
-        return tables(self)
-
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with a row for each measure, in percent, with its interval."""
-        rows = [
-            (result.protocol, result.set_name, target, name, value,
-             *(of.interval(name) or (math.nan, math.nan)))
-            for result in self
-            for target, of in result.targets.items()
-            for name, value in of.values.items()
-            if not name.endswith(ENDS)
-        ]  # fmt: skip
-        names = ("protocol", "set", "target", "measure", "value", "low", "high")
-        return as_frame(columns_of(names, rows))
-
-
-def tables(results: Sequence[Result]) -> list[FittedTable]:
-    """What was measured, in percent: accuracies, the set's own metric in bold; for each retrieval
-    the precision in every space; every other measure at each magnitude; and notes below.
-    """
-    each = [(result, target, of) for result in results for target, of in result.targets.items()]
-    accuracies = [
-        (
-            result.protocol,
-            _short(result.set_name),
-            target,
-            *(_cell(of.values, name, bold=name == result.metric) for name in ACCURACIES),
-            _chance_cell(of, result.metric),
-            _chosen(of.chosen),
-        )
-        for result, target, of in each
-        if set(ACCURACIES) & of.values.keys()
-    ]
-    columns = ("protocol", "set", "target", "top-1", "top-5", "mean per class", "chance", CHOSEN)
-    shown = (
-        [_table(3, "Accuracy (test set, %, 95 % intervals)", columns, accuracies)]
-        if accuracies
-        else []
-    )
-    shown += [_spaces(result) for result in results if _by_space(result)]
-    others = [
-        (result, target, name, of)
-        for result, target, of in each
-        if not _by_space(result)
-        for name in of.values
-        if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
-    ]
-    shown += [_other_measures(others)] if others else []
-    for result, _, of in each:
-        if of.confusion:
-            shown += _of_classifier(_short(result.set_name), of)
-    notes = dict.fromkeys(
-        f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
-    )
-    if shown and notes:
-        shown[-1].caption = "\n".join(notes)
-    return shown
-
-
-def _table(
-    named: int, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> FittedTable:
-    """A table of which the first columns name a row; the others are numbers, but for text ones."""
-    table = FittedTable(named, title=title)
-    for at, column in enumerate(columns):
-        text = at < named or column in TEXT_COLUMNS
-        table.add_column(column, justify="left" if text else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _by_space(result: Result) -> list[str]:
-    """The precisions of a retrieval, one a space; none of any other protocol."""
-    first = next(iter(result.targets.values()), TargetResult())
-    return [name for name in first.values if name.startswith(PRECISION) and not name.endswith(ENDS)]
-
-
-def _spaces(result: Result) -> FittedTable:
-    """A row for chance and for each space, a column for each target."""
-    k = result.settings["protocol"]["k"]
-    title = f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)"
-    rows = [
-        (
-            name.removeprefix(PRECISION).replace("_", " "),
-            *(_cell(of.values, name) for of in result.targets.values()),
-        )
-        for name in ("chance", *_by_space(result))
-    ]
-    return _table(1, title, ("nearest in", *result.targets), rows)
-
-
-def _of_classifier(name: str, measured: TargetResult) -> list[FittedTable]:
-    """How often each class is recognised, and how often each probability is right."""
-    bins = [
-        (f"{probability:.1f}", f"{right:.1f}", f"{count:,.0f}")
-        for count, probability, right in measured.reliability
-    ]
-    classes = [
-        (label, f"{images:,}", recall, taken)
-        for label, images, recall, taken in measured.by_class()
-    ]
-    return [
-        _table(0, f"By probability ({name}, %)", ("mean probability", "right", "images"), bins),
-        _table(
-            1,
-            f"By class ({name}, recall in %, 95 % intervals)",
-            ("class", "images", "recall", TAKEN),
-            classes,
-        ),
-    ]
-
-
-def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> FittedTable:
-    """A row for each measure, a column for each magnitude at which one was taken."""
-    magnitudes = sorted(
-        {name.split("@")[1] for *_, of in rows for name in of.values if "@" in name}
-    )
-    with_chance = any(measured.chance(name) is not None for _, _, name, measured in rows)
-    numbers = ("value", *(["chance"] if with_chance else []), *(f"at {m}" for m in magnitudes))
-    cells = [
-        (
-            result.protocol,
-            _short(result.set_name),
-            target,
-            in_words(name),
-            _cell(measured.values, name),
-            *([_chance_cell(measured, name)] if with_chance else []),
-            *(_cell(measured.values, f"{name}@{magnitude}") for magnitude in magnitudes),
-        )
-        for result, target, name, measured in rows
-    ]
-    columns = ("protocol", "set", "target", "measure", *numbers)
-    return _table(4, "Other measures (%)", columns, cells)
-
-
-def _beside_held_out(measured: TargetResult, held: dict[str, float]) -> str:
-    """How a test of a classifier compares with what was held out when it was fitted, and why."""
-    top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
-    then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
-    gap = top1 - then
-    below = gap - math.hypot(top1 - low, most - then)
-    above = gap + math.hypot(high - top1, then - least)
-    text = (
-        f"of images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were right; "
-        f"the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]"
-    )
-    if may_be_chance := below <= 0 <= above:
-        text += " and may be chance"
-    tested = {name: sum(taken.values()) for name, taken in measured.confusion.items()}
-    here = {name: count / sum(tested.values()) for name, count in tested.items()}
-    learned = {name: measured.counts.get(name, 0) for name in tested}
-    there = {name: count / max(1, sum(learned.values())) for name, count in learned.items()}
-    other = max(here, key=lambda name: abs(here[name] - there[name]))
-    if any(learned.values()) and abs(here[other] - there[other]) >= SHIFT:
-        weighed = sum(there[name] * measured.values[f"recall/{name}"] for name in tested)
-        text += (
-            f". Class shares differ, most in {other}: {100 * here[other]:.0f} % here, "
-            f"{100 * there[other]:.0f} % of the images learned from; with those shares "
-            f"{weighed:.1f} % would be right here"
-        )
-    if may_be_chance:
-        return text
-    why = (
-        "these images are easier, or it learned from more than it had then"
-        if gap > 0
-        else "another source, or near-copies among those that it learned from"
-    )
-    return f"{text}. What shares do not explain is in the images: {why}"
 
 
 def _short(set_name: str) -> str:
@@ -641,25 +416,71 @@ def _short(set_name: str) -> str:
     return "/".join(Path(set_name).parts[-2:])
 
 
-def _chosen(chosen: dict[str, float]) -> str:
-    """What validation chose, and what that reached there."""
-    text = ", ".join(
-        f"{name.replace('_', ' ')} {value:.3g}"
-        for name, value in chosen.items()
-        if name != "validation"
+# ---------------------------------------------------------------------------------------- table
+
+
+@final
+class Results(Shown, list[Result]):
+    """Results as a list, which is shown as a table."""
+
+    def shown(self) -> Iterator[FittedTable | Text]:
+        yield table(self)
+        notes = (f"{_short(of.set_name)}: {note}." for of in self for note in of.notes())
+        yield from map(literal, dict.fromkeys(notes))
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row for each measure, in percent, with its interval."""
+        rows = [
+            (result.protocol, result.set_name, target, name, of.values[name],
+             *(of.interval(name) or (math.nan, math.nan)))
+            for result in self
+            for target, of in result.targets.items()
+            for name in of.measures()
+        ]  # fmt: skip
+        names = ("protocol", "set", "target", "measure", "value", "low", "high")
+        return as_frame(columns_of(names, rows))
+
+
+def table(results: Sequence[Result]) -> FittedTable:
+    """A line for each measure but those at one magnitude, below its protocol, set and target."""
+    shown = FittedTable(1, title="Percent of the test set, 95 % intervals", box=SIMPLE_HEAD)
+    shown.add_column("measure")
+    for column in ("%", "interval", "chance"):
+        shown.add_column(column, justify="right")
+    confused = any(result.of_classifier for result in results)
+    shown.add_column("taken for" if confused else "")
+    for result in results:
+        for target, of in result.targets.items():
+            head = ", ".join((result.protocol, _short(result.set_name), target))
+            shown.add_row(Text(visible(head), "bold"))
+            mistakes = {f"recall/{name}": taken for name, _, _, taken in of.by_class()}
+            for name in of.measures():
+                if "@" not in name:
+                    chance = of.chance(name)
+                    shown.add_row(
+                        in_words(name), f"{of.values[name]:.1f}", of.ends(name),
+                        "" if chance is None else f"{chance:.1f}", mistakes.get(name, ""),
+                    )  # fmt: skip
+            chosen = {name: value for name, value in of.chosen.items() if name != "validation"}
+            text = [f"{in_words(name)} {value:.3g}" for name, value in chosen.items()]
+            if "validation" in of.chosen:
+                text.append(f"{of.chosen['validation']:.1f} % on validation")
+            if text:
+                shown.add_row(f"chosen: {', '.join(text)}")
+    return shown
+
+
+def _beside_held_out(measured: TargetResult, held: dict[str, float]) -> str:
+    """How a test of a classifier differs from what was held out when it was fitted."""
+    top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
+    then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
+    gap = top1 - then
+    below, above = (
+        gap - math.hypot(top1 - low, most - then),
+        gap + math.hypot(high - top1, then - least),
     )
-    return f"{text} ({chosen['validation']:.1f} %)" if "validation" in chosen else text
-
-
-def _chance_cell(measured: TargetResult, name: str) -> str:
-    chance = measured.chance(name)
-    return "" if chance is None else f"{chance:.1f}"
-
-
-def _cell(values: dict[str, float], name: str, bold: bool = False) -> str | Text:
-    if name not in values:
-        return "–"
-    value = f"{values[name]:.1f}"
-    low, high = map(values.get, end_names(name))
-    ends = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
-    return Text.assemble((value, "bold"), ends) if bold else value + ends
+    may_be_chance = " and may be chance" * (below <= 0 <= above)
+    return (
+        f"of the images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were "
+        f"right; the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]{may_be_chance}"
+    )

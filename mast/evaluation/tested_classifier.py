@@ -4,6 +4,7 @@ M images, C classes.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,28 +39,23 @@ def test_classifier(
 
     `name` takes the place of a protocol, `metric` is what the field reports on the set.
     """
-    about = classifier.about
+    about, classes = classifier.about, classifier.classes
     canvases, target, label_M = _labelled(classifier, canvases)
     probability_MC = extract(classifier, canvases, classifier.size, compute)
     groups_M = groups_of(canvases.units)
     files_M = None if groups_M is None else torch.from_numpy(groups_M)
-    known: Mapping[str, Any] = about.get("images", {})
     held: Mapping[str, Any] = about.get("validation", {})
-    learned_from: Mapping[str, str] = known.get("fingerprints", {})
+    learned_from: Mapping[str, str] = about.get("images", {}).get("fingerprints", {})
+    extraction = compute.settings(classifier.size)
+    extraction["crop_fraction"] = crop_fraction(classifier.size)
+    held_out = {name: held[name] for name in HELD if name in held}
     result = Result.collect(
-        _measured(target, probability_MC, label_M, classifier.classes, seed, files_M),
+        _measured(target, probability_MC, label_M, classes, seed, files_M),
         protocol=name,
         set_name=canvases.name,
         settings={
-            "extraction": {
-                **compute.settings(classifier.size),
-                "crop_fraction": crop_fraction(classifier.size),
-            },
-            "protocol": {
-                "seed": seed,
-                "resamples": RESAMPLES,
-                "held_out": {name: held[name] for name in HELD if held.keys() >= {*HELD}},
-            },
+            "extraction": extraction,
+            "protocol": {"seed": seed, "resamples": RESAMPLES, "held_out": held_out},
         },
         fingerprints={"test": canvases.fingerprint},
         sizes={"test": len(canvases)},
@@ -74,13 +70,17 @@ def test_classifier(
     if result.duplicates:
         _log.warning("%s are the images that it learned from: of others fewer will be right",
                      canvases.name)  # fmt: skip
-    chosen = {"validation": held["top1"]} if "top1" in held else {}
+    confusion: dict[str, dict[str, int]] = {}
+    taken_M = probability_MC.argmax(dim=1).tolist()
+    for (true, taken), count in sorted(
+        Counter(zip(label_M.tolist(), taken_M, strict=True)).items()
+    ):
+        confusion.setdefault(classes[true], {})[classes[taken]] = count
     result.targets[target] = replace(
         result.targets[target],
-        chosen={**held.get("chosen", {}), **chosen},
-        confusion=_confusion(probability_MC, label_M, classifier.classes),
+        chosen=held.get("chosen", {}) | ({"validation": held["top1"]} if held else {}),
+        confusion=confusion,
         reliability=[list(map(float, row)) for row in reliability(probability_MC, label_M)],
-        counts=dict(known.get("classes", {})),
     )
     return result
 
@@ -100,22 +100,8 @@ def _measured(
         at_M, measure = label_M == label, f"recall/{classes[label]}"
         files = None if files_M is None else files_M[at_M]
         yield f"{target}/{measure}", 100 * float(credit_M[at_M].mean())
-        interval = mean_interval(credit_M[at_M], seed, RESAMPLES, files)
-        yield from ends(target, measure, interval)
+        yield from ends(target, measure, mean_interval(credit_M[at_M], seed, RESAMPLES, files))
     yield f"{target}/calibration_error", calibration_error(probability_MC, label_M)
-
-
-def _confusion(
-    probability_MC: Tensor, label_M: Tensor, classes: tuple[str, ...]
-) -> dict[str, dict[str, int]]:
-    """Images by their class and by what they were taken for, without zeros."""
-    pairs, counts = torch.stack([label_M, probability_MC.argmax(dim=1)]).unique(
-        dim=1, return_counts=True
-    )
-    table: dict[str, dict[str, int]] = {}
-    for true, predicted, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-        table.setdefault(classes[true], {})[classes[predicted]] = count
-    return table
 
 
 def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, str, Tensor]:
@@ -123,9 +109,8 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     target = classifier.about.get("target", "class")
     if target not in canvases.targets:
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
-    names = canvases.classes[target]
+    names, known_N = canvases.classes[target], canvases.targets[target]
     number = {name: at for at, name in enumerate(classifier.classes)}
-    known_N = canvases.targets[target]
     # the last is of images without a label
     label_N = np.array([*(number.get(name, -1) for name in names), -1])[known_N]
     foreign = sorted({names[at] for at in known_N[(label_N < 0) & (known_N >= 0)]})
@@ -171,13 +156,11 @@ def validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> d
 
 def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
     """Which images, such as "all 680 images of photos"; `called` renames a set."""
-    images = about["images"]
-    sizes, name = images["sizes"], called(images["set"])
-    count = f"{sum(sizes.values()):,}"
-    if images["whole"]:
-        return f"all {count} images of {name}"
+    sizes, name = about["images"]["sizes"], called(about["images"]["set"])
+    if about["images"]["whole"]:
+        return f"all {sum(sizes.values()):,} images of {name}"
     parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
-    return f"{count} images of {name} ({parts})"
+    return f"{sum(sizes.values()):,} images of {name} ({parts})"
 
 
 def what_is_told(about: Mapping[str, Any], classes: int) -> str:
@@ -187,25 +170,25 @@ def what_is_told(about: Mapping[str, Any], classes: int) -> str:
 
 
 def how_often_right(about: Mapping[str, Any]) -> str:
-    """How often it is right, with the interval, beside chance, and on which images."""
+    """The accuracy with its interval and the chance level, and on which images."""
     held = about["validation"]
     chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
-    text = f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
-    if "by_chance" in held:  # files of earlier versions do not say
-        text += f", by the most frequent class alone {held['by_chance']:.1f} %, in the mean per "
-        text += f"class {held['mean_per_class']:.1f} %,"
-    text += f" on {held['images']:,} held-out images ({held['held_out']})"
-    return text + (f", on which the {chosen} was chosen, too" if chosen else "")
+    return (
+        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}], by the most "
+        f"frequent class alone {held['by_chance']:.1f} %, in the mean per class "
+        f"{held['mean_per_class']:.1f} %, on {held['images']:,} held-out images "
+        f"({held['held_out']})" + f", on which the {chosen} was chosen, too" * bool(chosen)
+    )
 
 
 def how_far_off(about: Mapping[str, Any]) -> str:
-    """How far its probabilities are off, with and without the temperature."""
-    errors = about["calibration"]
-    after, before = (f"{errors[f'error_{when}']:.1f}" for when in ("after", "before"))
-    worse = float(after) > float(before)
+    """The calibration error of its probabilities, with and without the temperature."""
+    after, before, temperature = (
+        about["calibration"][name] for name in ("error_after", "error_before", "temperature")
+    )
+    no_help = ": the temperature did not help on these images" * (after - before > 0.05)
     return (
-        f"off by {after} points on average with the temperature {errors['temperature']:.3g}, by "
-        f"{before} without"
-        + (": the temperature did not help on these images" if worse else "")
-        + f" (expected calibration error on the held-out images, {BINS} bins)"
+        f"off by {after:.1f} points on average with the temperature {temperature:.3g}, by "
+        f"{before:.1f} without{no_help} (expected calibration error on the held-out images, "
+        f"{BINS} bins)"
     )

@@ -24,7 +24,7 @@ from mast.core.seeds import drawing, seed_global
 from mast.data.canvas import CanvasSet
 from mast.encoders.extract import extract
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import EvaluationData, LearningData, Task
+from mast.evaluation.labelled_sets import AnyData, Task
 from mast.evaluation.settings import Ranged
 from mast.evaluation.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import Encoder, synchronise_batchnorm
@@ -53,9 +53,7 @@ class Recipe(Ranged):
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.
     """
 
-    at_least: ClassVar = {"batch_size": 2, "epochs": 1, "size": 1}
-    at_most: ClassVar = {"epochs": 100_000, "size": 16_384}
-    above: ClassVar = {"head_lr": 0}
+    above: ClassVar = {"batch_size": 1, "epochs": 0, "size": 0, "head_lr": 0}
 
     optimizer: Literal["sgd", "lamb"] = "sgd"
     encoder_lr: float = 0.01
@@ -125,7 +123,7 @@ class Tuned(NamedTuple):
 
 def tune(
     encoder: FrozenEncoder,
-    data: EvaluationData | LearningData,
+    data: AnyData,
     task: Task,
     positions_N: Tensor,
     recipe: Recipe,

@@ -1,11 +1,9 @@
-"""Whether pretraining helped: a run beside the encoder that it started as, and beside others.
+"""Whether pretraining helped: a run against the encoder that it started as, and against others.
 
-A rule says what is quoted, so that no outcome can choose it: every accuracy of `QUOTED` that two
-encoders both have, on all sets whose test images both were measured on, after learning from as many
-images. Those that differ come first, the largest before the others. Of several targets of a set it
-is the mean, and of several sets the mean in which all count alike. Of results whose test images
-overlap, such as those of a folder that was split by several seeds, one is quoted: of the whole set
-before one of a part, then the lowest seed.
+A fixed rule chooses what is quoted: every accuracy of `QUOTED` that two encoders both have, on all
+sets whose test images both were measured on, after learning from as many images. Differences that
+are clear come first, the largest before the others. Targets of a set are averaged, and so are sets.
+Of a folder whose test images several seeds drew, one is quoted: all of it, or the lowest seed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mast.core.errors import UserError
@@ -24,7 +22,7 @@ from mast.core.files import as_word
 from mast.core.run import RunFolder
 from mast.data import Factors, Toys, describe
 from mast.data.generated import SPLITS
-from mast.evaluation.paired import Difference, difference, of_changed_images
+from mast.evaluation.paired import Difference, difference
 from mast.evaluation.result import ACCURACIES, Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
@@ -37,7 +35,7 @@ QUOTED = {
     "semi": "accuracy by few labels",
     "finetune": "fine-tuned accuracy",
 }
-STARTED_FROM = "the encoder that it started from"
+STARTED_FROM, PUBLISHED = "the encoder that it started from", "published weights"
 NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
     "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
@@ -48,62 +46,36 @@ ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
 )
 
 
-class OnSet(NamedTuple):
-    """By how much a run is ahead on one set."""
-
-    result: Result  # of the run
-    gain: Difference  # in points
-    targets: int  # of which it is the mean
-    left_out: Sequence[Result] = ()  # that share images with it
-
-    @property
-    def name(self) -> str:
-        """What a sentence calls the set, with what is not usual about its accuracy."""
-        unusual = ["mean per class"] if self.result.metric == "mean_per_class" else []
-        unusual += [f"mean of {self.targets} targets"] if self.targets > 1 else []
-        unusual += [_drawn(self.result)] if self.left_out else []
-        return _called(self.result) + (f" ({', '.join(unusual)})" if unusual else "")
-
-
 class Gain(NamedTuple):
-    """By how much a run is ahead by one measure."""
+    """By how much a run is ahead by one measure: the mean over sets."""
 
     measure: str  # such as "linear accuracy"
-    sets: tuple[OnSet, ...]  # that with the most test images first
-
-    @property
-    def mean(self) -> Difference:
-        """The mean over sets, with the interval of independent differences, recovered from each's.
-
-        Reference:
-            Zou and Donner, Construction of confidence limits about effect measures: a general
-            approach, Statistics in Medicine 2008.
-        """
-        gains = [on_set.gain for on_set in self.sets]
-        value = statistics.fmean(gain.value for gain in gains)
-        below = math.hypot(*(gain.value - gain.low for gain in gains)) / len(gains)
-        above = math.hypot(*(gain.high - gain.value for gain in gains)) / len(gains)
-        return Difference(value, value - below, value + above)
+    mean: Difference
+    sets: tuple[Result, ...]  # of the run, that with the most test images first
 
     @property
     def place(self) -> str:
-        """The sets, as a sentence names them."""
-        names = [on_set.name for on_set in self.sets]
-        if len(names) == 1:
-            return names[0]
-        return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
+        """The sets in a sentence, with what is not usual about their accuracy."""
+        *others, last = [readable(result.set_name).removesuffix("-test") for result in self.sets]
+        if len(others) >= NAMED:
+            return f"the mean of {len(self.sets)} sets"
+        if others:
+            return f"the mean of {', '.join(others)} and {last}"
+        (of,) = self.sets
+        unusual = ["mean per class"] if of.metric == "mean_per_class" else []
+        unusual += [f"mean of {len(of.targets)} targets"] if len(of.targets) > 1 else []
+        unusual += [f"drawn by seed {of.split['seed']}"] if of.split else []
+        return f"{last} ({', '.join(unusual)})" if unusual else last
 
 
 @dataclass(frozen=True)
 class EncoderComparison:
-    """A run beside another encoder."""
+    """A run against another encoder."""
 
-    other: str  # what a sentence calls it
-    gains: tuple[Gain, ...] = ()  # that differ first, the largest before the others
+    other: str  # its name in a sentence
+    gains: tuple[Gain, ...] = ()  # clear ones first, the largest before the others
     is_start: bool = False  # whether the other is what the run started as
-    is_published: bool = False  # whether it has weights that somebody else has published
-    # Why nothing can be quoted, after the name of the other.
-    why_not: str = "no accuracy of both is known on the same images"
+    is_published: bool = False  # whether the other has published weights
 
     @property
     def is_better(self) -> bool | None:
@@ -115,24 +87,23 @@ class EncoderComparison:
     def sentence(self) -> str:
         """How the run compares, by each measure."""
         if not self.gains:
-            return f"Not compared with {self.other}: {self.why_not}."
-        differ = [gain for gain in self.gains if gain.mean.is_better is not None]
+            return f"Not compared with {self.other}: no accuracy of both on the same images."
+        clear = [gain for gain in self.gains if gain.mean.is_better is not None]
         words = {True: "Better than", False: "Worse than", None: "Better and worse than"}
-        text = f"{words[self.is_better] if differ else 'Not distinguishable from'} {self.other}"
-        place = ""
+        text = words[self.is_better] if clear else "Not distinguishable from"
+        text, place = f"{text} {self.other}", ""
         for at, gain in enumerate(self.gains):
-            if gain.place != place:
-                text += f"{',' if at else ''} on {(place := gain.place)}:"
-            else:
-                text += ","
-            text += f" {gain.measure} {_signed(gain.mean, '' if at else ' points')}"
-            text += " (may be chance)" if differ and gain not in differ else ""
+            text += "," * bool(at) + f" on {gain.place}:" * (gain.place != place)
+            mean = str(gain.mean) if at else str(gain.mean).replace(" ", " points ", 1)
+            text += f" {gain.measure} {mean}"
+            text += " (may be chance)" * bool(clear and gain not in clear)
+            place = gain.place
         return f"{text}."
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether pretraining helped, in a sentence for each other encoder, and what they rest on."""
+    """Whether pretraining helped: a sentence for each other encoder."""
 
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
@@ -152,31 +123,20 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer."""
-        if not self.comparisons:
-            if not self.trained:
-                return f"Nothing but {self.name} was measured."
+        if self.comparisons:
+            known_first = sorted(self.comparisons, key=lambda each: not each.gains)
+            return " ".join(each.sentence for each in known_first)
+        if self.trained:
             return "What pretraining added is unknown: no other encoder was measured on this set."
-        return " ".join(of.sentence for of in sorted(self.comparisons, key=lambda of: not of.gains))
+        return f"Nothing but {self.name} was measured."
 
     @property
     def basis(self) -> str:
-        """What the intervals cover, and every set where there are several; empty without any."""
-        known = [(each.other, gain) for each in self.comparisons for gain in each.gains]
-        if not known:
-            return ""
-        sets = [on_set for _, gain in known for on_set in gain.sets]
-        images = {of.result.images: of.result.sizes.get("test", 0) for of in sets}
-        count = f"{sum(images.values()):,} " if all(images.values()) else ""
+        """What the intervals cover; empty without any."""
+        sets = [of for each in self.comparisons for gain in each.gains for of in gain.sets]
+        images = sum({of.images: of.sizes.get("test", 0) for of in sets}.values())
         seeds = ": they do not cover other seeds of pretraining" if self.trained else ""
-        parts = [f"95 % intervals, paired, over {count}test images{seeds}."]
-        for other, gain in known:
-            if len(gain.sets) > 1:
-                listed = ", ".join(f"{of.name} {_signed(of.gain)}" for of in gain.sets)
-                parts.append(f"{gain.measure}, minus {other}: {listed}.")
-        names = [f"{_called(of)} ({_drawn(of)})" for on_set in sets for of in on_set.left_out]
-        if names:
-            parts.append(f"Left out, as its images overlap with those: {_listed(names)}.")
-        return " ".join(parts)
+        return f"95 % intervals, paired, over {images:,} test images{seeds}." if sets else ""
 
     def __str__(self) -> str:
         lines = [self.sentence, self.basis]
@@ -200,34 +160,28 @@ def verdict(
     seed: int = 0,
     resamples: int = 1000,
 ) -> Verdict:
-    """Judge a run by its results, those of what it started as, if measured, and of named others."""
-    beside, own = [], _published(of_run)
-    for other, results in of_others.items():
-        name_of = _published(results)
-        same = name_of is not None and name_of == own
-        called = f"{other} (the same weights)" if same else f"the published {name_of}"
-        called = other if name_of is None else called
-        measured = _compared(called, of_run, results, seed, resamples)
-        beside.append(replace(measured, is_published=name_of is not None and not same))
+    """Judge a run by its results, those of its start, if measured, and those of named others."""
+    found, own = list[EncoderComparison](), _published(of_run)
+    from_weights, trained = started_from_weights(run), run.config.is_file()
     if of_start is not None:
-        words = "weights it started from" if started_from_weights(run) else "untrained encoder"
-        started = _compared(f"the {words}", of_run, of_start, seed, resamples)
-        beside.insert(0, replace(started, is_start=True))
-    known = any(each.is_start and each.gains for each in beside)
-    trained = run.config.is_file()
-    commands = {}
-    if trained and not known:
-        commands[STARTED_FROM] = _command(as_word(run.path), of_run, "--untrained")
+        start = "weights it started from" if from_weights else "untrained encoder"
+        gains = _gains(of_run, of_start, seed, resamples)
+        found.append(EncoderComparison(f"the {start}", gains, is_start=True))
+    for other, results in of_others.items():
+        published = _published(results)
+        words = other if published is None else f"the published {published}"
+        words = f"{other} (the same weights)" if published and published == own else words
+        gains = _gains(of_run, results, seed, resamples)
+        found.append(EncoderComparison(words, gains, is_published=published not in (None, own)))
     rgb = all(len(result.encoder.get("normalization", {}).get("mean", "rgb")) == 3
               for result in of_run.values())  # fmt: skip
-    has_published = any(each.is_published and each.gains for each in beside)
-    if trained and rgb and not has_published and not started_from_weights(run):
-        by = sorted({protocol for protocol, _ in of_run} & QUOTED.keys())
-        usual = by in ([], ["knn", "linear"])
-        protocols = [] if usual else ["--protocols", *by]
-        size = ["--size", str(BASELINE_SIZE), "--download"]
-        commands["published weights"] = _command(BASELINE, of_run, *protocols, *size)
-    return Verdict(name, tuple(beside), commands, trained)
+    commands = _commands(run, of_run)
+    if not trained or any(each.is_start and each.gains for each in found):
+        del commands[STARTED_FROM]
+    known = from_weights or any(each.is_published and each.gains for each in found)
+    if not trained or not rgb or known:
+        del commands[PUBLISHED]
+    return Verdict(name, tuple(found), commands, trained)
 
 
 def _published(results: Results) -> str | None:
@@ -235,18 +189,24 @@ def _published(results: Results) -> str | None:
     return next((each.published for each in results.values() if each.published), None)
 
 
-def _command(encoder: str, of_run: Results, *options: str) -> str:
-    """The command that measures an encoder on the images that the run was measured on."""
+def _commands(run: RunFolder, of_run: Results) -> dict[str, str]:
+    """The commands that measure other encoders on the images that a run was measured on."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
+    by = sorted({result.protocol for result in results})
+    protocols = [] if by in ([], ["knn", "linear"]) else ["--protocols", *by]
     seeds = {result.split.get("seed", 0) for result in results}
-    words = ["mast", "evaluate", encoder, "--data", as_word(measured_set(results)), *options]
-    if len(seeds) == 1 and any(seeds):
-        words += ["--seed", str(*seeds)]
-    return shlex.join(words)
+    drawn = ["--seed", str(*seeds)] if len(seeds) == 1 and any(seeds) else []
+    data = ["--data", as_word(measured_set(results))]
+    start = ["mast", "evaluate", as_word(run.path), *data, "--untrained", *drawn]
+    options = [*data, *protocols, "--size", str(BASELINE_SIZE), "--download", *drawn]
+    return {
+        STARTED_FROM: shlex.join(start),
+        PUBLISHED: shlex.join(["mast", "evaluate", BASELINE, *options]),
+    }
 
 
 def measured_set(results: Iterable[Result]) -> str:
-    """What names the set of all these results as `--data` does; "SET" where nothing does."""
+    """The name of the set of all these results as `--data` takes it; "SET" where there is none."""
     sets = {(result.drawn_from, bool(result.split), result.sizes.get("test")) for result in results}
     if len(sets) != 1:
         return "SET"
@@ -264,80 +224,40 @@ def measured_set(results: Iterable[Result]) -> str:
     return "SET"
 
 
-def _compared(
-    other: str, of_run: Results, of_other: Results, seed: int, resamples: int
-) -> EncoderComparison:
+def _gains(of_run: Results, of_other: Results, seed: int, resamples: int) -> tuple[Gain, ...]:
+    """How far a run is ahead by each measure that both have with an interval."""
     gains = []
     for protocol, measure in QUOTED.items():
-        if sets := tuple(_on_sets(protocol, of_run, of_other, seed, resamples)):
-            gains.append(Gain(measure, sets))
-    if gains:
-        gains.sort(key=lambda gain: (gain.mean.is_better is None, -abs(gain.mean.value)))
-        return EncoderComparison(other, tuple(gains))
-    for (protocol, _), ours in of_run.items():
-        for (other_protocol, _), theirs in of_other.items():
-            if not protocol == other_protocol in QUOTED:
+        quoted: dict[str, tuple[Result, Difference]] = {}  # by the whole set
+        for key, ours in sorted(of_run.items(), key=lambda item: item[1].split.get("seed", -1)):
+            theirs = of_other.get(key)
+            if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
                 continue
-            seeds = [result.split.get("seed") for result in (ours, theirs)]
-            if None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs):
-                return EncoderComparison(other, why_not=(
-                    f"other images of {ours.drawn_from} were tested, {_drawn(theirs)}; those of "
-                    f"the run are {_drawn(ours)}"
-                ))  # fmt: skip
-            if ours.images == theirs.images and of_changed_images(ours, theirs):
-                return EncoderComparison(other, why_not=(
-                    "the test images were changed between the two: evaluate both again"
-                ))  # fmt: skip
-    return EncoderComparison(other)
+            targets = [target for target in ours.targets if target in theirs.targets]
+            if not targets or _learned(ours) != _learned(theirs):
+                continue
+            found = difference(theirs, ours, targets, ours.metric, seed, resamples)
+            if found is not None and math.isfinite(found.low):
+                quoted.setdefault(ours.split.get("of", ours.images), (ours, found))
+        if quoted:
+            order = sorted(quoted.values(), key=lambda pair: -pair[0].sizes.get("test", 0))
+            results, of_sets = zip(*order, strict=True)
+            gains.append(Gain(measure, _mean(of_sets), results))
+    gains.sort(key=lambda gain: (gain.mean.is_better is None, -abs(gain.mean.value)))
+    return tuple(gains)
 
 
-def _on_sets(
-    protocol: str, of_run: Results, of_other: Results, seed: int, resamples: int
-) -> list[OnSet]:
-    """The sets that both were measured on, by a protocol, with an interval, that with the most test
-    images first; no two overlap.
+def _mean(gains: Sequence[Difference]) -> Difference:
+    """The mean of independent differences, with the interval that theirs say.
+
+    Reference:
+        Zou and Donner, Construction of confidence limits about effect measures: a general approach,
+        Statistics in Medicine 2008.
     """
-    found: list[OnSet] = []
-    for key, ours in of_run.items():
-        theirs = of_other.get(key)
-        if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
-            continue
-        targets = [target for target in ours.targets if target in theirs.targets]
-        if not targets or _learned(ours) != _learned(theirs):
-            continue
-        gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
-        if gain is not None and math.isfinite(gain.low):
-            found.append(OnSet(ours, gain, len(targets)))
-    # The first of several results that overlap is quoted: the least, whatever was measured.
-    found.sort(key=lambda of: (of.result.split.get("seed", -1), -of.result.sizes.get("test", 0),
-                               of.result.set_name))  # fmt: skip
-    quoted: list[OnSet] = []
-    while found:
-        first, *rest = found
-        shared = [each for each in rest if each.result.may_share_images(first.result)]
-        quoted.append(first._replace(left_out=[each.result for each in shared]))
-        found = [each for each in rest if each not in shared]
-    return sorted(quoted, key=lambda of: (-of.result.sizes.get("test", 0), of.name))
-
-
-def _signed(gain: Difference, unit: str = "") -> str:
-    return f"{gain.value:+.1f}{unit} [{gain.low:+.1f}, {gain.high:+.1f}]"
-
-
-def _called(result: Result) -> str:
-    """What a sentence calls the set of a result."""
-    return readable(result.set_name).removesuffix("-test")
-
-
-def _drawn(result: Result) -> str:
-    """Which images of a set were tested."""
-    return f"drawn by seed {result.split['seed']}" if result.split else "all of its test images"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names in a sentence, each once."""
-    *others, last = dict.fromkeys(filter(None, names)) or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+    value = statistics.fmean(gain.value for gain in gains)
+    below = math.hypot(*(gain.value - gain.low for gain in gains)) / len(gains)
+    above = math.hypot(*(gain.high - gain.value for gain in gains)) / len(gains)
+    return Difference(value, value - below, value + above)
 
 
 def _learned(result: Result) -> dict[str, int]:

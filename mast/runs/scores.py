@@ -14,8 +14,7 @@ from mast.core.run import RunFolder
 from mast.data import describe, split_cut
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols import Retained
-from mast.evaluation.result import ENDS, Result, readable, results_in
+from mast.evaluation.result import Result, readable, results_in
 from mast.models import load_encoder
 
 
@@ -75,12 +74,8 @@ def unmeasured(
     needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
     for result in _measured(folder, target_set, seed):
-        settings = result.settings.get("protocol", {})
-        # The analyses say of `retained` that it changes half of the images.
-        usual_share = settings.get("share", Retained.share) == Retained.share
-        tried = settings.get("operators")
-        whole = usual_share and (tried is None or needed <= set(tried))
-        if whole or result.protocol != "retained":
+        tried = result.settings.get("protocol", {}).get("operators")
+        if result.protocol != "retained" or tried is None or needed <= set(tried):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
@@ -123,7 +118,6 @@ def scores_of(
         short_name = readable(result.set_name)
         name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
-            for measure, value in measured.values.items():
-                if not measure.partition("/")[0].endswith(ENDS):
-                    low, high = measured.interval(measure) or (None, None)
-                    yield Score(result.protocol, name, target, measure, value, low, high)
+            for measure in measured.measures():
+                value, ends = measured.values[measure], measured.interval(measure) or (None, None)
+                yield Score(result.protocol, name, target, measure, value, *ends)

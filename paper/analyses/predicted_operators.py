@@ -6,8 +6,8 @@ operators, S spaces, M thirds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, final
 
 import numpy as np
 from torch import Tensor
@@ -34,6 +34,23 @@ AXES, PRODUCTS = 64, 12  # principal axes that are read, and those of which prod
 FEWEST = 24  # images, so that a regression has something to learn from
 STILL = 1e-6  # variance below which a number does not vary
 OF_SPACE = 0.5  # weight above which a dimension belongs to a space
+
+
+class Pairs(NamedTuple):
+    """Views of the images as pretraining draws them, P pairs.
+
+    Args:
+        image_P: Position of the image that both views of a pair are of.
+        representation: Of the first and of the second views, (P, C) each.
+        embedding: Likewise, (P, D) each.
+        differences: By operator what was drawn for a pair, (P, T), NaN where the two views do not
+            show it; see `mast.augment.difference`.
+    """
+
+    image_P: np.ndarray
+    representation: tuple[Tensor, Tensor]
+    embedding: tuple[Tensor, Tensor]
+    differences: Mapping[str, np.ndarray]
 
 
 @final
@@ -67,14 +84,14 @@ class PredictedOperators(PaperAnalysis):
     """
 
     def lacking(self, subject: Subject) -> str | None:
-        if subject.images is not None and subject.pairs is None:
+        if subject.images is not None and subject.extras.get("pairs") is None:
             return "It compares two views of an image: this run has another number of views."
         return lacking_images(subject, FEWEST)
 
     def compute(self, subject: Subject) -> Arrays:
-        assert subject.pairs is not None
         assert subject.images is not None
-        pairs, files_N = subject.pairs(), files_of(subject.images)
+        pairs: Pairs = subject.extras["pairs"]()
+        files_N = files_of(subject.images)
         image_P = pairs.image_P if files_N is None else files_N.numpy()[pairs.image_P]
         if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
             raise UserError("the views' embeddings are not finite: the run diverged")

@@ -63,7 +63,7 @@ class Uncertainty(PaperAnalysis):
     def lacking(self, subject: Subject) -> str | None:
         if subject.images is None:
             return NO_IMAGES
-        if subject.uncertainty is None:
+        if subject.extras.get("uncertainty") is None:
             return (
                 "This run predicts no uncertainty: its method has none, or it was trained without "
                 "objective.uncertainty."
@@ -71,14 +71,13 @@ class Uncertainty(PaperAnalysis):
         return None
 
     def compute(self, subject: Subject) -> Arrays:
-        assert subject.uncertainty is not None
         assert subject.images is not None
-        images = subject.images
+        images, uncertainty = subject.images, subject.extras["uncertainty"]
         names = [n for n in subject.trained_with if n in OPERATORS and OPERATORS[n].graded]
-        trace_N = subject.uncertainty(None).double().numpy()
+        trace_N = uncertainty(None).double().numpy()
         changed_OSN = np.array(
             [
-                [trace_N, *(subject.uncertainty((name, m)).double().numpy() for m in MAGNITUDES)]
+                [trace_N, *(uncertainty((name, m)).double().numpy() for m in MAGNITUDES)]
                 for name in names
             ]
         ).reshape(len(names), 1 + len(MAGNITUDES), len(trace_N))
@@ -227,7 +226,7 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
     rows: list[tuple[str, str, float, float, float]] = []
     correlations, error_found = [], []
     for task, label_N in images.labels.items():
-        hit_N = images.hits.get(task, np.full(len(label_N), np.nan))
+        hit_N = subject.extras.get("hits", {}).get(task, np.full(len(label_N), np.nan))
         of_task = []
         for at, name in enumerate(images.classes[task]):
             members_N = label_N == at

@@ -5,11 +5,13 @@ from typing import Any
 from mast.core.registry import Entry
 from mast.evaluation.protocols import EVALUATORS, Evaluator
 from paper.protocols.detection import Detection, Segmentation
+from paper.protocols.ensemble import Ensemble
 from paper.protocols.rotation import Rotation
 from paper.protocols.semi import Semi
 from paper.protocols.svm import Svm
 
 PROTOCOLS: dict[str, Entry[Evaluator[Any]]] = {
+    "ensemble": Entry("`linear` on the parts of a method: MAST's masked embeddings", Ensemble),
     "rotation": Entry("which of four rotations an image has; needs no labels", Rotation),
     "svm": Entry("several classes per image: one linear SVM per class, scored by mAP", Svm),
     "semi": Entry("fine-tuned on a few percent of the labels", Semi),

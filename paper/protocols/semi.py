@@ -50,9 +50,8 @@ class Semi(Evaluator[EvaluationData]):
         SimCLR, ICML 2020, section 4.
     """
 
-    at_least: ClassVar = {"epochs": 1, "batch_size": 2}
-    at_most: ClassVar = {"epochs": 100_000, "shares": 1}
-    above: ClassVar = {"shares": 0, "head_lrs": 0}
+    above: ClassVar = {"shares": 0, "head_lrs": 0, "epochs": 0, "batch_size": 1}
+    at_most: ClassVar = {"shares": 1}
     may_be_empty: ClassVar = ("lists",)
 
     shares: tuple[float, ...] = (0.01, 0.1)

@@ -20,14 +20,51 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.intervals import Measured, draws, resampled
-from mast.evaluation.labelled_sets import EvaluationData, PresenceTask, presence_tasks
+from mast.evaluation.intervals import BOOTSTRAP, Interval, Measured, draws, ends, percentiles
+from mast.evaluation.labelled_sets import EvaluationData, tested_files
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.search.nearest import directions
 
 RECALLS = torch.linspace(0, 1, 11, dtype=torch.float64)
 FEWEST_FILES = 10  # with several images each, below which a bootstrap says too little
 _log = logging.getLogger("mast")
+
+
+@dataclass(frozen=True)
+class PresenceTask:
+    """Classes of which an image may show several, or none: 1 present, 0 absent, -1 unknown."""
+
+    target: str
+    classes: tuple[str, ...]
+    pool_labels_NL: Tensor  # int8
+    pool_groups_N: np.ndarray | None  # files of the images, where some have several
+    test_labels_ML: Tensor  # int8
+    test_files_M: Tensor | None = None
+
+
+def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
+    """The tasks of several labels per image that every set of the data carries, checked."""
+    shared = [
+        target
+        for target in data.train.multilabels
+        if all(target in canvases.multilabels for canvases in data.named.values())
+    ]
+    if not shared:
+        raise UserError(
+            f"{data.train.name} and {data.test.name} have no labels of several classes per image. "
+            "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
+        )
+    tasks = []
+    for target in shared:
+        classes = data.train.classes[target]
+        if any(tuple(part.classes[target]) != tuple(classes) for part in data.named.values()):
+            raise UserError(f"the classes of {target!r} differ between train and other parts")
+        pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
+        test_ML = torch.from_numpy(data.test.multilabels[target])
+        groups_N = data.learning.groups
+        labels = torch.from_numpy(pool_NL), groups_N, test_ML, tested_files(data)
+        tasks.append(PresenceTask(target, tuple(classes), *labels))
+    return tasks
 
 
 class ClassPrecision(NamedTuple):
@@ -113,9 +150,9 @@ class Svm(Evaluator[EvaluationData]):
         2019, section 6.1; its code, and VISSL's `svm_trainer.py`.
     """
 
-    at_least: ClassVar = {"folds": 2, "max_iterations": 1}
-    at_most: ClassVar = {"max_iterations": 1_000_000}
-    above: ClassVar = {"costs": 0, "positive_weight": 0, "default_cost": 0}
+    above: ClassVar = {
+        "costs": 0, "positive_weight": 0, "default_cost": 0, "folds": 1, "max_iterations": 0,
+    }  # fmt: skip
 
     costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)
     folds: int = 3
@@ -238,3 +275,12 @@ def _can_be_scored(task: PresenceTask, label: int) -> bool:
     """Whether a class can be learned and scored."""
     label_N, label_M = task.pool_labels_NL[:, label], task.test_labels_ML[:, label]
     return all(bool((of == label).any()) for of in (label_N, label_M) for label in (0, 1))
+
+
+def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
+    """The value of a measure that is no mean over units on each drawn test set, value_R with 1
+    for 100 %, and its interval if the draws differ."""
+    low, high = percentiles(value_R)
+    if low < high:
+        yield from ends(target, measure, Interval(low, high, BOOTSTRAP))
+    yield f"{target}/draws/{measure}", value_R

@@ -108,11 +108,6 @@ def test_advise(
     values = Result.read(measured).targets["class"].values
     for _, name, *_, kept_by_its_subspace in advice.rows:
         assert kept_by_its_subspace == values[f"advantage_{name.replace(' ', '_')}"]
-    kept = Result.read(file)
-    kept.settings["protocol"]["share"] = 1.0  # as somebody measured it for another purpose
-    kept.write(run.path)
-    mast.advise(run.path, str(photos))
-    assert Result.read(file).settings["protocol"]["share"] == 0.5
 
 
 def test_a_run_that_diverged_is_looked_into(

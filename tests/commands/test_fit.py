@@ -30,8 +30,6 @@ from mast.evaluation.logistic import Whitened
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols import Linear
 from mast.evaluation.result import readable
-from mast.models import BASELINE
-from mast.models.classifier import save_classifier
 
 USE = Path(__file__).parents[2] / "docs" / "use.md"
 QUICK = {"penalties": [1.0, 0.01]}
@@ -108,8 +106,8 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
             scores.append(one.scores(pool_ND[choose_V]))
             labels.append(labels_N[choose_V])
         expected = calibrate(torch.cat(scores), torch.cat(labels), 0)
-        assert fitted.classifier.temperature == expected.temperature
-        assert fitted.about["calibration"]["error_after"] == expected.error_after
+        assert fitted.classifier.temperature == pytest.approx(expected.temperature)
+        assert fitted.about["calibration"]["error_after"] == pytest.approx(expected.error_after)
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
         command = (
@@ -117,21 +115,6 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         )
         for fact in (f"{validation['top1']:.1f} % [", command, str(fitted.path)):
             assert fact in fitted.text
-
-
-def test_a_classifier_on_published_weights_is_quoted_if_it_learned_the_same(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    fitted = mast.fit(photos, ours.path, settings=QUICK)
-    file = Path("runs") / "resnet18-012345" / fitted.path.name
-    file.parent.mkdir(parents=True)
-    quoted = f"by {BASELINE}"
-    for own, settings in ((False, QUICK), (True, QUICK), (False, {"penalties": [1.0]})):
-        fitted.classifier.about["encoder"] = {"encoder": {"name": BASELINE}, "own_weights": own}
-        save_classifier(fitted.classifier, file)
-        text = mast.fit(photos, ours.path, settings=settings).text
-        assert (quoted in text) == (not own and settings == QUICK)
 
 
 def test_a_classifier_is_tested_on_labelled_images(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mast.augment import OPERATORS
 from mast.commands.show import show_operators, show_recipes
-from mast.evaluation.result import Result, TargetResult, tables
+from mast.evaluation.result import Result, TargetResult, table
 
 WIDTH = 80
 TASKS = ("shape", "color", "orientation", "position", "texture", "sharpness")
@@ -42,7 +42,7 @@ def evaluations() -> list[Table]:
         Result(name, of, targets, settings, {}, {}, images="these")
         for name, of, targets, settings in results
     ]
-    return list(tables(made))
+    return [table(made)]
 
 
 def words(cell: object) -> list[str]:

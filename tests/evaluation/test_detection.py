@@ -20,12 +20,12 @@ from mast.core.errors import UserError
 from mast.core.loop import StepResult
 from mast.data import Annotated, open_source
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import ObjectData
 from mast.models import Encoder, EncoderConfig
 from paper.protocols.detection import average_precision as precision_module
 from paper.protocols.detection import protocol as protocol_module
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
 from paper.protocols.detection.batches import ObjectBatch, TrainingObjects, mirrored, rasterise
+from paper.protocols.detection.data import ObjectData
 from paper.protocols.detection.detectors import build_detector
 from paper.protocols.detection.protocol import Detection, ObjectProtocol, Segmentation
 

@@ -13,7 +13,7 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 
 QUICK = {
-    "repeats": 3, "episodes": 20, "queries": 4, "max_iterations": 50, "shots": [5],
+    "repeats": 3, "episodes": 20, "queries": 4, "shots": [5],
     "penalties": [1, 0.1, 0.01, 1e-3],
 }  # fmt: skip
 

@@ -30,11 +30,9 @@ from mast.evaluation.intervals import (
     effective_images,
     mean_interval,
     percentiles,
-    resampled,
     resampled_means,
     student_interval,
     tango,
-    weighted_difference_interval,
     wilson,
 )
 
@@ -74,7 +72,7 @@ def test_a_paired_difference_at_the_edges() -> None:
     for lost, won in ((6, 7), (12, 14)):  # all differ, in weights that are rounded
         label_N = torch.tensor([0] * lost + [1] * won)
         weight_N, gain_N = class_weights(label_N).float(), 2.0 * label_N - 1
-        interval = weighted_difference_interval(gain_N * weight_N, weight_N)
+        interval = difference_interval(gain_N * weight_N, 0, weight_N=weight_N)
         assert interval.low < 0 < interval.high
 
 
@@ -129,19 +127,6 @@ def test_proportions_of_images_have_score_intervals_and_other_means_those_of_the
     assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
 
 
-def test_copies_are_drawn_with_their_image() -> None:
-    credit = torch.rand(50) < 0.6
-    scores = torch.stack([~credit, credit], dim=1).float()
-    labels = torch.ones(50, dtype=torch.long)
-    once = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
-    four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
-    # An image is in every class once, as each way up of a rotation is.
-    of_all = {name: of for name, of in once.items() if "top1" in name}
-    of_all |= {name.replace("top1", "mean_per_class"): of for name, of in of_all.items()}
-    of_all["class/by_chance/mean_per_class"] = once["class/by_chance/mean_per_class"]
-    assert numbers(four) == pytest.approx(of_all)
-
-
 @pytest.mark.parametrize(
     ("p", "name"), [(0.5, "50 of 1, 10 of 20"), *((0.99, of) for of in CLASSES)]
 )
@@ -174,12 +159,12 @@ def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
     gain_N = torch.zeros(300)
     gain_N[:20], gain_N[20:26] = 1, -1
     expected = (*tango(20, 6, 300), TANGO)
-    assert weighted_difference_interval(gain_N * weight_N, weight_N) == pytest.approx(expected)
+    assert difference_interval(gain_N * weight_N, 0, weight_N=weight_N) == pytest.approx(expected)
     # Of ten images of a rare class eight changed: 40 % of the mean, with the variance of 20 images.
     weight_N, gain_N = class_weights((torch.arange(510) < 10).long()), torch.zeros(510)
-    none = weighted_difference_interval(gain_N, weight_N)
+    none = difference_interval(gain_N, 0, weight_N=weight_N)
     gain_N[:8] = 1
-    found = weighted_difference_interval(gain_N * weight_N, weight_N)
+    found = difference_interval(gain_N * weight_N, 0, weight_N=weight_N)
     assert found[:2] == pytest.approx(tango(8, 0, 20))
     assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
 
@@ -220,7 +205,7 @@ def test_other_means_and_differences_over_files_have_students_t() -> None:
     assert same == (*tango(0, 0, 12), TANGO + OF_FILES)
     # A file that is larger counts more, and leaves fewer degrees of freedom.
     weights = torch.tensor([1.0] * 216 + [3.0] * 216) / 2
-    assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
+    assert difference_interval(gain_N * weights, 0, files_N=files_N, weight_N=weights).high > 0
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.5])
@@ -236,8 +221,6 @@ def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
     assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
     assert mean_interval(torch.tensor([0.4]), 0)[:2] == pytest.approx(wilson(0.4, 1))
     assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
-    no_spread = dict(resampled("class", "map_area", torch.ones(50)))
-    assert no_spread.keys() == {"class/draws/map_area"}
 
 
 def test_an_interval_over_draws_is_that_of_scipy() -> None:

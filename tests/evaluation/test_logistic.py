@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from mast.core.errors import UserError
 from mast.evaluation import logistic
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.labelled_sets import cross_validation
@@ -97,13 +96,13 @@ def test_equals_sklearn_whatever_the_features(
 def test_fewer_images_than_dimensions_and_dead_dimensions() -> None:
     x, labels = relu_features(60, 100, 3)
     x[:, 10:20] = 4.0
-    assert len(Whitened.of(x[:40]).variance_R) <= 39
+    assert len(Whitened.of(x[:40]).variance_P) <= 39
     ours = fitted(x[:40], labels[:40], 3, 1e-2).scores(x[40:]).softmax(dim=1)
     torch.testing.assert_close(ours, reference(x, labels, 1e-2, 40), atol=1e-4, rtol=0)
     torch.manual_seed(25)  # MKL's eigh fails on this covariance, with one thread and two
     alive = torch.randn(1100, 8) @ torch.randn(8, 64)
     wide = torch.zeros(1100, 1000).index_copy(1, torch.randperm(1000)[:64], alive)
-    torch.testing.assert_close(Whitened.of(wide).variance_R, Whitened.of(alive).variance_R)
+    torch.testing.assert_close(Whitened.of(wide).variance_P, Whitened.of(alive).variance_P)
 
 
 @pytest.mark.parametrize(("images", "scale"), [(60, 1e6), (300, 1e12)])
@@ -123,13 +122,11 @@ def test_a_dimension_of_large_scale_hides_no_other(images: int, scale: float) ->
     assert choice.validation == 100
 
 
-def test_features_that_hardly_vary_are_refused() -> None:
+def test_small_features_need_small_penalties() -> None:
     x, labels = relu_features(60, 8, 3)
     small = fitted(1e-7 * x, labels, 3, 1e-14).scores(1e-7 * x)
     expected = fitted(x, labels, 3, 1.0).scores(x)
     torch.testing.assert_close(small, expected, atol=1e-5, rtol=0)
-    with pytest.raises(UserError, match=r"vary by \de-12 at most.* expected 1e-08 or more"):
-        Whitened.of(1e-12 * x)
 
 
 def test_a_collapsed_encoder_scores_the_prior() -> None:
@@ -214,13 +211,6 @@ def test_no_penalty_is_so_strong_that_frequencies_decide() -> None:
     assert choose(Whitened.of(x), Target(labels, 3, folds(labels)), tied).penalty == 1e-2
     refitted = fitted(torch.eye(3)[again], again, 3, choice.penalty)
     assert torch.equal(refitted.scores(x).argmax(dim=1), labels)
-    # Nor where it is better on validation, as nearest means are for a few noisy images.
-    torch.manual_seed(4)
-    labels = torch.cat([torch.arange(60) % 3, torch.arange(30) % 3, torch.full((30,), 2)])
-    x = (0.7 * torch.randn(3, 8))[labels] + torch.randn(120, 8)
-    whitened = Whitened.of(x, torch.arange(60))
-    target = Target(labels, 3, ((torch.arange(60), torch.arange(60, 120)),))
-    assert choose(whitened, target).penalty <= whitened.curvature(3)
 
 
 def test_a_loose_walk_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,17 +234,3 @@ def test_a_class_without_images_in_a_split_is_never_chosen() -> None:
     fit_F = (labels < 3).nonzero()[:, 0]
     chosen = choose(Whitened.of(x), Target(labels, 4, ((fit_F, torch.arange(60)),)))
     assert 40 < chosen.validation <= 75
-
-
-def test_a_walk_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a walk, in what does not depend on the machine."""
-    steps, step = [], logistic._newton_step
-
-    def counted(*of: object) -> object:
-        steps.append(of)
-        return step(*of)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(logistic, "_newton_step", counted)
-    x, labels = relu_features(600, 40, 6)
-    choose(Whitened.of(x), Target(labels, 6, ((torch.arange(500), torch.arange(500, 600)),)))
-    assert len(steps) < 200

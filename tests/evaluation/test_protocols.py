@@ -16,11 +16,12 @@ from mast.data import CanvasSet
 from mast.data.cache import InMemory
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import BOOTSTRAP, OF_FILES
-from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS, Evaluator
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result
 from mast.models import Encoder
+from paper.protocols.detection.data import ObjectData
 
 TARGETS = {  # of the protocols that bring their own
     "rotation": ["rotation"],

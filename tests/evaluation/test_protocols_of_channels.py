@@ -50,7 +50,7 @@ def test_they_measure_encoders_of_bands(data: EvaluationData, name: str) -> None
         **QUICK.protocols,
         "linear_sgd": {"epochs": 1, "batch_size": 8},
         "finetune": {"changes": changes},
-        "retained": {"operators": ["color_jitter", "grayscale"], "max_iterations": 50},
+        "retained": {"operators": ["color_jitter", "grayscale"]},
     }
     encoder = Encoder(FIVE, SIDE).eval()
     (result,) = evaluate_encoder(encoder, data, name, EvaluationSettings(protocols=settings))

@@ -12,10 +12,11 @@ from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
 from mast.evaluation.tuning import Recipe
+from paper.protocols.detection.data import ObjectData
 
 
 @pytest.mark.parametrize(
@@ -27,10 +28,10 @@ from mast.evaluation.tuning import Recipe
         ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
         ("semi", {"shares": (0.1, 0.1)}, "two shares of semi are equal"),
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
-        ("retained", {"share": 0.0}, "share must be above 0"),
+        ("linear", {"penalties": [0.0]}, "penalties must be above 0"),
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
-        ("retrieval", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
-        ("linear", {"resamples": 10**9}, "resamples must be 100000 or less"),
+        ("retained", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
+        ("linear", {"resamples": 10**10}, "resamples must be 0 or from"),
         ("finetune", {"recipe": "a4"}, "setting of finetune: .*recipe"),
         ("finetune", {"changes": {"loss": "hinge"}}, "recipe sgd: unknown value of loss"),
         ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),

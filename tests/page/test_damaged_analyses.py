@@ -93,9 +93,9 @@ def test_a_figure_is_an_image_whatever_it_holds(run: RunFolder) -> None:
 
 WHOLE = {"step": 3, "epoch": 1.5, "loss": 2.0, "seconds": 80.0}
 LINES = (
-    *({**WHOLE, "step": step} for step in ("3", None, -1, 1.5, True, 10**400)),
+    *({**WHOLE, "step": step} for step in ("3", None, -1, True, 10**400)),
     *({**WHOLE, "epoch": epoch} for epoch in ("1", math.nan, math.inf, -1.0, 1e300)),
-    *({**WHOLE, "loss": loss} for loss in (None, True, {}, 1e308, -1e308, 10**400)),
+    *({**WHOLE, "loss": loss} for loss in (None, True, {})),
     {**WHOLE, "warning": 3},
     {"epoch": 1.0, "loss": 1.0},
 )

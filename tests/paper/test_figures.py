@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 from subjects import NAMES, conforms, drawn_pairs, whole
 from torch import Tensor
 
-from mast.analyses import ChangeBy, Images, Pairs, Subject
+from mast.analyses import ChangeBy, Images, Subject
 from mast.analyses.figure import GRAY, save
 from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
@@ -21,7 +21,7 @@ from mast.data.generated import CLASSES
 from paper.analyses import FIGURES
 from paper.analyses.base import class_colors, palette
 from paper.analyses.invariance import MAGNITUDES, Invariance
-from paper.analyses.predicted_operators import PredictedOperators
+from paper.analyses.predicted_operators import Pairs, PredictedOperators
 from paper.analyses.predictions import Predictions
 from paper.analyses.subspaces import SubspacesAnalysis
 from paper.analyses.uncertainty import Uncertainty
@@ -35,13 +35,15 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     subject = whole(NAMES[:count])
     if name == "predicted_operators":  # images enough for a regression
         images = replace(subject.images, names=tuple(f"{at}.png" for at in range(70)))
-        subject = replace(subject, images=images, pairs=lambda: drawn_pairs(70, NAMES[:count]))
+        subject = replace(
+            subject, images=images, extras={"pairs": lambda: drawn_pairs(70, NAMES[:count])}
+        )
     conforms(FIGURES[name].kind(), subject, tmp_path)
 
 
 def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     exempt = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])  # the first dimension from the first
-    subject = replace(whole(masks=exempt), pairs=lambda: drawn_pairs(400, NAMES))
+    subject = replace(whole(masks=exempt), extras={"pairs": lambda: drawn_pairs(400, NAMES)})
     arrays = PredictedOperators().compute(subject)
     names = ["representation", "whole embedding", "ignoring rotate", "matching rotate"]
     assert arrays["spaces"].tolist() == names
@@ -67,7 +69,7 @@ def test_tiles_of_a_file_are_in_one_half() -> None:
     of_file_PD, drawn_F1 = torch.eye(40)[file_P], np.random.default_rng(0).normal(size=(40, 1))
     both = torch.zeros(80, 40), of_file_PD
     pairs = Pairs(np.arange(80), both, both, {"rotate": drawn_F1[file_P]})
-    subject = replace(whole(), mask_DK=None, pairs=lambda: pairs)
+    subject = replace(whole(), mask_DK=None, extras={"pairs": lambda: pairs})
     tiles = [f"{at}.tif@x{x}y0" for at in range(40) for x in (0, 8)]
     for names, low, high in ((tiles, -np.inf, 1), (range(80), 10, 101)):
         images = replace(subject.images, names=tuple(map(str, names)))
@@ -94,14 +96,14 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
         },
     )  # fmt: skip
     subject = replace(whole(), mask_DK=None)
-    arrays = PredictedOperators().compute(replace(subject, pairs=lambda: pairs))
+    arrays = PredictedOperators().compute(replace(subject, extras={"pairs": lambda: pairs}))
     assert arrays["explained"][0, 1] == pytest.approx(100, abs=0.5)
     assert arrays["explained"][1, 0] == pytest.approx(50, abs=4)
     assert arrays["margin"][1, 0] == pytest.approx(100 * 1.96 * 0.5**0.5 / 2000**0.5, abs=1.2)
     assert arrays["explained"][[1, 2], 1] == pytest.approx([0, 0], abs=2)
     lost = pairs._replace(embedding=(torch.full((2, 2), math.nan),) * 2)
     with pytest.raises(UserError, match="not finite: the run diverged"):
-        PredictedOperators().compute(replace(subject, pairs=lambda: lost))
+        PredictedOperators().compute(replace(subject, extras={"pairs": lambda: lost}))
 
 
 def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
 
 def test_images_without_labels_are_mapped_and_ranked() -> None:
     subject = whole()
-    subject = replace(subject, images=replace(subject.images, labels={}, hits={}))
+    subject = replace(subject, images=replace(subject.images, labels={}))
     arrays = SubspacesAnalysis().compute(subject)
     assert "Without labels" in SubspacesAnalysis().caption(arrays)
     assert SubspacesAnalysis().details(arrays).grid is None
@@ -239,7 +241,7 @@ def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> 
     assert arrays["error_found"] == pytest.approx([60])
     least, _ = Uncertainty().details(arrays).galleries
     assert least.captions[0] == "9.png: 0.900"
-    same = Uncertainty().compute(replace(whole(), uncertainty=lambda _: torch.ones(10)))
+    same = Uncertainty().compute(replace(whole(), extras={"uncertainty": lambda _: torch.ones(10)}))
     assert same["score"].tolist() == [0] * 10
     assert "is the same for every image" in Uncertainty().caption(same)
 
@@ -248,9 +250,11 @@ def test_rank_correlation_over_classes() -> None:
     labels_N = np.arange(9) // 3
     images = Images(
         tuple("abcdefghi"), np.zeros((9, 2, 2, 3), np.uint8), {"class": labels_N},
-        {"class": ("x", "y", "z")}, {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])},
+        {"class": ("x", "y", "z")},
     )  # fmt: skip
-    subject = Subject("run", images=images, uncertainty=lambda _: torch.arange(9.0))
+    hits = {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])}
+    extras = {"uncertainty": lambda _: torch.arange(9.0), "hits": hits}
+    subject = Subject("run", images=images, extras=extras)
     arrays = Uncertainty().compute(subject)
     assert arrays["class_accuracy"] == pytest.approx([100, 200 / 3, 100 / 3])
     assert arrays["class_correlation"] == pytest.approx([-1])
@@ -273,8 +277,8 @@ def test_what_subspaces_keep_of_a_task() -> None:
         ("subspaces", Subject("run"), "needs images"),
         ("subspaces", replace(whole(), images=FEW), "needs 5 images or more, got 3"),
         ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
-        ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
-        ("predicted_operators", replace(whole(), pairs=None), "another number of views"),
+        ("uncertainty", replace(whole(), extras={}), "predicts no uncertainty"),
+        ("predicted_operators", replace(whole(), extras={}), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
         ("invariance", whole(("invert",)), "None of its operators has a magnitude"),
     ],

@@ -18,11 +18,12 @@ from mast.data.cache import InMemory
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.compare import compare
-from mast.evaluation.labelled_sets import EvaluationData, ObjectData
+from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols.run import evaluate_encoder
-from mast.evaluation.result import Result, tables
+from mast.evaluation.result import Result, Results
 from mast.search.duplicates import candidates, copies_within, grouped
+from paper.protocols.detection.data import ObjectData
 
 
 def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
@@ -61,11 +62,11 @@ def test_copies_are_noted_beside_the_score(
     assert "2 of 24 test images are in val too" in caplog.text
     file = result.write(tmp_path)
     assert Result.read(file).duplicates == {"train": 5, "val": 2}
-    assert str(tables([result, result])[-1].caption).count("5 of 24 test images are in train") == 1
+    assert repr(Results([result, result])).count("5 of 24 test images are in train") == 1
     notes = compare(tmp_path).notes
     assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
     evaluate_encoder(encoder, replace(overlapping, val=overlapping.test), ["knn"], QUICK)
-    assert "the val set and the test set are the same images" in caplog.text
+    assert "24 of 24 test images are in val too" in caplog.text
 
 
 class Stretched(nn.Module):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mast.core.registry import Entry
-from mast.evaluation.protocols.ensemble import EmbeddingProbe, Ensemble
+from mast.evaluation.protocols.embedding import EmbeddingProbe
 from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
 from mast.evaluation.protocols.fewshot import FewShot
 from mast.evaluation.protocols.finetune import FineTune
@@ -22,7 +22,6 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "finetune": Entry("fine-tuned on all labels", FineTune),
-    "ensemble": Entry("`linear` on the parts of a method: MAST's masked embeddings", Ensemble),
     "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
 }

@@ -13,11 +13,11 @@ from mast.augment import OPERATORS
 from mast.core.errors import unknown
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracies
-from mast.evaluation.intervals import MOST_RESAMPLES, Measured, measured
-from mast.evaluation.labelled_sets import EvaluationData, ObjectData, Task
+from mast.evaluation.intervals import Measured, measured
+from mast.evaluation.labelled_sets import EvaluationData, Task
 from mast.evaluation.settings import Ranged
 
-Data = TypeVar("Data", EvaluationData, ObjectData)
+Data = TypeVar("Data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,8 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         resamples: Test sets that the bootstrap draws.
     """
 
-    needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
-    at_least: ClassVar[Mapping[str, float]] = {"resamples": 1}
-    at_most: ClassVar[Mapping[str, float]] = {"seed": 2**63 - 1, "resamples": MOST_RESAMPLES}
+    needs: ClassVar[type] = EvaluationData
+    above: ClassVar[Mapping[str, float]] = {"resamples": 0}
 
     seed: int = 0
     resamples: int = 1000

@@ -50,8 +50,7 @@ class FewShot(Probe):
         section 4.1 and its code, for the episodes.
     """
 
-    at_least: ClassVar = {"shots": 1, "repeats": 1, "ways": 2, "support": 1, "queries": 1}
-    at_most: ClassVar = {"repeats": 10_000, "queries": 10_000, "episodes": 1_000_000}
+    above: ClassVar = {"shots": 0, "repeats": 0, "ways": 1, "support": 0, "queries": 0}
 
     shots: tuple[int, ...] = (5, 10)
     repeats: int = 10

@@ -32,8 +32,7 @@ class Knn(Evaluator[EvaluationData]):
         temperatures: Values of τ to choose from.
     """
 
-    at_least: ClassVar = {"neighbours": 1}
-    above: ClassVar = {"temperatures": 0}
+    above: ClassVar = {"neighbours": 0, "temperatures": 0}
 
     neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)

@@ -49,9 +49,8 @@ class LinearSgd(Evaluator[EvaluationData]):
         the shape of it; the numbers are those of the MAST paper's linear evaluation.
     """
 
-    at_least: ClassVar = {"epochs": 1, "batch_size": 1}
-    at_most: ClassVar = {"epochs": 100_000, "momentum": 1}
-    above: ClassVar = {"learning_rates": 0}
+    above: ClassVar = {"epochs": 0, "batch_size": 0, "learning_rates": 0}
+    at_most: ClassVar = {"momentum": 1}
 
     learning_rates: tuple[float, ...] = (0.02,)
     epochs: int = 100

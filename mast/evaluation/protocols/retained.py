@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from mast.evaluation.logistic import Whitened
 from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
 
+SHARE = 0.5  # of the images that an operator changes
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +34,16 @@ class Retained(Probe):
     What an invariance to the operator would make the encoder forget, the operator hides from the
     probe: turned hues leave little of a color, flipped images no left and right. A task that loses
     accuracy needs what the operator destroys; one that loses none can afford the invariance.
-    The operator acts on a share of the images, with the parameters that pretraining draws, so that
+    The operator acts on half of the images, with the parameters that pretraining draws, so that
     the probe cannot learn to undo it. The penalty is the one that validation chose for unchanged
     images; the other settings are those of `linear`.
 
     Args:
         operators: Names; all by default. Those that need colors are left out of images of other
             channels, for which `band_jitter` takes the place of `color_jitter`.
-        share: Of the images that are changed, in (0, 1].
     """
 
-    above: ClassVar = {"share": 0}
-    at_most: ClassVar = {"share": 1}
-
     operators: tuple[str, ...] = operators_for(3)
-    share: float = 0.5
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -83,10 +80,10 @@ class Retained(Probe):
     def _changed(
         self, name: str, encoder: FrozenEncoder, data: EvaluationData
     ) -> tuple[Tensor, Tensor]:
-        """Features of the pool and of the test set, a share of them changed."""
+        """Features of the pool and of the test set, half of them changed."""
         *pool, test_MD = (
             encoder.extract(part, data.size, changed_by(
-                name, None, data.size, len(part), self.seed * 1000 + at, self.share
+                name, None, data.size, len(part), self.seed * 1000 + at, SHARE
             ))
             for at, part in enumerate((*data.pool, data.test))
         )  # fmt: skip

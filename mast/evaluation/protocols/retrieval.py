@@ -5,20 +5,18 @@ M test images, D dimensions of the embedding, T targets, K operators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
-from torch import Tensor
 
 from mast.augment import PROPERTIES
 from mast.core.errors import UserError
-from mast.encoders.changes import acting_on, changed_by
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.intervals import Measured
-from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
+from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.evaluation.result import PRECISION, TOLD
 from mast.models import SearchSpace, exempt_blocks, space_of_heads
@@ -38,19 +36,11 @@ class Retrieval(Evaluator[EvaluationData]):
 
     Args:
         k: Nearest images that count for the precision, clipped to the others that there are.
-        operators: What changes the queries, with the parameters that pretraining draws; the images
-            among which they search stay as they are. None by default, as each costs a pass of all
-            images through encoder and embedding; `null` for those that the run was trained with.
     """
 
-    at_least: ClassVar = {"k": 1}
-    may_be_empty: ClassVar = ("operators",)
+    above: ClassVar = {"k": 0}
 
     k: int = 10
-    operators: tuple[str, ...] | None = ()
-
-    def prepare(self, encoder: FrozenEncoder) -> None:
-        self._changing(_modules(encoder))
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -58,70 +48,32 @@ class Retrieval(Evaluator[EvaluationData]):
         Yields:
             For each space `precision_<space>`, the share of the k nearest that have the query's
             label, and `mAP_<space>`, the mean average precision of the whole ranking, both with
-            intervals over queries; `chance`, the precision of a random order; then both measures
-            as `…_<space>_after_<operator>`, of changed queries.
+            intervals over queries; `chance`, the precision of a random order.
         """
         answers = tasks(data, self.seed, tuned=False)
-        for task in answers:
-            if not (chance(task.test_labels_M, task.test_files_M) > 0).any():
-                two = "two test images" if task.test_files_M is None else "test images of two files"
+        files_M = answers[0].test_files_M
+        chance_TM = [chance(task.test_labels_M, files_M) for task in answers]
+        for task, chance_M in zip(answers, chance_TM, strict=True):
+            if not (chance_M > 0).any():
+                two = "two test images" if files_M is None else "test images of two files"
                 raise UserError(f"no {two} have the same {task.target}, so none can find another")
         modules = _modules(encoder)
-        gallery = {
+        features = {
             name: module.features(data.test, data.size).to(module.device)
             for name, module in modules.items()
         }
-        spaces = _spaces(modules)
-        yield from self._compare(answers, spaces, gallery, gallery)
-        for task in answers:
-            chance_M = chance(task.test_labels_M, task.test_files_M)
-            yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
-        operators = acting_on(self._changing(modules), data.test.reading.layout.channels)
-        for operator in operators:
-            change = changed_by(operator, None, data.size, len(data.test), self.seed)
-            queries = {
-                name: module.extract(data.test, data.size, change).to(module.device)
-                for name, module in modules.items()
-            }
-            yield from self._compare(answers, spaces, queries, gallery, f"_after_{operator}")
-
-    def _changing(self, modules: Mapping[str, FrozenEncoder]) -> Sequence[str]:
-        if self.operators is not None:
-            return self.operators
-        if "embedding" not in modules:
-            raise UserError(
-                "only a run knows the operators that it was trained with; name the operators of "
-                "retrieval"
-            )
-        module: Any = modules["embedding"].module
-        trained_with: Sequence[str] = module.trained_with
-        return trained_with
-
-    def _compare(
-        self,
-        answers: Sequence[Task],
-        spaces: Mapping[str, SearchSpace],
-        queries: Mapping[str, Tensor],
-        gallery: Mapping[str, Tensor],
-        after: str = "",
-    ) -> Iterator[Measured]:
         labels_TM = torch.stack([task.test_labels_M for task in answers])
-        files_M = answers[0].test_files_M
-        for space, (module, seen) in spaces.items():
-            retrieved = retrieve(
-                seen(queries[module]),
-                seen(gallery[module]),
-                labels_TM.to(gallery[module].device),
-                self.k,
-                files_M,
-            )
-            for at, task in enumerate(answers):
-                asks_M = chance(task.test_labels_M, files_M) > 0
+        for space, (module, seen) in _spaces(modules).items():
+            x_MD = seen(features[module])
+            retrieved = retrieve(x_MD, x_MD, labels_TM.to(x_MD.device), self.k, files_M)
+            for at, (task, chance_M) in enumerate(zip(answers, chance_TM, strict=True)):
+                asks_M = chance_M > 0
                 asking_M = None if files_M is None else files_M[asks_M]
                 for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
                     value_M = value_TM[at].cpu()[asks_M]
-                    name = f"{measure}{space}{after}"
-                    yield from self.measured(task, name, value_M, files_N=asking_M)
+                    yield from self.measured(task, f"{measure}{space}", value_M, files_N=asking_M)
+        for task, chance_M in zip(answers, chance_TM, strict=True):
+            yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
 
 
 def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:

@@ -24,7 +24,6 @@ from mast.core.seeds import forked, seed_global
 from mast.core.transfer import to_device
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
-from mast.evaluation.labelled_sets import ObjectData
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.models import synchronise_batchnorm
 from mast.models.encoders import evaluating
@@ -35,6 +34,7 @@ from paper.protocols.detection.batches import (
     read_image,
     require_masks,
 )
+from paper.protocols.detection.data import ObjectData
 from paper.protocols.detection.detectors import (
     Architecture,
     DetectorConfig,
@@ -85,17 +85,10 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     """
 
     needs: ClassVar = ObjectData
-    at_least: ClassVar = dict.fromkeys(
-        ("iterations", "batch_size", *SIDES, "regions", "pyramid"), 1
+    above: ClassVar = dict.fromkeys(
+        ("iterations", "batch_size", *SIDES, "regions", "pyramid", "lr", "clip"), 0
     )
-    at_most: ClassVar = dict.fromkeys(SIDES, 16_384) | {
-        "iterations": 100_000_000,
-        "milestones": 1,
-        "momentum": 1,
-        "regions": 100_000,
-        "pyramid": 100_000,
-    }
-    above: ClassVar = {"lr": 0, "clip": 0}
+    at_most: ClassVar = {"milestones": 1, "momentum": 1}
     may_be_empty: ClassVar = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The linear probe on what pretraining put beside the encoder: embeddings and their subspaces.
+"""The linear probe on the embedding of a run, and on its subspaces.
 
 M test images, C classes, D dimensions of the embedding, K operators.
 """
@@ -19,25 +19,6 @@ from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
 from mast.models import relative
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Ensemble(Probe):
-    """The linear probe on what the parts of a method say, side by side.
-
-    The parts of MAST are its K masked embeddings, K × D dimensions. It needs a run that has
-    such parts. The settings are those of `linear`.
-
-    Reference:
-        MAST, Table 3 ("ensemble").
-    """
-
-    def prepare(self, encoder: FrozenEncoder) -> None:
-        encoder.representation("ensemble")
-
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        yield from self.probe(encoder.representation("ensemble"), data)
 
 
 @final
