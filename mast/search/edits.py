@@ -25,6 +25,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from mast.core.compute import one_thread
 from mast.core.display import track
 from mast.core.files import default_cache
 from mast.core.launch import cores
@@ -195,7 +196,7 @@ class EditFinder:
             first, second = pairs[at]
             return edit_between(self._thumbnail(first), self._thumbnail(second))
 
-        with ThreadPoolExecutor(cores()) as pool:
+        with one_thread(), ThreadPoolExecutor(cores()) as pool:
             edits = track(pool.map(look, new), "comparing pairs", len(new), "pairs")
             for start in range(0, len(new), SAVED):
                 part = new[start : start + SAVED]
@@ -318,12 +319,12 @@ def _described(first: Thumbnail, second: Thumbnail, overlap: _Overlap) -> Edit:
     warped_HW3 = _warped(first.image_HW3, map_23, second)
     one_HW = cv2.cvtColor(warped_HW3, cv2.COLOR_RGB2GRAY)
     alike_HW = overlap.alike_HW()
-    ends = one_HW[alike_HW].astype(float), second.gray_HW[alike_HW].astype(float)
+    ends = one_HW[alike_HW].astype(np.float32), second.gray_HW[alike_HW].astype(np.float32)
     detail = _laplacian(one_HW)[alike_HW], second.laplacian_HW[alike_HW]
     one_P2, other_P2 = (_chroma(each)[alike_HW] for each in (warped_HW3, second.image_HW3))
     # A darker image has less chroma, of the same hue.
     scale = np.clip((one_P2 * other_P2).sum() / max((one_P2**2).sum(), 1e-6), 0.3, 3)
-    rest_3 = second.image_HW3[~inside_HW].astype(float)
+    rest_3 = second.image_HW3[~inside_HW].astype(np.float32)
     plain = len(rest_3) > 0 and np.abs(rest_3 - np.median(rest_3, axis=0)).mean() < 8
     shown = inside_HW.sum() / abs(np.linalg.det(map_23[:, :2])) / first.gray_HW.size
     longer = [max(each.size) for each in (first, second)]
