@@ -106,17 +106,17 @@ def copies_within(
     for at in at_P.tolist():
         first_at, own = int(group_N[at]), int(of_N[at])
         number += at == first_at
-        if at == first_at or first_N[at] == first_at:
+        if first_N[at] == first_at:
             found.append(Copy(number, at, "first" if at == first_at else "exact", 1.0))
             continue
         ends = int(of_N[first_at]), own
         cosine = float(F.cosine_similarity(x_UD[ends[0]], x_UD[ends[1]], dim=0))
         edit = edits.get(ends)
-        kind = "exact" if first_N[at] < at and first_N[at] != first_at else "similar"
-        if edit is not None:
-            kind = "near" if edit.is_near else "edited"
+        verified = "similar" if edit is None else "near" if edit.is_near else "edited"
+        of_copy = "exact" if first_N[at] < at else verified
+        agreement = math.nan if edit is None else edit.agreement
         changes = ", ".join(edit.changes().values()) if edit else ""
-        found.append(Copy(number, at, kind, cosine, edit.agreement if edit else math.nan, changes))
+        found.append(Copy(number, at, of_copy, cosine, agreement, changes))
     return found
 
 
