@@ -124,7 +124,7 @@ def duplicates(
     of_levels = [f"{counts[each]:,} {each}" for each in LEVELS[: LEVELS.index(level) + 1]]
     summary = (
         f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} "
-        f"groups of copies: {', '.join(of_levels)}."
+        f"groups, {', '.join(of_levels)} copies."
     )
     write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases))
     if listed is not None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from torch import Tensor
 
 from mast.core.display import track
@@ -157,8 +157,7 @@ def _edits(
 
     known = edits_of(candidates(x_UD, hash_TUB))
     ends_P2 = np.array([*known], int).reshape(-1, 2)
-    links = coo_array((np.ones(len(ends_P2)), (ends_P2[:, 0], ends_P2[:, 1])), [len(x_UD)] * 2)
-    component_U = connected_components(links, directed=False)[1]
+    component_U = connected_components(_links(ends_P2, len(x_UD)), directed=False)[1]
     groups = defaultdict[int, list[int]](list)
     for at in sorted({*ends_P2.ravel().tolist()}):
         groups[component_U[at]].append(at)
@@ -191,7 +190,16 @@ def candidates(x_UD: Tensor, hash_TUB: Tensor) -> list[tuple[int, int]]:
     near_P2 = near_P2[(near_P2[:, 1] >= 0) & known_U[near_P2].all(axis=1)]
     pairs_P2 = np.sort(np.concatenate([near_P2, hashed_P2]), axis=1)
     pairs_P2 = np.unique(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=0)
-    return [(one, other) for one, other in pairs_P2.tolist()]
+    # Pairs that share an image follow each other where they can: few images are held.
+    links = _links(pairs_P2, count).tocsr()
+    place_U = np.argsort(reverse_cuthill_mckee(links + links.T, symmetric_mode=True))
+    order_P = np.lexsort(np.sort(place_U[pairs_P2], axis=1).T[::-1])
+    return [(one, other) for one, other in pairs_P2[order_P].tolist()]
+
+
+def _links(pairs_P2: np.ndarray, count: int) -> coo_array:
+    """Pairs of so many images as a graph."""
+    return coo_array((np.ones(len(pairs_P2)), (pairs_P2[:, 0], pairs_P2[:, 1])), (count, count))
 
 
 def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:

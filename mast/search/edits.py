@@ -33,10 +33,14 @@ from mast.data.canvas import CanvasSet
 from mast.data.store import ImageStore, key_of
 
 KEPT, ABOUT = "edits-1", "pairs of images, compared"  # its number is that of what is compared
-HELD, SAVED = 2000, 1000  # thumbnails in memory; pairs, after which what was found is kept
+HELD, SAVED = (
+    3000,
+    1000,
+)  # thumbnails in memory, of 360 kB; pairs, after which what was found is kept
 SIDE = 320  # the longer side of what is compared
 SMALL = 128  # the longer side up to which smaller images are enlarged
 POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # of an image; fewer say nothing
+ENOUGH = 50  # points of copies of which some agree on a map; pages of text are alike without one
 RATIO, TOLERANCE = 0.8, 3.0  # of distances to the nearest two; pixels of an inlier
 BLOCK = 40  # side in pixels of what is correlated by itself
 AGREED = 0.7  # median correlation of the blocks of an edit; docs/log.md
@@ -70,11 +74,6 @@ class Thumbnail:
         points, found = sift.detectAndCompute(self.gray_HW, None)
         self.points_N2 = np.array([each.pt for each in points], np.float32).reshape(-1, 2)
         self.found_NF = np.zeros((0, 128), np.uint8) if found is None else found.astype(np.uint8)
-
-    @functools.cached_property
-    def laplacian_HW(self) -> np.ndarray:
-        """What is compared of it."""
-        return _laplacian(self.gray_HW)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -209,12 +208,17 @@ class EditFinder:
 
 def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:
     """How the second image differs from the first; of others only that they do not agree."""
-    maps = [_whole(first, second), *_maps(first, second)]
-    overlaps = [_Overlap.of(first, second, *each) for each in maps]
+    maps = [*_maps(first, second)]
+    if min(len(first.found_NF), len(second.found_NF)) < ENOUGH:
+        maps.insert(0, _whole(first, second))
+    if not maps:
+        return Edit(0.0)
+    detail_HW = _laplacian(second.gray_HW)
+    overlaps = [_Overlap.of(first, second, detail_HW, *each) for each in maps]
     best = max(overlaps, key=_Overlap.rank)
     if best.agreement < DOUBTED:
         return Edit(best.agreement, best.points)
-    return _described(first, second, best)  # agreement may be NaN
+    return _described(first, second, detail_HW, best)  # agreement may be NaN
 
 
 class _Overlap(NamedTuple):
@@ -239,7 +243,7 @@ class _Overlap(NamedTuple):
     def covered(self) -> float:
         """The share of blocks that do not agree."""
         known = self.correlation_RC[~np.isnan(self.correlation_RC)]
-        return float((known < COVERED).mean()) if len(known) else 0.0
+        return float((known < COVERED).mean()) if len(known) >= FEWEST_BLOCKS else 0.0
 
     def alike_HW(self) -> np.ndarray:
         """Where images overlap, but for blocks that do not agree."""
@@ -250,12 +254,13 @@ class _Overlap(NamedTuple):
 
     @classmethod
     def of(
-        cls, first: Thumbnail, second: Thumbnail, map_23: np.ndarray, points: int, inverted: bool
-    ) -> _Overlap:
+        cls, first: Thumbnail, second: Thumbnail, detail_HW: np.ndarray,
+        map_23: np.ndarray, points: int, inverted: bool,
+    ) -> _Overlap:  # fmt: skip
         warped_HW = _warped(first.gray_HW, map_23, second)
         inside_HW = _warped(np.full_like(first.gray_HW, 255), map_23, second) > 250
         core_HW = cv2.erode(inside_HW.astype(np.uint8), np.ones((EDGE, EDGE), np.uint8)) > 0
-        found = _by_block(_laplacian(warped_HW), second.laplacian_HW, core_HW)
+        found = _by_block(_laplacian(warped_HW), detail_HW, core_HW)
         return cls(map_23, points, inverted, inside_HW, -found if inverted else found)
 
 
@@ -277,7 +282,8 @@ def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
         maps.append(np.column_stack([linear_22, other_2 - linear_22 @ middle_2]))
     far = [cv2.absdiff(_warped(first.gray_HW, each, second), second.gray_HW).mean()
            for each in maps]  # fmt: skip
-    return maps[int(np.argmin(far))], 0, False
+    best = int(np.argmin(far))
+    return maps[best if far[best] < far[0] / 2 else 0], 0, False
 
 
 def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int, bool]]:
@@ -313,14 +319,16 @@ def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int
         yield map_23, points, variant > 1
 
 
-def _described(first: Thumbnail, second: Thumbnail, overlap: _Overlap) -> Edit:
+def _described(
+    first: Thumbnail, second: Thumbnail, detail_HW: np.ndarray, overlap: _Overlap
+) -> Edit:
     """All that is known of an edit."""
     map_23, inside_HW = overlap.map_23, overlap.inside_HW
     warped_HW3 = _warped(first.image_HW3, map_23, second)
     one_HW = cv2.cvtColor(warped_HW3, cv2.COLOR_RGB2GRAY)
     alike_HW = overlap.alike_HW()
     ends = one_HW[alike_HW].astype(np.float32), second.gray_HW[alike_HW].astype(np.float32)
-    detail = _laplacian(one_HW)[alike_HW], second.laplacian_HW[alike_HW]
+    detail = _laplacian(one_HW)[alike_HW], detail_HW[alike_HW]
     one_P2, other_P2 = (_chroma(each)[alike_HW] for each in (warped_HW3, second.image_HW3))
     # A darker image has less chroma, of the same hue.
     scale = np.clip((one_P2 * other_P2).sum() / max((one_P2**2).sum(), 1e-6), 0.3, 3)

@@ -44,7 +44,7 @@ def test_planted_copies_are_found(
     command = ["duplicates", str(planted), "--encoder", str(ours.path), "--out", str(out)]
     assert main(command) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"groups of copies: 2 exact, \d near, 0 edited\.", shown)
+    assert re.search(r"groups, 2 exact, \d near, 0 edited copies\.", shown)
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["group"], row["path"], row["level"]) for row in rows][:3] == [

@@ -181,7 +181,7 @@ def test_flat_images_are_copies_by_features_or_hashes(tmp_path: Path) -> None:
     x_ND[19] = x_ND[3]
     found = copies_within(canvases, x_ND)
     assert [copy[:3] for copy in found] == [
-        (1, 3, "first"), (1, 19, "edited"), (2, 4, "first"), (2, 20, "near"), (2, 25, "exact"),
+        (1, 3, "first"), (1, 19, "near"), (2, 4, "first"), (2, 20, "near"), (2, 25, "exact"),
         (3, 5, "first"), (3, 21, "edited"), (4, 23, "first"), (4, 24, "exact"),
     ]  # fmt: skip
     assert [copy.position for copy in copies_within(canvases, x_ND, "exact")] == [20, 25, 23, 24]

@@ -1,5 +1,6 @@
 """Edits are told from other images, with their map and what else changed."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,20 @@ def test_other_images_are_no_edits_and_flat_ones_say_nothing() -> None:
     flat = Image.new("RGB", (64, 48), "red")
     assert np.isnan(between(flat, Image.new("RGB", (48, 48), "blue")).agreement)
     assert between(flat, scenes[0]).agreement < 0.3
+
+
+def test_pages_of_text_are_no_copies() -> None:
+    """Lines of letters at the same places correlate, but their points agree on no map."""
+    draw = np.random.default_rng(0)
+    pages = []
+    for _ in range(3):
+        page = Image.new("RGB", (310, 430), "white")
+        for top in range(20, 410, 13):
+            words = ["".join(chr(letter) for letter in draw.integers(97, 123, 6)) for _ in range(6)]
+            ImageDraw.Draw(page).text((20, top), " ".join(words), fill="black")
+        pages.append(page)
+    assert max(between(*pair).agreement for pair in itertools.combinations(pages, 2)) < 0.3
+    assert between(pages[0], pages[0].resize((280, 390))).is_near
 
 
 def test_copies_of_copies_are_compared_with_the_first(
