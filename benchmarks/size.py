@@ -28,9 +28,9 @@ WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
     "lines in mast/": 39_400,
-    "lines in tests/": 27_275,
+    "lines in tests/": 27_290,
     "words in docs/ and README, written by hand": 10_450,
-    "words of all Markdown": 15_860,
+    "words of all Markdown": 15_890,
     "options of the command that has the most": 20,
     "files that an image passes in a step": 32,
     "circles of imports inside a room": 0,
