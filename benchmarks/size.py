@@ -30,7 +30,7 @@ BOUNDS = {
     "lines in mast/": 39_400,
     "lines in tests/": 27_290,
     "words in docs/ and README, written by hand": 10_450,
-    "words of all Markdown": 15_895,
+    "words of all Markdown": 15_900,
     "options of the command that has the most": 20,
     "files that an image passes in a step": 32,
     "circles of imports inside a room": 0,
