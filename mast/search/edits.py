@@ -32,11 +32,9 @@ from mast.core.launch import cores
 from mast.data.canvas import CanvasSet
 from mast.data.store import ImageStore, key_of
 
-KEPT, ABOUT = "edits-1", "pairs of images, compared"  # its number is that of what is compared
-HELD, SAVED = (
-    3000,
-    1000,
-)  # thumbnails in memory, of 360 kB; pairs, after which what was found is kept
+KEPT, ABOUT = "edits-2", "pairs of images, compared"  # its number is that of what is compared
+HELD = 3000  # thumbnails in memory, of 360 kB each
+SAVED = 1000  # pairs, after which what was found is kept
 SIDE = 320  # the longer side of what is compared
 SMALL = 128  # the longer side up to which smaller images are enlarged
 POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # of an image; fewer say nothing
