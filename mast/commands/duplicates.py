@@ -1,9 +1,10 @@
-"""Find copies and near-copies in a folder of images."""
+"""Find copies in a folder of images, and move all but the best of each group."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,9 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_text
-from mast.core.errors import UserError, visible
-from mast.core.files import as_unicode, named, out_file, read_rows, read_text, spelling
+from mast.core.display import track
+from mast.core.errors import UserError, counted, visible
+from mast.core.files import (
+    as_unicode,
+    in_gb,
+    named,
+    out_file,
+    quoted,
+    read_rows,
+    read_text,
+    spelling,
+)
 from mast.core.kinds import Device, EncoderLike
+from mast.core.moves import LIST, move
+from mast.core.moves import restore as put_back
 from mast.core.table import Listing, images_of, safe_cell
 
 if TYPE_CHECKING:
@@ -27,6 +40,8 @@ if TYPE_CHECKING:
 Level: TypeAlias = Literal["exact", "near", "edited", "similar"]
 PAIR = ("path", "other")
 LEVELS = ("exact", "near", "edited", "similar")  # from certain to loose
+FACTS = ("width", "height", "bytes", "date")  # columns that the terminal leaves to files and Python
+Group: TypeAlias = "list[Copy]"
 _log = logging.getLogger("mast")
 
 
@@ -36,19 +51,23 @@ def duplicates(
     encoder: EncoderLike | None = None,
     level: Level = "edited",
     out: str | Path | None = None,
-    size: int | None = None,
+    keep: str = "largest",
+    reference: str | Path | None = None,
+    list: str | Path | None = None,
+    move_to: str | Path | None = None,
+    restore: str | Path | None = None,
+    not_copies: str | Path | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
-    not_copies: str | Path | None = None,
-    list: str | Path | None = None,
+    size: int | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Listing:
-    """Find groups of copies in a set.
+    """Find groups of copies in a set, and move all but the best of each.
 
     There are four levels, from certain to loose:
 
@@ -64,6 +83,14 @@ def duplicates(
     Args:
         data: The images; labels are not needed.
         level: How far to go; each level includes those before it.
+        keep: Which image of a group is its first: the largest (in pixels, then bytes, then age),
+            sharpest, oldest or newest, the first (by name), or folder:NAME, one in that subfolder
+            of data.
+        reference: A folder to compare with: only copies of its photos are found, in data.
+        move_to: A folder outside of data, to which all but the first of each group move, with their
+            relative paths. Nothing is deleted or overwritten.
+        restore: The list `moved.jsonl` in such a folder: its files move back to data, and nothing
+            else is done.
         ignore: The properties in which copies may differ, such as orientation; by default all. Of
             similar images: what to make features invariant to.
         match: The properties in which copies may not differ: with color, a gray version is no copy.
@@ -76,21 +103,28 @@ def duplicates(
             `FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
-        A row for each image in a group: `group`, a number from 1; `path` in the set; `level`:
-        "first" for the group's first image in the order of the set, else the level at which it is a
+        A row for each image in a group: `group`, a number from 1, those of certain copies first;
+        `path` in the set; `level`: "first" for the image to keep, else the level at which it is a
         copy of the first, "exact" also for the pixels of an image above it in the group; `changes`
         from the first, such as "cropped to 61 %, mirrored"; `agreement` with it under the map, at
-        most 1, NaN for similar images; and `cosine` of their features.
+        most 1, NaN for similar images; `cosine` of their features; `conflict`: the labels, or the
+        parts such as train and test, of a group of several; `width` and `height` in pixels, `bytes`
+        and `date` of the photo. After restore a row for each file: `path`, and why it was `left`.
     """
     encoder = or_default(encoder, data)
+    if restore is not None:
+        return _restored(named(restore), named(data))
     if space is not None and level != "similar":
-        raise UserError("space chooses features of similar images: give --level similar with it")
+        raise UserError("space: expected --level similar with it, whose features it chooses")
     file = listing_file(out, "group", "path", "level", "changes")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
+    place = None if move_to is None else _outside(named(move_to), data)
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
+    from mast.page import Thumbnails
     from mast.search.duplicates import SAME, copies_within
+    from mast.search.preference import preferred
 
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
@@ -100,8 +134,11 @@ def duplicates(
     invariances = InvarianceChoice(ignore, match, space) if similar else InvarianceChoice()
     fixed = _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
-    by, canvases = open_search(options, data, invariances, device, max_broken)
-    features_ND = by.features(canvases).to(by.encoder.device)
+    spec = data if reference is None else _with_reference(data, reference)
+    by, photos = open_search(options, spec, invariances, device, max_broken)
+    order_N = preferred(photos, keep, None if reference is None else named(reference))
+    canvases = photos.part(order_N, photos.name if reference is None else str(data))
+    features_ND = by.features(photos)[order_N].to(by.encoder.device)
     # With match or a space, what looks alike may differ in it.
     above = (SAME if by.chosen.keys() <= {"ignored"} else 1.0) if by.chosen else None
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
@@ -112,30 +149,176 @@ def duplicates(
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
     found = copies_within(canvases, features_ND, level, above, apart, fixed)
-    columns: dict[str, Any] = {
-        "group": [copy.group for copy in found],
-        "path": [canvases.identifiers[copy.position] for copy in found],
-        "level": [copy.level for copy in found],
-        "changes": [copy.changes for copy in found],
-        "agreement": [copy.agreement for copy in found],
-        "cosine": [copy.cosine for copy in found],
-    }
-    counts = Counter(copy.level for copy in found)
+    groups = _groups(found, canvases, None if reference is None else named(reference))
+    columns = _columns(groups, canvases)
+    counts = Counter(columns["level"])
     of_levels = [f"{counts[each]:,} {each}" for each in LEVELS[: LEVELS.index(level) + 1]]
     summary = (
-        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {counts['first']:,} "
-        f"groups, {', '.join(of_levels)} copies."
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: "
+        f"{counted(len(groups), 'group')}, {', '.join(of_levels)} copies."
     )
-    write_listing(file, columns, "Copies", summary, lambda: _rows(found, canvases))
+    if conflicts := sum(bool(_conflict(group, canvases)) for group in groups):
+        summary += f" {counted(conflicts, 'group')} of several labels or parts."
+    write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))
     if listed is not None:
-        others = [canvases.identifiers[copy.position] for copy in found if copy.level != "first"]
-        names = [as_unicode(_path(name, canvases.name)) for name in others]
-        if broken := [name for name in names if "\n" in name]:
-            raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
-        write_text(listed, "".join(f"{name}\n" for name in names))
-    from mast.page import Thumbnails
+        _write_list(listed, groups, canvases)
+    if place is not None:
+        summary += " " + _move(groups, canvases, Path(split_cut(str(data))[0]), place)
+    sections = {summary: range(len(columns["path"]))}
+    return Listing(columns, sections, file, picture=Thumbnails(canvases), hidden=FACTS)
 
-    return Listing(columns, {summary: range(len(found))}, file, picture=Thumbnails(canvases))
+
+def _groups(found: Sequence[Copy], canvases: CanvasSet, reference: Path | None) -> list[Group]:
+    """Copies by group, those of certain copies first; with a reference only its copies."""
+    groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
+    if reference is not None:
+        of_reference = [_is_below(canvases.file(at), reference) for at in range(len(canvases))]
+        groups = [
+            [first, *(copy for copy in others if not of_reference[copy.position])]
+            for first, *others in groups
+            if of_reference[first.position]
+        ]
+    groups = [group for group in groups if len(group) > 1]
+
+    def order(group: Group) -> tuple[int, str]:
+        loosest = max(LEVELS.index(copy.level) for copy in group[1:])
+        return loosest, canvases.identifiers[group[0].position]
+
+    return sorted(groups, key=order)
+
+
+def _is_below(file: Path | None, folder: Path) -> bool:
+    return file is not None and Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder))
+
+
+def _columns(groups: Sequence[Group], canvases: CanvasSet) -> dict[str, Any]:
+    from mast.search.preference import date_of
+
+    found = [(number, group, copy) for number, group in enumerate(groups, 1) for copy in group]
+    copies = [copy for _, _, copy in found]
+    facts = [canvases.facts[copy.position] for copy in copies]
+    dates = [time.localtime(date_of(canvases, copy.position)) for copy in copies]
+    return {
+        "group": [number for number, _, _ in found],
+        "path": [canvases.identifiers[copy.position] for copy in copies],
+        "level": [copy.level for copy in copies],
+        "changes": [copy.changes for copy in copies],
+        "agreement": [copy.agreement for copy in copies],
+        "cosine": [copy.cosine for copy in copies],
+        "conflict": [_conflict(group, canvases) for _, group, _ in found],
+        "width": [each.full_width for each in facts],
+        "height": [each.full_height for each in facts],
+        "bytes": [each.file_bytes for each in facts],
+        "date": [time.strftime("%Y-%m-%d %H:%M:%S", date) for date in dates],
+    }
+
+
+def _conflict(group: Group, canvases: CanvasSet) -> str:
+    """The labels, or the parts of a set, of a group of several."""
+    from mast.data import UNLABELLED, part_of
+
+    for task, label_N in canvases.targets.items():
+        labels = {*label_N[[copy.position for copy in group]].tolist()} - {UNLABELLED}
+        if len(labels) > 1:
+            return f"labels: {', '.join(canvases.classes[task][label] for label in sorted(labels))}"
+    names = [canvases.identifiers[copy.position] for copy in group]
+    found = [part_of(name.partition("/")[0]) for name in names if "/" in name]
+    parts = {part for part, _ in filter(None, found)}
+    return f"parts: {', '.join(sorted(parts))}" if len(parts) > 1 else ""
+
+
+def _write_list(file: Path, groups: Sequence[Group], canvases: CanvasSet) -> None:
+    """Write the path of every image but the first of each group; its name where it has none."""
+    names = [as_unicode(_path(copy, canvases)) for _, *others in groups for copy in others]
+    if broken := [name for name in names if "\n" in name]:
+        raise UserError(f"list: {broken[0]!r} has a line break, which no list can hold: rename it")
+    write_text(file, "".join(f"{name}\n" for name in names))
+
+
+def _path(copy: Copy, canvases: CanvasSet) -> str:
+    """The path of an image, with its page or tile."""
+    from mast.data.pieces import file_of
+
+    name, file = canvases.identifiers[copy.position], canvases.file(copy.position)
+    return name if file is None else f"{file}{name[len(file_of(name)) :]}"
+
+
+# ------------------------------------------------------------------------------------------ moves
+
+
+def _outside(folder: Path, data: str | Path) -> Path:
+    """The folder to move to, of data that are a folder."""
+    from mast.data import split_cut
+
+    root, cut = split_cut(str(data))
+    if not named(root).is_dir() or cut.tile is not None or cut.pages != "first":
+        raise UserError(f"move_to: expected data to be a folder of whole files, got {data}")
+    if _is_below(Path(os.path.realpath(folder)), Path(os.path.realpath(named(root)))):
+        raise UserError(f"move_to: expected a folder outside of {root}, got {folder}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"move_to: expected a folder, got the file {folder}")
+    return folder
+
+
+def _with_reference(data: str | Path, reference: str | Path) -> str:
+    """A set of the files of two."""
+    from mast.data import open_source, set_name
+
+    files = dict[str, None]()
+    for option, spec in {"data": data, "reference": reference}.items():
+        source = open_source(spec)
+        for at in range(len(source)):
+            file = source.path(at)
+            if file is None or not source.identifier(at).endswith(file.name):
+                raise UserError(f"{option}: expected whole files with --reference, got {spec}")
+            files[os.path.abspath(file)] = None
+    return set_name([*files])
+
+
+def _move(groups: Sequence[Group], canvases: CanvasSet, root: Path, folder: Path) -> str:
+    """Move all but the first of each group; what was moved and what stays, in a sentence."""
+    from mast.data.photos import changed
+
+    root = named(root)
+    files = {
+        copy.position: file
+        for group in groups
+        for copy in group
+        if (file := canvases.file(copy.position)) is not None
+    }
+    real = {at: os.path.realpath(file) for at, file in files.items()}
+    whole = os.path.realpath(root)
+    paths = {at: os.path.relpath(os.path.abspath(file), os.path.abspath(root))
+             for at, file in files.items()}  # fmt: skip
+    # A link that is moved may lead nowhere, and so does one whose file is moved.
+    linked = {real[at] for at in files if real[at] != os.path.normpath(f"{whole}/{paths[at]}")}
+    stale = changed(canvases, [*files])
+    moving, staying = list[str](), Counter[str]()
+    for first, *others in groups:
+        for at in (copy.position for copy in others):
+            if real[at] in linked:
+                staying["linked"] += 1
+            elif {first.position, at} & stale:
+                staying["changed since they were read"] += 1
+            else:
+                moving.append(paths[at])
+    done = track(move(root, moving, folder), "moving files", len(moving), "files")
+    text = f"{counted(sum(1 for _ in done), 'file')} moved to {folder}"
+    if staying:
+        text += f"; {', '.join(f'{count} {why}' for why, count in staying.items())} stay"
+    if moving:
+        back = f"mast duplicates {quoted(root)} --restore {quoted(folder / LIST)}"
+        text += f"; `{back}` moves them back"
+    return f"{text}."
+
+
+def _restored(file: Path, root: Path) -> Listing:
+    """What moved back."""
+    left = put_back(file, root)
+    columns = {"path": [*left], "left": [*left.values()]}
+    back = sum(not why for why in left.values())
+    summary = f"{back:,} of {counted(len(left), 'file')} moved back to {root}."
+    return Listing(columns, {summary: [at for at, why in enumerate(left.values()) if why]})
 
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:
@@ -157,15 +340,6 @@ def _is_list(path: Path) -> bool:
     return all(Path(name).suffix or "#" in name or name.isdecimal() for name in names if name)
 
 
-def _path(name: str, data: str) -> str:
-    """The path of an image in a folder; its name where it is no file there."""
-    from mast.data import split_cut
-    from mast.data.pieces import file_of
-
-    path = os.path.join(split_cut(data)[0], name)
-    return path if os.path.exists(file_of(path)) else name
-
-
 def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
     """The properties in which copies may not differ, of properties or of operators."""
     from mast.augment import OPERATORS
@@ -183,18 +357,25 @@ def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
     return (properties - of(ignore) if ignore else set()) | of(match)
 
 
-def _rows(found: Sequence[Copy], canvases: CanvasSet) -> list[GalleryRow]:
+def _rows(groups: Sequence[Group], canvases: CanvasSet) -> list[GalleryRow]:
     """A row for each group, for the page."""
     from mast.page import GalleryRow, Item
+    from mast.search.preference import date_of
 
     rows = []
-    for group, copies in groupby(found, key=lambda copy: copy.group):
+    for number, group in enumerate(groups, 1):
         items: list[Item] = []
-        for copy in copies:
+        for copy in group:
+            facts = canvases.facts[copy.position]
+            day = time.strftime("%Y-%m-%d", time.localtime(date_of(canvases, copy.position)))
+            size = in_gb(facts.file_bytes) if facts.file_bytes else ""
+            about = [f"{facts.full_width} × {facts.full_height}", size, day]
             loose = copy.level not in ("first", "exact")
             ends = [items[0].position, copy.position] if loose else []
             pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
             caption = ": ".join(filter(None, [copy.level, copy.changes]))
+            caption += f"; {', '.join(filter(None, about))}"
             items.append(Item(canvases, copy.position, caption, copy.level == "first", pair))
-        rows.append(GalleryRow(f"Group {group}", items))
+        heading = " · ".join(filter(None, [f"Group {number}", _conflict(group, canvases)]))
+        rows.append(GalleryRow(heading, items))
     return rows

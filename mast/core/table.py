@@ -8,7 +8,7 @@ import io
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import islice
@@ -184,6 +184,7 @@ class Listing(Shown, Rows):
         sections: Which rows are worth a look, by heading, in the order in which to look at them.
         file: Where the rows were written; None: nowhere.
         grouped_by: A column of which each section has one value, which its heading says.
+        hidden: Columns that are not shown, but in files and in Python.
         picture: From a name in the column `path` to the data URI of a small image, or "".
     """
 
@@ -192,6 +193,7 @@ class Listing(Shown, Rows):
     file: Path | None = None
     grouped_by: str = ""
     picture: Callable[[str], str] | None = None
+    hidden: Collection[str] = ()
 
     @property
     def by_column(self) -> Columns:
@@ -227,7 +229,8 @@ class Listing(Shown, Rows):
             if not rows:
                 continue
             table = Table()
-            columns = {name: of for name, of in self.columns.items() if name != self.grouped_by}
+            left_out = {self.grouped_by, *self.hidden}
+            columns = {name: of for name, of in self.columns.items() if name not in left_out}
             for name, values in columns.items():
                 is_text = isinstance(values[0], str)
                 side: JustifyMethod = "left" if is_text else "right"

@@ -180,6 +180,8 @@ class CanvasSet:
         stacks: What gives a hash of all pages or frames of a file, by the names of images that are
             the first of several.
         groups: What each image belongs to, if not to its file alone.
+        source: Where the images come from, if they are opened by name.
+        index_N: Their indices there.
     """
 
     name: str
@@ -197,6 +199,8 @@ class CanvasSet:
     facts: Sequence[Facts] = ()
     stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     groups: Sequence[str] | None = None
+    source: Source | None = None
+    index_N: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -205,6 +209,12 @@ class CanvasSet:
     def keys(self) -> Sequence[bytes]:
         """By which features of each image are kept: its own, or of the set and its position."""
         return self.own_keys or tuple(key_of(self.fingerprint, at) for at in range(len(self)))
+
+    def file(self, position: int) -> Path | None:
+        """The file of an image; None of one in a file of many, or in none."""
+        if self.source is None or self.index_N is None:
+            return None
+        return self.source.path(int(self.index_N[position]))
 
     @functools.cached_property
     def pixel_digests(self) -> Sequence[bytes]:
@@ -285,6 +295,7 @@ class CanvasSet:
             own_keys=tuple(self.keys[i] for i in index_B),
             facts=tuple(self.facts[i] for i in index_B) if self.facts else (),
             groups=self.groups and tuple(self.groups[i] for i in index_B),
+            index_N=None if self.index_N is None else self.index_N[index_B],
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -426,6 +437,8 @@ def set_of(
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
         stacks=stacks,
         groups=groups and group_names(config.spec, identifiers, groups),
+        source=source,
+        index_N=index_N,
         **known,
     )
 

@@ -17,7 +17,7 @@ from io import BytesIO
 from typing import Any, BinaryIO, cast, final
 
 import numpy as np
-from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
+from PIL import ExifTags, Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
 
 from mast.core.reading import MOST_CHANNELS
 from mast.data.profiles import GRAYS, in_srgb
@@ -38,6 +38,7 @@ UNREAD = (
     ".mat", ".nii", ".npz", ".svg",
     *DICOM, *HEIF, AVIF,
 )  # fmt: skip
+_DATE = re.compile(r"\d{4}:\d\d:\d\d( \d\d:\d\d:\d\d)?")  # as EXIF writes one
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
@@ -245,6 +246,16 @@ def orientation_of(image: Image.Image) -> int:
     except Exception:  # Pillow raises many kinds here, and a damaged tag does not spoil the pixels
         return 1
     return orientation if orientation in range(2, 9) else 1
+
+
+def date_taken(image: "Image.Image | Bands") -> str:
+    """The EXIF date of a photo, such as "2026:11:29 15:47:05"; "" where there is none."""
+    try:
+        exif = image.getexif()  # type: ignore[union-attr]
+        date = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal)
+        return _DATE.match(str(date or exif.get(ExifTags.Base.DateTime)))[0]  # type: ignore[index]
+    except Exception:  # no date, or a damaged tag: as in `orientation_of`
+        return ""
 
 
 def undo_orientation(x_HWC: np.ndarray, orientation: int) -> np.ndarray:

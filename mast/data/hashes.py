@@ -1,11 +1,13 @@
 """Digests and perceptual hashes of images, which do not depend on the format of their file."""
 
 import hashlib
+import math
 
 import numpy as np
 from PIL import Image
 
 FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
+COMMON = 308**2  # pixels in which sharpness is measured
 BITS = 24  # of a hash that must exceed it for the hash to count; docs/log.md
 # Of the 8 lowest frequencies along 32 pixels, as `scipy.fft.dct` has them.
 _COSINES = 2 * np.cos(np.pi / 64 * np.outer(np.arange(8), np.arange(1, 64, 2)))
@@ -17,6 +19,22 @@ def pixel_digest(sheets_SHWC: np.ndarray) -> bytes:
     digest = hashlib.blake2b(repr(sheets_SHWC.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(sheets_SHWC).data)
     return digest.digest()
+
+
+def sharpness(image_HWC: np.ndarray) -> float:
+    """The deviation of the Laplacian of an image, resized to `COMMON` pixels, in gray levels.
+
+    So copies of one photo compare whatever their sizes; enlarged, blurred or compressed ones have
+    less than the original.
+    """
+    gray = Image.fromarray(image_HWC).convert("L")
+    scale = math.sqrt(COMMON / (gray.width * gray.height))
+    width, height = (max(1, round(scale * side)) for side in gray.size)
+    x_HW = np.asarray(gray.resize((width, height), Image.Resampling.BICUBIC), np.float32)
+    x_HW = np.pad(x_HW, 1, "edge")
+    inner_HW, rows, columns = x_HW[1:-1, 1:-1], x_HW[:, 1:-1], x_HW[1:-1]
+    around_HW = rows[:-2] + rows[2:] + columns[:, :-2] + columns[:, 2:]
+    return float((around_HW - 4 * inner_HW).std())
 
 
 def perceptual_hashes(image_HWC: np.ndarray) -> np.ndarray:

@@ -14,13 +14,13 @@ import numpy as np
 from torch import nn
 
 from mast.core.display import doing, track
-from mast.core.files import default_cache
+from mast.core.files import default_cache, state_of
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
 from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
-from mast.data.hashes import perceptual_hashes, pixel_digest
+from mast.data.hashes import perceptual_hashes, pixel_digest, sharpness
 from mast.data.pieces import Tiles, file_of
 from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
@@ -87,6 +87,16 @@ def open_photos(
     )  # fmt: skip
 
 
+def changed(canvases: CanvasSet, positions: Sequence[int]) -> set[int]:
+    """Those of a set's images whose files are not what they were when `open_photos` read them."""
+    assert canvases.source is not None
+    assert canvases.index_N is not None
+    index_B = canvases.index_N[np.asarray(positions, int)].tolist()
+    store = ImageStore(default_cache())
+    keys = _keys(canvases.source, store, canvases.reading, index_B)
+    return {at for at, key in zip(positions, keys, strict=True) if key != canvases.keys[at]}
+
+
 def opener(config: DataConfig) -> Callable[..., CanvasSet]:
     """`open_photos` of a set, for the first model that asks; all have its channels."""
     opened: list[CanvasSet] = []
@@ -111,8 +121,8 @@ def _look(
     new = sorted(first.values())
 
     def look(at: int) -> tuple[Facts, np.ndarray]:
-        sheets, aspect, view = source.look(at, SIDE, size, reading)
-        sheets_SHWC = sheets if sheets.ndim == 4 else sheets[None]
+        seen = source.look(at, SIDE, size, reading)
+        sheets_SHWC = seen.canvas if seen.canvas.ndim == 4 else seen.canvas[None]
         height, width = sheets_SHWC.shape[1:3]
         shown_HWC = sheets_SHWC[0]
         if reading.layout.channels < 3:
@@ -120,7 +130,13 @@ def _look(
         hashes = perceptual_hashes(shown_HWC).tobytes()
         several, deep = int(at in source.stacks), int(at in source.deep)
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
-        return Facts(height, width, aspect, digest, hashes, several, deep), view
+        path, (full_width, full_height) = source.path(at), seen.full_size
+        facts = Facts(
+            height, width, seen.aspect, full_height, full_width,
+            state_of(path)[0] if path else 0, seen.taken, sharpness(shown_HWC),
+            digest, hashes, several, deep,
+        )  # fmt: skip
+        return facts, seen.view
 
     fresh = dict[int, tuple[Facts, np.ndarray]]()
     outcomes = decode_in_order(look, new, cores())

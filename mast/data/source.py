@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, final
+from typing import Any, Literal, NamedTuple, cast, final
 
 import numpy as np
 from PIL import Image
@@ -34,7 +34,7 @@ from mast.data.decode import (
     upright,
     upright_size,
 )
-from mast.data.formats import Bands, is_deep, page_numbers
+from mast.data.formats import Bands, date_taken, is_deep, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
@@ -48,6 +48,16 @@ SHARDS = "shards:"  # which a training reads in order (`mast.data.loader`)
 SAMPLE = 64  # images by which a range is found
 _SEEN = 100_000_000  # pixels of those that are decoded when they are opened
 _log = logging.getLogger("mast")
+
+
+class Look(NamedTuple):
+    """What is seen of an image that is decoded once."""
+
+    canvas: np.ndarray  # as of `Source.canvas`
+    aspect: float  # width / height of the original
+    view: np.ndarray  # as of `Source.test_view`
+    full_size: tuple[int, int]  # width and height of the original in pixels
+    taken: str = ""  # its EXIF date
 
 
 class Source(ABC):
@@ -161,14 +171,14 @@ class Source(ABC):
         with naming(lambda: self.called(index)), self.open(index) as image:
             return to_test_view(image, size, reading)
 
-    def look(
-        self, index: int, side: int, size: int, reading: Reading
-    ) -> tuple[np.ndarray, float, np.ndarray]:
+    def look(self, index: int, side: int, size: int, reading: Reading) -> "Look":
         """`canvas` and `test_view` of one image, which is decoded once, and at its full size."""
         with naming(lambda: self.called(index)), self.open(index) as image:
             self.note(index, image)
+            taken, full_size = date_taken(image), upright_size(image)
             whole = upright(image) if reading == Reading() else image
-            return *to_canvas(whole, side, reading), to_test_view(whole, size, reading)
+            view = to_test_view(whole, size, reading)
+            return Look(*to_canvas(whole, side, reading), view, full_size, taken)
 
     def called(self, index: int) -> str:
         """What an error calls an image."""

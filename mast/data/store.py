@@ -1,7 +1,7 @@
 """What is known of single images, kept for later calls: of their pixels, and their features.
 
-    images-2.sqlite      digests of files, facts of images, and which features there are
-    images-2/*.f32       the rows of an encoder, float32, in the order in which they came
+    images-3.sqlite      digests of files, facts of images, and which features there are
+    images-3/*.f32       the rows of an encoder, float32, in the order in which they came
 
 The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
 and of a folder with a new photo that one alone is encoded. Rows are written before they are
@@ -27,7 +27,7 @@ import numpy as np
 from mast.core.display import track
 from mast.core.errors import UserError
 
-VERSION = 2  # of its tables, and of what facts and rows mean
+VERSION = 3  # of its tables, and of what facts and rows mean
 WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
 _log = logging.getLogger("mast")
@@ -35,8 +35,9 @@ _TABLES = """
 create table if not exists files
     (path blob primary key, state text, digest blob) without rowid;
 create table if not exists images
-    (key blob primary key, height int, width int, aspect real, pixels blob, hashes blob,
-    stack int, deep int, checksum int) without rowid;
+    (key blob primary key, height int, width int, aspect real, full_height int, full_width int,
+    file_bytes int, taken text, sharpness real, pixels blob, hashes blob, stack int, deep int,
+    checksum int) without rowid;
 create table if not exists encoders
     (name text primary key, dimensions int, about text) without rowid;
 create table if not exists features
@@ -57,6 +58,11 @@ class Facts(NamedTuple):
     height: int  # of its canvas, as the width
     width: int
     aspect: float  # width / height of the original
+    full_height: int  # of the original, in pixels
+    full_width: int
+    file_bytes: int  # of its file; 0 of one in a file of many
+    taken: str  # its EXIF date, such as "2026:11:29 15:47:05"; "" where there is none
+    sharpness: float  # `hashes.sharpness`
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages

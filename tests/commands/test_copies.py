@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from tiny import Pooled
 
 import mast
@@ -50,7 +50,7 @@ def test_planted_copies_are_found(
     assert [(row["group"], row["path"], row["level"]) for row in rows][:3] == [
         ("1", "03.png", "first"), ("1", "90.png", "exact"), ("1", "91.png", "exact"),
     ]  # fmt: skip
-    found = mast.duplicates(planted, Pooled(), size=32).columns
+    found = mast.duplicates(planted, Pooled(), keep="first", size=32).columns
     assert [*zip(found["group"], found["path"], found["level"], strict=True)][3:] == [
         (2, "10.png", "first"), (2, "92.jpg", "near"),
         (3, "20.png", "first"), (3, "93.png", "near"),
@@ -64,7 +64,7 @@ def test_planted_copies_are_found(
     assert "90.png: exact" in text
     with pytest.raises(UserError, match=r"level .close.\. Choose from: exact, near"):
         mast.duplicates(planted, ours.path, level="close")
-    with pytest.raises(UserError, match="space chooses features of similar images"):
+    with pytest.raises(UserError, match="expected --level similar"):
         mast.duplicates(planted, ours.path, space="depths")
 
 
@@ -110,7 +110,7 @@ def test_animations_are_copies_by_all_frames_not_by_the_first(
             black.save(file, save_all=True, append_images=others, lossless=True)
         others[0].save(folder / f"still{at}.png")
     black.save(folder / "black.png")
-    found = mast.duplicates(folder, Pooled(), size=32, level=level).columns
+    found = mast.duplicates(folder, Pooled(), size=32, level=level, keep="first").columns
     assert [*zip(found["path"], found["level"], strict=True)] == [
         ("3.png", "first"), ("3.webp", "exact"),
     ]  # fmt: skip
@@ -121,13 +121,13 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
 ) -> None:
     """The pairs of the page are not joined again; the list is excluded where the set is read."""
     page, drop, table = (tmp_path / name for name in ("c.html", "drop.txt", "not.csv"))
-    mast.duplicates(planted, Pooled(), out=page, list=drop, size=32)
+    mast.duplicates(planted, Pooled(), keep="first", out=page, list=drop, size=32)
     pairs = re.findall(r'data-path="(.*?)" data-other="(.*?)"', page.read_text())
     assert pairs == [("10.png", "92.jpg"), ("20.png", "93.png")]
     names = ["90.png", "91.png", "92.jpg", "93.png"]
     assert drop.read_text().splitlines() == [str(planted / name) for name in names]
     table.write_text('"path","other"\n"92.jpg","10.png"\n"92.jpg","gone.png"\n')
-    found = mast.duplicates(planted, Pooled(), not_copies=table, size=32).columns
+    found = mast.duplicates(planted, Pooled(), keep="first", not_copies=table, size=32).columns
     assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
     (said,) = mast.duplicates(f"{planted}#exclude={drop}", Pooled(), size=32).sections
     assert "0 groups" in said
@@ -142,8 +142,78 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
         for name in ("90.png", "92.jpg"):
             os.rename(os.fsencode(planted) + b"/\xff" + name.encode(), planted / name)
     drop.write_text("000001\n")  # as images of a generated set are called
-    mast.duplicates(planted, Pooled(), list=drop, size=32)
+    mast.duplicates(planted, Pooled(), keep="first", list=drop, size=32)
     assert drop.read_text().splitlines() == [str(planted / name) for name in names]
     table.write_text("a,b\n")
     with pytest.raises(UserError, match="must have the two columns path and other"):
         mast.duplicates(planted, Pooled(), not_copies=table, size=32)
+
+
+def _paths(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_best_of_each_group_stays_and_the_others_move_there_and_back(tmp_path: Path) -> None:
+    """Copies of one picture: smaller, blurred, dated, in a folder of their own, and a link."""
+    photos, place = tmp_path / "photos", tmp_path / "copies"
+    (photos / "mine").mkdir(parents=True)
+    image = Image.effect_mandelbrot((640, 480), (-2, -1.5, 1, 1.5), 60).convert("RGB")
+    taken = Image.Exif()
+    taken[306] = "2001:02:03 04:05:06"
+    image.save(photos / "b.png")
+    image.filter(ImageFilter.GaussianBlur(2)).save(photos / "c.bmp")
+    image.resize((320, 240)).save(photos / "mine/a.png")
+    image.save(photos / "old.jpg", quality=60, exif=taken)
+    now = 2_000_000_000
+    for at, name in enumerate(("b.png", "c.bmp", "mine/a.png")):
+        os.utime(photos / name, (now + at, now + at))
+    (photos / "link.png").symlink_to("b.png")
+
+    def first(keep: str) -> str:
+        found = mast.duplicates(photos, Pooled(), keep=keep, size=32)
+        assert found.columns["group"] == [1] * 5
+        return str(found[0]["path"])
+
+    expected = {"largest": "c.bmp", "sharpest": "b.png", "oldest": "old.jpg", "first": "b.png",
+                "newest": "mine/a.png", "folder:mine": "mine/a.png"}  # fmt: skip
+    assert {keep: first(keep) for keep in expected} == expected
+    dates = mast.duplicates(photos, Pooled(), size=32)["date"]
+    assert "2001-02-03 04:05:06" in dates
+    for keep in ("best", "folder:yours"):
+        with pytest.raises(UserError, match=r"^keep: "):
+            first(keep)
+    before = _paths(photos)
+    for wrong in (photos, photos / "below", photos / "b.png"):
+        with pytest.raises(UserError, match=r"^move_to: expected a folder"):
+            mast.duplicates(photos, Pooled(), size=32, move_to=wrong)
+    (said,) = mast.duplicates(photos, Pooled(), keep="newest", size=32, move_to=place).sections
+    assert "2 files moved" in said
+    assert "2 linked stay" in said
+    assert _paths(place) == {"c.bmp", "old.jpg", "moved.jsonl"}
+    assert _paths(photos) == before - {"c.bmp", "old.jpg"}
+    back = mast.duplicates(photos, restore=place / "moved.jsonl")
+    assert back.columns == {"path": ["c.bmp", "old.jpg"], "left": ["", ""]}
+    assert (_paths(photos), place.exists()) == (before, False)
+
+
+def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(planted: Path) -> None:
+    """Photos of a second folder are compared with, and copies within the first are not listed."""
+    archive = planted.parent / "archive"
+    archive.mkdir()
+    shutil.copy(planted / "03.png", archive / "03.png")
+    found = mast.duplicates(planted, Pooled(), size=32, reference=archive)
+    assert found.columns["path"] == [
+        str(archive / "03.png"), *(str(planted / f"{name}.png") for name in ("03", "90", "91")),
+    ]  # fmt: skip
+    for names, said in (
+        (("cat", "dog"), "labels: cat, dog"),
+        (("train", "test"), "parts: test, train"),
+    ):
+        folder = planted.parent / "-".join(names)
+        for at, name in enumerate(names):
+            (folder / name).mkdir(parents=True)
+            shutil.copy(planted / "03.png", folder / name / "a.png")
+            shutil.copy(planted / f"0{at}.png", folder / name / "b.png")
+        conflicts = mast.duplicates(folder, Pooled(), size=32)
+        assert conflicts["conflict"] == [said, said]
+        assert "1 group of several labels or parts" in next(iter(conflicts.sections))

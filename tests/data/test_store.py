@@ -104,7 +104,13 @@ def test_several_write_at_once(tmp_path: Path) -> None:
     assert np.array_equal(features_ND, VALUES_ND)
 
 
-FACTS = dict(zip(KEYS, (Facts(3, 4, 4 / 3, key, b"hashes", 0, 1) for key in KEYS), strict=True))
+FACTS = dict(
+    zip(
+        KEYS,
+        (Facts(3, 4, 4 / 3, 6, 8, 99, "", 0.5, key, b"hashes", 0, 1) for key in KEYS),
+        strict=True,
+    )
+)
 
 
 @pytest.mark.parametrize("of", ["sqlite", "f32"])

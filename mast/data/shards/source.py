@@ -24,6 +24,7 @@ from mast.data.source import (
     SHARDS,
     UNLABELLED,
     WHOLE,
+    Look,
     SetDescription,
     Source,
     by_number,
@@ -84,10 +85,10 @@ class Shards(Source):
         sample = Sample(key, self._encoded(index), aspect=self._table.aspect(index))
         return sample.canvas(side, reading, partial(self.note, index))
 
-    def look(
-        self, index: int, side: int, size: int, reading: Reading
-    ) -> tuple[np.ndarray, float, np.ndarray]:
-        return *self.canvas(index, side, reading), self.test_view(index, size, reading)
+    def look(self, index: int, side: int, size: int, reading: Reading) -> Look:
+        canvas, aspect = self.canvas(index, side, reading)
+        full_size = canvas.shape[-2], canvas.shape[-3]
+        return Look(canvas, aspect, self.test_view(index, size, reading), full_size)
 
     def _encoded(self, index: int) -> bytes:
         """The file of an image."""

@@ -1,0 +1,67 @@
+"""Which of several copies to keep."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from mast.core.errors import UserError
+from mast.data.canvas import CanvasSet
+
+KEEP = ("largest", "sharpest", "oldest", "newest", "first", "folder:NAME")
+FOLDER = "folder:"
+
+
+def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> np.ndarray:
+    """The positions of a set's images (N,), the best of them first.
+
+    Args:
+        canvases: The set, opened by `open_photos`.
+        keep: One of `KEEP`. Of equal images the one with more pixels is better, then the one with
+            the larger file, the older one, and the first in the order of the set.
+        reference: A folder whose images come before all others.
+
+    Raises:
+        UserError: `keep` is unknown, or names a folder without images.
+    """
+    of_folder = keep.removeprefix(FOLDER).strip("/") if keep.startswith(FOLDER) else None
+    if keep not in KEEP[:-1] and not of_folder:
+        raise UserError(f"keep: expected {', '.join(KEEP)}, got {keep!r}")
+    inside = [of_folder is not None and name.startswith(f"{of_folder}/")
+              for name in canvases.identifiers]  # fmt: skip
+    if of_folder is not None and not any(inside):
+        raise UserError(f"keep: {canvases.name} has no images in the folder {of_folder!r}")
+    below = reference and os.path.join(os.path.abspath(reference), "")
+    dates = [date_of(canvases, at) for at in range(len(canvases))]
+    by: dict[str, Callable[[int], float]] = {
+        "sharpest": lambda at: -canvases.facts[at].sharpness,
+        "oldest": lambda at: dates[at],
+        "newest": lambda at: -dates[at],
+        "first": lambda at: at,
+    }
+
+    def order(at: int) -> tuple[float, ...]:
+        facts, file = canvases.facts[at], canvases.file(at)
+        referred = bool(below and file and os.path.abspath(file).startswith(below))
+        return (
+            not referred, not inside[at], by.get(keep, lambda _: 0)(at),
+            -facts.full_height * facts.full_width, -facts.file_bytes, dates[at], at,
+        )  # fmt: skip
+
+    return np.array(sorted(range(len(canvases)), key=order), np.int64)
+
+
+def date_of(canvases: CanvasSet, position: int) -> float:
+    """When a photo was taken, in seconds since 1970; without EXIF, when its file changed last."""
+    taken = canvases.facts[position].taken
+    try:
+        return time.mktime(time.strptime(taken[:19].ljust(19), "%Y:%m:%d %H:%M:%S"))
+    except (ValueError, OverflowError):
+        pass
+    file = canvases.file(position)
+    try:
+        return os.stat(file).st_mtime if file else 0.0
+    except OSError:
+        return 0.0
