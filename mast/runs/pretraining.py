@@ -56,7 +56,6 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     training = _training(config, run, fabric, feed, method)
     _resume(training, config, run, feed, started_from)
     loss = _loss(config, fabric, feed, training.steps)
-    log = _Log(config, run, fabric, training)
     if chief:
         _write_provenance(config, run, fabric, feed, training)
         say(
@@ -69,6 +68,7 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         )
         if not training.step and not fabric.loggers:
             say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
+    log = _Log(config, run, fabric, training)  # of what is left of an interrupted run's lines
     shown = doing(
         "training", training.steps, "steps", training.step,
         images=config.batch_size, enabled=chief,
