@@ -155,25 +155,27 @@ def test_a_warning_is_logged_once_however_often_a_run_is_continued(
 ) -> None:
     def warnings(self: MastC, metrics: dict[str, float]) -> Iterator[str]:
         yield f"loss: it is {metrics['loss']}"  # other words each time
+        if metrics["progress"] > 0.6:
+            yield "late: after the first epoch's checkpoint"
         if metrics["progress"] > 0.9:
             yield "soon over: at the end"
 
     def after_step(self: MastC, progress: float) -> None:
         if progress in stops:
             stops.remove(progress)
-            raise KeyboardInterrupt
+            raise RuntimeError
 
     stops = [3 / 6, 5 / 6]
     monkeypatch.setattr(MastC, "warnings", warnings)
     monkeypatch.setattr(MastC, "after_step", after_step)
     config = tiny(log_every=1, checkpoint_minutes=minutes)
     for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(RuntimeError):
             mast.pretrain(config)
     run = mast.pretrain(config)
     logged = [line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line]
     said = re.findall("warning: (.*?):", capsys.readouterr().err)
-    assert logged == ["loss", "soon over"]
+    assert logged == ["loss", "late", "soon over"]
     assert minutes or said == logged  # not again where every step is saved
 
 
