@@ -34,6 +34,7 @@ from mast.search.nearest import (
     nearest,
     standardised,
 )
+from mast.search.words import proposed
 
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
@@ -43,7 +44,8 @@ COPIES = 5  # of an image, at most, that are left out of its `neighbour_mean`
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
 MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
-PROPOSED = 5  # of an image's nearest, that may be edits of it
+PROPOSED, ALONE = 3, 5  # of an image's nearest that may be edits of it, with words and without
+WORDED = 50_000  # images up to which all pairs are compared by words; docs/log.md
 HASH, HASHED = 4, 10  # of 64 bits, up to which hashes of copies, and of what may be edits, differ
 _log = logging.getLogger("mast")
 
@@ -134,7 +136,7 @@ def _edits(
     Pairs that features or hashes propose are compared, and then all that are connected by edits
     with the first of them. Where pairs are flat, it is features and hashes that say.
     """
-    finder = EditFinder(canvases)
+    finder = EditFinder(canvases, x_UD.device)
     unit_UD = directions(x_UD)
 
     def is_edit(pair: tuple[int, int], edit: Edit) -> bool:
@@ -155,7 +157,9 @@ def _edits(
         found = finder([(int(distinct_U[one]), int(distinct_U[other])) for one, other in asked])
         return {pair: edit for pair, edit in zip(asked, found, strict=True) if is_edit(pair, edit)}
 
-    known = edits_of(candidates(x_UD, hash_TUB))
+    worded = not near_only and len(x_UD) <= WORDED
+    shared_P2 = proposed(finder, distinct_U.tolist(), PROPOSED) if worded else None
+    known = edits_of(candidates(x_UD, hash_TUB, shared_P2))
     ends_P2 = np.array([*known], int).reshape(-1, 2)
     component_U = connected_components(_links(ends_P2, len(x_UD)), directed=False)[1]
     groups = defaultdict[int, list[int]](list)
@@ -172,23 +176,30 @@ def _edits(
     return found
 
 
-def candidates(x_UD: Tensor, hash_TUB: Tensor) -> list[tuple[int, int]]:
-    """Pairs of images that may be edits: nearest by features, and those of like hashes."""
+def candidates(
+    x_UD: Tensor, hash_TUB: Tensor, shared_P2: np.ndarray | None = None
+) -> list[tuple[int, int]]:
+    """Pairs of images that may be edits: nearest by features, and those of like hashes.
+
+    Without those that share local features, more of the nearest.
+    """
     count = len(x_UD)
     if count < 2:
         return []
+    most = PROPOSED if shared_P2 is not None else ALONE
     if count > MANY and find_spec("faiss") is not None:
-        near_UK = nearest_of_all(x_UD, 1 + PROPOSED)[1]
+        near_UK = nearest_of_all(x_UD, 1 + most)[1]
         hashed_P2 = alike_hashes(hash_TUB, HASH)
     else:
-        near_UK = nearest(x_UD, x_UD, min(count, 1 + PROPOSED))[1].cpu().numpy()
+        near_UK = nearest(x_UD, x_UD, min(count, 1 + most))[1].cpu().numpy()
         said_U = hash_TUB[0].abs().amax(dim=1).cpu().numpy() > 0
         hashed_P2 = np.concatenate([_alike(hash_TUB[0], each_UB) for each_UB in hash_TUB])
         hashed_P2 = hashed_P2[said_U[hashed_P2].all(axis=1)]
     near_P2 = np.stack([np.arange(count).repeat(near_UK.shape[1]), near_UK.ravel()], axis=1)
     known_U = x_UD.abs().amax(dim=1).cpu().numpy() > 0
     near_P2 = near_P2[(near_P2[:, 1] >= 0) & known_U[near_P2].all(axis=1)]
-    pairs_P2 = np.sort(np.concatenate([near_P2, hashed_P2]), axis=1)
+    shared_P2 = np.zeros((0, 2), int) if shared_P2 is None else shared_P2
+    pairs_P2 = np.sort(np.concatenate([near_P2, hashed_P2, shared_P2]), axis=1)
     pairs_P2 = np.unique(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=0)
     # Pairs that share an image follow each other where they can: few images are held.
     links = _links(pairs_P2, count).tocsr()
@@ -204,7 +215,7 @@ def _links(pairs_P2: np.ndarray, count: int) -> coo_array:
 
 def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
     """Of each image's hash the nearest others that differ in `HASHED` bits at most: (P, 2)."""
-    similarity_UK, at_UK = nearest(hash_UB, other_UB, min(len(hash_UB), 1 + PROPOSED))
+    similarity_UK, at_UK = nearest(hash_UB, other_UB, min(len(hash_UB), 1 + ALONE))
     near_UK = similarity_UK >= 1 - 2 * HASHED / hash_UB.shape[1]
     of_P, k_P = near_UK.nonzero(as_tuple=True)
     return torch.stack([of_P, at_UK[of_P, k_P]], dim=1).cpu().numpy()

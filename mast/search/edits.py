@@ -23,6 +23,7 @@ from typing import NamedTuple, final
 
 import cv2
 import numpy as np
+import torch
 from PIL import Image
 
 from mast.core.compute import one_thread
@@ -170,28 +171,32 @@ class Edit(NamedTuple):
 
 @final
 class EditFinder:
-    """How pairs of a set's images differ; what was found is kept by the content of the images."""
+    """How pairs of a set's images differ; what was found is kept by the content of the images.
 
-    def __init__(self, canvases: CanvasSet) -> None:
-        self._canvases = canvases
-        self._store = ImageStore(default_cache())
-        self._thumbnail = functools.lru_cache(HELD)(self._opened)
+    Attributes:
+        device: Where many images are compared at once.
+    """
+
+    def __init__(self, canvases: CanvasSet, device: torch.device | str = "cpu") -> None:
+        self.canvases, self.device = canvases, torch.device(device)
+        self.store = ImageStore(default_cache())
+        self.thumbnail = functools.lru_cache(HELD)(self._opened)
 
     def _opened(self, at: int) -> Thumbnail:
-        return Thumbnail(self._canvases.batch([at]).image(0).numpy())
+        return Thumbnail(self.canvases.batch([at]).image(0).numpy())
 
     def __call__(self, pairs: Sequence[tuple[int, int]]) -> list[Edit]:
         """How the second image of each pair of positions differs from the first."""
-        of = self._canvases.keys
+        of = self.canvases.keys
         keys = [key_of(of[first], of[second]) for first, second in pairs]
-        values_PE, known_P = self._store.features(KEPT, keys)
+        values_PE, known_P = self.store.features(KEPT, keys)
         found = [Edit(*each) if known else None
                  for each, known in zip(values_PE.tolist(), known_P, strict=True)]  # fmt: skip
         new = [at for at, edit in enumerate(found) if edit is None]
 
         def look(at: int) -> Edit:
             first, second = pairs[at]
-            return edit_between(self._thumbnail(first), self._thumbnail(second))
+            return edit_between(self.thumbnail(first), self.thumbnail(second))
 
         with one_thread(), ThreadPoolExecutor(cores()) as pool:
             edits = track(pool.map(look, new), "comparing pairs", len(new), "pairs")
@@ -200,7 +205,7 @@ class EditFinder:
                 for at, edit in zip(part, edits, strict=False):
                     found[at] = edit
                 rows = np.array([found[at] for at in part], np.float32)
-                self._store.add_features(KEPT, [keys[at] for at in part], rows, ABOUT)
+                self.store.add_features(KEPT, [keys[at] for at in part], rows, ABOUT)
         return [edit for edit in found if edit is not None]
 
 
@@ -284,6 +289,11 @@ def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
     return maps[best if far[best] < far[0] / 2 else 0], 0, False
 
 
+def mirrored(found_NF: np.ndarray) -> np.ndarray:
+    """Descriptors (N, 128) of the mirrored image: rows of cells and directions are turned round."""
+    return found_NF.reshape(-1, 4, 4, 8)[:, ::-1][..., -np.arange(8) % 8].reshape(-1, 128)
+
+
 def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int, bool]]:
     """The two maps (2, 3) with most inliers, their number, and whether they are of the negative.
 
@@ -294,7 +304,7 @@ def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int
     if min(len(first.found_NF), len(second.found_NF)) < FEWEST:
         return
     cells_N448 = first.descriptors().reshape(-1, 4, 4, 8)
-    mirrored_N448 = cells_N448[:, ::-1][..., -np.arange(8) % 8]
+    mirrored_N448 = mirrored(cells_N448).reshape(cells_N448.shape)
     variants = [cells_N448, mirrored_N448, cells_N448[:, ::-1, ::-1], mirrored_N448[:, ::-1, ::-1]]
     near_VNM = np.stack([each.reshape(-1, 128) for each in variants]) @ second.descriptors().T
     at_VN1 = near_VNM.argmax(axis=2)[..., None]

@@ -1,0 +1,83 @@
+"""Images that share local features, by visual words: these find edits that move much of an image.
+
+    words.npy   (WORDS, 128) uint8, directions of descriptors; benchmarks/visual_words.py writes it
+
+N images, P points, V words: those of the file, then their mirror images.
+
+Reference:
+    Sivic and Zisserman, Video Google, ICCV 2003.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mast.core.compute import one_thread
+from mast.core.display import track
+from mast.core.launch import cores
+from mast.search.edits import POINTS, SAVED, EditFinder, mirrored
+from mast.search.nearest import nearest
+
+FILE = Path(__file__).with_name("words.npy")
+WORDS = 2048
+KEPT, ABOUT = "words-1", "visual words of images"
+NONE = -1.0  # in place of a word, of images with fewer points
+
+
+@functools.cache
+def vocabulary() -> np.ndarray:
+    """Unit vectors (V, 128)."""
+    words_WF = np.load(FILE).astype(np.float32)
+    words_VF = np.concatenate([words_WF, mirrored(words_WF)])
+    return words_VF / np.linalg.norm(words_VF, axis=1, keepdims=True)
+
+
+def proposed(finder: EditFinder, positions: Sequence[int], k: int) -> np.ndarray:
+    """The k images that share most words with each image or its mirror image: pairs (P, 2) of
+    indices into `positions`.
+    """
+    words_NP = _words(finder, positions)
+    count, size = len(words_NP), len(vocabulary())
+    of_P, at_P = np.nonzero(words_NP != NONE)
+    counts_NV = np.zeros((count, size), np.float32)
+    np.add.at(counts_NV, (of_P, words_NP[of_P, at_P].astype(int)), 1)
+    seen_V = (counts_NV > 0).sum(axis=0)
+    seen_V = (seen_V + np.roll(seen_V, WORDS)) / 2
+    weight_NV = torch.from_numpy(np.sqrt(counts_NV) * np.log((1 + count) / (1 + seen_V)))
+    weight_NV = weight_NV.float().to(finder.device)
+    known_N = weight_NV.abs().amax(dim=1).cpu().numpy() > 0
+    near = [nearest(weight_NV, each_NV, min(count, 1 + k))[1].cpu().numpy()
+            for each_NV in (weight_NV, weight_NV.roll(WORDS, dims=1))]  # fmt: skip
+    pairs_P2 = np.concatenate([
+        np.stack([np.arange(count).repeat(at_NK.shape[1]), at_NK.ravel()], axis=1) for at_NK in near
+    ])  # fmt: skip
+    return np.asarray(pairs_P2[known_N[pairs_P2].all(axis=1)])
+
+
+def _words(finder: EditFinder, positions: Sequence[int]) -> np.ndarray:
+    """The words of images (N, POINTS), looked up or found."""
+    keys = [finder.canvases.keys[at] for at in positions]
+    stored_NP, known_N = finder.store.features(KEPT, keys)
+    words_NP = np.full((len(keys), POINTS), NONE, np.float32)
+    if known_N.any():
+        words_NP[known_N] = stored_NP[known_N]
+    new = np.flatnonzero(~known_N).tolist()
+
+    def look(at: int) -> np.ndarray:
+        found_PF = finder.thumbnail(positions[at]).descriptors()[:POINTS]
+        return np.asarray((found_PF @ vocabulary().T).argmax(axis=1))
+
+    with one_thread(), ThreadPoolExecutor(cores()) as pool:
+        found = track(pool.map(look, new), "local features", len(new), "images")
+        for start in range(0, len(new), SAVED):
+            part = new[start : start + SAVED]
+            for at, word_P in zip(part, found, strict=False):
+                words_NP[at, : len(word_P)] = word_P
+            finder.store.add_features(KEPT, [keys[at] for at in part], words_NP[part], ABOUT)
+    return words_NP
