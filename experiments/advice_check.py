@@ -52,12 +52,19 @@ class AdviceCheck(Experiment):
         """Of each task the ranking of the operators and the truth."""
         assert run.config is not None
         rows = mast.advise(run.folder.path, "factors", device=workplace.device).rows
+        (by_subspace,) = mast.evaluate(
+            run.folder.path, "factors", "embedding", device=workplace.device
+        )
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
         measured = Result.read(file).targets
         return {
             "run": run_facts(run.folder.path.name, run.config),
             "tasks": {
-                task: _task(task, [row for row in rows if row[0] == task])
+                task: _task(
+                    task,
+                    [row for row in rows if row[0] == task],
+                    by_subspace.targets[task].values,
+                )
                 | {"accuracy": measured[task].values["top1"]}
                 for task in CLASSES
             },
@@ -81,7 +88,9 @@ class AdviceCheck(Experiment):
         return Grid(COLUMNS, tuple(rows))
 
 
-def _task(name: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+def _task(
+    name: str, rows: Sequence[Sequence[Any]], by_subspace: Mapping[str, float]
+) -> dict[str, Any]:
     """The ranking of the operators, the costliest first, and how well two numbers order them."""
     operators = [str(row[1]).replace(" ", "_") for row in rows]
     task: dict[str, Any] = {
@@ -92,7 +101,7 @@ def _task(name: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
                 "change": row[2],
                 "interval": [row[3], row[4]],
                 "verdict": row[5],
-                "kept_by_subspace": None if np.isnan(row[6]) else row[6],
+                "kept_by_subspace": by_subspace.get(f"advantage_{operator}"),
             }
             for operator, row in reversed(list(zip(operators, rows, strict=True)))
         ],

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.memory import machine_memory
 from mast.data import file_of, groups_of
 
 if TYPE_CHECKING:
@@ -236,9 +235,5 @@ def understood(file: Path) -> Iterator[None]:
 def read_arrays(file: Path) -> Arrays:
     """The arrays of a finished analysis, whose checksums are verified."""
     # NumPy would leave a damaged file open.
-    with understood(file), file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
-        assert archive.zip is not None
-        size = sum(int(member.file_size) for member in archive.zip.infolist())
-        if size > (machine_memory() or 2**33) // 4:
-            raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
+    with understood(file), file.open("rb") as content, np.load(content) as archive:
         return dict(archive)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -155,15 +154,6 @@ def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path
     return Insights(sorted(insights, key=lambda of: (of.file is None, of.file is None and of.text)))
 
 
-def _with_names(hint: str, run: Path) -> str:
-    """A hint whose command names the run, and the set on which it was measured."""
-    from mast.evaluation.result import results_in
-    from mast.evaluation.verdict import measured_set
-
-    hint = re.sub(r"\bRUN\b", lambda _: quoted(run), hint)
-    return re.sub(r"\bSET\b", lambda _: quoted(measured_set(results_in(run))), hint)
-
-
 def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder: Path) -> Insight:
     import numpy as np
 
@@ -176,7 +166,7 @@ def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder
     except UserError as error:  # the encoder's features of the images are not finite
         lacking = str(error)
     if lacking is not None:
-        return Insight(name, title, _with_names(lacking, folder.parent), None)
+        return Insight(name, title, lacking, None)
     file = folder / f"{name}.npz"
     file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_arrays(file, np.savez_compressed, arrays)

@@ -45,8 +45,8 @@ class Predictions(PaperAnalysis):
             return "This run has no masks: its method learns none."
         if not _tasks(subject):
             return (
-                "No labelled set has been probed by subspace: mast advise RUN --data SET, where "
-                "SET has train and test images with labels."
+                "No labelled set has been probed by subspace: mast evaluate RUN --data SET "
+                "--protocols embedding, where SET has train and test images with labels."
             )
         return None
 

@@ -13,7 +13,6 @@ from mast.analyses import ANALYSES
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.evaluation.result import Result
 from mast.runs.scores import parts_of
 from paper import analyses
 from paper.__main__ import PROGRAM
@@ -74,22 +73,6 @@ def test_analyze_images_alone_and_a_run_without_masks(
         mast.analyze(tmp_path)
 
 
-def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> None:
-    command = ["evaluate", str(ours.path), "--data", str(photos), "--protocols", "knn"]
-    assert main([*command, "--untrained"]) == 0
-    assert main(command) == 0
-    untrained, trained = (
-        Result.read(next(folder.glob("evaluations/knn-*.json")))
-        for folder in (ours.untrained, ours.path)
-    )
-    assert untrained.images == trained.images
-    assert untrained.encoder["fingerprint"] != trained.encoder["fingerprint"]
-    page = mast.report(ours.path).read_text()
-    assert "<small>untrained</small>" in page
-    with pytest.raises(UserError, match="leave weights and modules out"):
-        mast.evaluate("resnet18", str(photos), untrained=True, weights="resnet18.pth")
-
-
 def test_advise(
     trained: Callable[..., RunFolder], photos: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -104,10 +87,6 @@ def test_advise(
     advice = mast.advise(run.encoder, photos)
     assert file.stat().st_mtime_ns == written  # what was measured stays
     assert sorted(row[1] for row in advice.rows) == ["color jitter", "horizontal flip"]
-    (measured,) = run.evaluations.glob("embedding-*.json")
-    values = Result.read(measured).targets["class"].values
-    for _, name, *_, kept_by_its_subspace in advice.rows:
-        assert kept_by_its_subspace == values[f"advantage_{name.replace(' ', '_')}"]
 
 
 def test_a_run_that_diverged_is_looked_into(

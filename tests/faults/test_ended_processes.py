@@ -110,29 +110,6 @@ def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_pat
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        "try:\n ask()\nexcept BaseException: raise ImportError('half of a module')",
-        # The second one, while the first is answered, ends the process.
-        "try: ask()\nfinally:\n try: ask()\n except BaseException: print('on', file=sys.stderr)",
-    ],
-)
-def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) -> None:
-    program = (
-        "import os, signal, sys\n"
-        "from mast.cli import command, main\n"
-        "def ask(): os.kill(os.getpid(), signal.SIGHUP)\n"
-        "command._run = lambda words, program: exec(sys.argv[1])\n"
-        "sys.exit(main())\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, work], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 129, ended.stderr
-    assert re.fullmatch(r"SIGHUP: stopped.*\n", ended.stderr)
-
-
 def test_a_script_that_processes_cannot_read_again_is_refused(photos: Path) -> None:
     script = (
         f"import mast\nmast.pretrain(mast.configure('mast_c5_small', {str(photos / 'train')!r}, "
@@ -140,36 +117,6 @@ def test_a_script_that_processes_cannot_read_again_is_refused(photos: Path) -> N
     )
     ended = subprocess.run([sys.executable], input=script, text=True, capture_output=True)  # noqa: PLW1510
     assert "several processes need a script in a file" in ended.stderr
-
-
-GONE = """
-import os, signal, sys
-read, write = os.pipe()
-os.close(read)
-os.dup2(write, 2)  # as of a terminal that was closed, which is what SIGHUP says
-sys.stderr = os.fdopen(2, "w")
-from mast.cli import command, main
-from mast.core.stopping import Interrupted, StopRequest
-stop = StopRequest()
-def work(words, program):
-    if sys.argv[1] == "by an exception":
-        os.kill(os.getpid(), signal.SIGHUP)
-    with stop.listening():
-        os.kill(os.getpid(), signal.SIGHUP)
-    print(f"the step is finished, and {stop.number} is noted")
-    raise Interrupted(stop.number, "saved")
-command._run = work
-sys.exit(main())
-"""
-
-
-@pytest.mark.parametrize("when", ["by an exception", "after the step"])
-def test_where_the_terminal_is_gone_a_signal_does_the_same(when: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", GONE, when], stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert ended.returncode == 129
-    assert ended.stdout == ("the step is finished, and 1 is noted\n" if "step" in when else "")
 
 
 def test_a_pipe_that_nobody_reads_any_more_is_no_fault() -> None:

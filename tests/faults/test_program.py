@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 import signal
 import sys
 import time
@@ -15,7 +14,6 @@ import pytest
 from faults import __main__ as program
 from faults import strangers
 from faults.case import Case
-from faults.files import DAMAGES
 from faults.process import Outcome, run, start
 from faults.world import CANARY, Runs
 
@@ -78,15 +76,6 @@ def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert running.end().code == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("how", DAMAGES)
-def test_damage_changes_a_file(how: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    content = bytes(range(256)) * 4
-    file.write_bytes(content)
-    DAMAGES[how](file, random.Random(0))
-    assert not file.is_file() or file.read_bytes() != content
-
-
 # ---------------------------------------------------------------------------------------- strangers
 def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was answered; the last line counts it."""
@@ -100,13 +89,6 @@ def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / CANARY).exists()
 
 
-@pytest.mark.parametrize("markup", strangers.MARKUP)
-def test_a_page_in_which_markup_acts(markup: str) -> None:
-    assert strangers.page_acts(f"<html><body><svg>{markup}</svg></body></html>")
-    escaped = markup.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    assert not strangers.page_acts(f'<p title="{escaped}">{escaped}</p>')
-
-
 def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
     assert strangers.table_acts("name\n=1+canary()\n")
     assert strangers.table_acts('name\n"\uff1d1"\n')
@@ -116,12 +98,3 @@ def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
     assert not strangers.card_acts("A run of `[x](javascript:canary())`, \\[x\\](canary)")
     (tmp_path / "told.csv").write_text("@SUM(1)\n")
     assert strangers.acts(tmp_path) == "told.csv"
-
-
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [("dusk", 0), ("\x1b[31mred", 1), ("\u202egnp", 1), ("a\nerror: forged", 1), ("rich", 1),
-     ("[red]rich[/red]", 0), ("\x9b31m", 1), ("a\\x1b", 0)],
-)  # fmt: skip
-def test_what_a_terminal_would_obey(said: str, wrong: int) -> None:
-    assert len(list(strangers.printed(Outcome(0, said, "", 0.1)))) == wrong

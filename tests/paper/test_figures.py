@@ -276,7 +276,7 @@ def test_what_subspaces_keep_of_a_task() -> None:
     [
         ("subspaces", Subject("run"), "needs images"),
         ("subspaces", replace(whole(), images=FEW), "needs 5 images or more, got 3"),
-        ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
+        ("predictions", replace(whole(), scores=()), "mast evaluate RUN --data SET"),
         ("uncertainty", replace(whole(), extras={}), "predicts no uncertainty"),
         ("predicted_operators", replace(whole(), extras={}), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
