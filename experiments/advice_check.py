@@ -1,4 +1,4 @@
-"""Is the advice right? `mast advise` beside what is known of generated images."""
+"""Is the advice right? `python -m paper advise` beside what is known of generated images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.data.generated import CLASSES, DESTROYED_BY
 from mast.evaluation.result import Result
+from paper.advise import advise
 from paper.experiment import Experiment, Measured, Workplace
 from paper.studies.engine import StudyRun
 
@@ -51,7 +52,7 @@ class AdviceCheck(Experiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """Of each task the ranking of the operators and the truth."""
         assert run.config is not None
-        rows = mast.advise(run.folder.path, "factors", device=workplace.device).rows
+        rows = advise(run.folder.path, "factors", device=workplace.device).rows
         (by_subspace,) = mast.evaluate(
             run.folder.path, "factors", "embedding", device=workplace.device
         )

@@ -1,6 +1,5 @@
 """Questions to a run: arrays first, then figures; one file and one line of `ANALYSES` each."""
 
-from mast.analyses.advice import Advice
 from mast.analyses.analysis import Analysis as Analysis
 from mast.analyses.analysis import Arrays as Arrays
 from mast.analyses.analysis import ChangeBy as ChangeBy
@@ -18,7 +17,6 @@ from mast.analyses.neighbours import Neighbours
 from mast.core.registry import Entry as Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
-    "advice": Entry("Which augmentations each task can afford", Advice),
     "curves": Entry("How the run went", Curves),
     "masks": Entry("Which dimensions each operator takes", MasksAnalysis),
     "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),

@@ -6,7 +6,7 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,29 +113,6 @@ def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
     if (count := len(subject.images.names)) < fewest:
         return f"It needs {fewest} images or more, got {count}."
     return None
-
-
-def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Names for tasks, given as (set, target): only as long as tells them apart.
-
-    A set with one target, which is called "class", lends the task its own name.
-    """
-    tasks = list(tasks)
-    several = len({name for name, _ in tasks}) > 1
-    return {
-        (name, target): name if target == "class" else f"{name}, {target}" if several else target
-        for name, target in tasks
-    }
-
-
-def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
-    """What a protocol measured of a run: name of the task to measure to score."""
-    scores = [score for score in subject.scores if score.protocol == protocol]
-    names = task_names((score.set_name, score.target) for score in scores)
-    measures: dict[str, dict[str, Score]] = {}
-    for score in scores:
-        measures.setdefault(names[score.set_name, score.target], {})[score.measure] = score
-    return measures
 
 
 def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

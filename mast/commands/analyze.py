@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from rich.text import Text
 
 from mast.commands.common import command, write_arrays
-from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_json
-from mast.core.display import doing, say, track
+from mast.core.display import doing, track
 from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
 from mast.core.kinds import Device
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
     Question: TypeAlias = tuple[str, Analysis]  # with its title
-
-MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
 
 class Insight(NamedTuple):
@@ -57,7 +54,6 @@ def analyze(
     analyses: Sequence[str] | str = (),
     beside: Sequence[str | Path] | str | Path = (),
     images: int = 512,
-    measure: bool = True,
     device: Device = "auto",
     seed: int = 0,
     max_broken: float = 1.0,
@@ -66,14 +62,11 @@ def analyze(
 
     Args:
         run: A run folder.
-        data: A labeled dataset with `train` and `test` (figures show test images, probes train on
-            the others), or images alone, such as `flowers17/test`. Without images, only analyses
-            that need none are made.
+        data: Images, such as `flowers17/test`; of a dataset with `train` and `test`, the test
+            images. Without images, only analyses that need none are made.
         analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
-        measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
-            the labeled dataset if they have not been run yet.
         seed: Seed for sampling images and for the operators.
 
     Returns:
@@ -85,7 +78,7 @@ def analyze(
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.evaluation.compare import short_names
-    from mast.runs.scores import labelled, parts_of
+    from mast.runs.scores import parts_of
     from mast.runs.subject import subject_of
 
     questions = registered(as_list(analyses) or [*ANALYSES])
@@ -94,11 +87,6 @@ def analyze(
     place = find_device(device)
     data = None if data is None else str(data)
     images_of = None if data is None else parts_of(data).get("test", data)
-    if measure and data is not None and images_of != data:
-        try:
-            measure_missing(folder, labelled(data, folder, max_broken), device, seed, MEASURED)
-        except UserError as error:  # features that are not finite: the other analyses go on
-            say(f"not measured: {error}", style="yellow")
     looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)
     subject = subject_of(folder, looked_at, images, place, seed)
     runs_beside = tuple(

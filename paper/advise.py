@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mast.commands.analyze import insights_of, registered
+from mast.commands.analyze import insights_of
 from mast.commands.common import command, or_default
-from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, EncoderLike, later
@@ -93,13 +92,15 @@ def advise(
     encoder = or_default(encoder)
     operators = as_list(operators)
     from mast.analyses import Subject
-    from mast.analyses.advice import Advice
     from mast.augment import PRESETS
     from mast.encoders.load import load
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.evaluator import check_operators
     from mast.models.encoders import channels_of
-    from mast.runs.scores import labelled_parts, scores_of
+    from mast.runs.scores import scores_of
+    from paper.analyses import FIGURES
+    from paper.analyses.advice import Advice
+    from paper.measured import labelled_parts, measure_missing
 
     check_operators(operators)
     if views is not None and views not in PRESETS:
@@ -120,7 +121,8 @@ def advise(
         folder, target_set, device, seed, ["retained"], operators, encoder, weights, untrained
     )
     everything = Subject(folder.path.name, scores=tuple(scores_of(folder)))
-    insights_of(everything, registered(["advice"]), folder.analysis)
+    title = FIGURES["advice"].title
+    insights_of(everything, {"advice": (title, Advice())}, folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
     arrays = Advice().compute(replace(everything, scores=scores))
     grid = Advice().details(arrays).grid
