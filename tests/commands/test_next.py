@@ -15,6 +15,22 @@ from mast.cli.words import arguments_of
 from mast.core.files import as_word, quoted
 from mast.core.run import RunFolder
 
+
+@pytest.fixture
+def run(ours: RunFolder, tmp_path: Path) -> Path:
+    """A finished run whose name a shell would take apart."""
+    return Path(shutil.move(ours.path, tmp_path / "Ann's run"))
+
+
+def last_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
+    """What a command printed in all, and the words of the command that may come next."""
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    *_, line = printed.err.splitlines()
+    assert line.startswith("next: ")
+    return printed.out + printed.err, shlex.split(line.removeprefix("next: "))
+
+
 ODD = ("a b", "it's", "--data", "-5", "[a]", "null", "~", "$HOME", "{a: 1}")
 
 
@@ -44,18 +60,22 @@ def test_an_odd_name_is_read_as_it_was_meant(
     assert shlex.split(quoted(name)) == [as_word(name)]
 
 
-def test_what_evaluate_and_analyze_offer_is_run(
+def test_a_name_that_no_terminal_shows_is_not_offered(
     ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a run whose name a shell would take apart."""
-    run = Path(shutil.move(ours.path, tmp_path / "Ann's run"))
-    for words, following in (
-        (["evaluate", str(run), "--data", str(photos), "--protocols", "knn"], "compare"),
-        (["analyze", str(run), "--analyses", "curves"], "report"),
-    ):
-        assert main(words) == 0
-        line = capsys.readouterr().err.splitlines()[-1]
-        assert line.startswith("next: ")
-        _, *offered = shlex.split(line.removeprefix("next: "))
-        assert offered[:2] == [following, str(run)]
-        assert main(offered) == 0
+    words = [str(photos), "--out", str(tmp_path / "two\nlines.safetensors")]
+    assert main(["fit", *words, "--encoder", str(ours.path)]) == 0
+    assert "next: " not in capsys.readouterr().err
+
+
+def test_evaluate_and_analyze(run: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", str(run), "--data", str(photos), "--protocols", "knn"]
+    printed, following = last_line(words, capsys)
+    (file,) = (run / "evaluations").glob("knn-*.json")
+    assert f"done: {file}" in printed
+    assert following == ["mast", "compare", str(run)]
+    assert f"--data {photos} --untrained" in str(mast.compare(run).verdict)
+    printed, following = last_line(["analyze", str(run), "--analyses", "curves"], capsys)
+    assert f"{run / 'analysis' / 'curves.npz'}\n" in printed
+    assert main(following[1:]) == 0
+    assert capsys.readouterr().out == f"{run / 'report.html'}\n"

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 import signal
 import sys
 import time
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 from faults import __main__ as program
-from faults import strangers
 from faults.case import Case
+from faults.files import DAMAGES
 from faults.process import Outcome, run, start
 from faults.world import CANARY, Runs
 
@@ -25,15 +26,6 @@ def refuses() -> int:
 
 def raises() -> int:
     raise ValueError("nobody expected this")
-
-
-def says_nothing() -> int:
-    return 2
-
-
-def is_a_fault_in_one_line() -> int:
-    print("error: ValueError: nobody expected this", file=sys.stderr)
-    return 1
 
 
 def dies() -> int:
@@ -52,8 +44,6 @@ def answers() -> int:
         (answers, None),
         (refuses, None),
         (raises, "traceback"),
-        (says_nothing, "traceback"),
-        (is_a_fault_in_one_line, "traceback"),
         (dies, "traceback"),
     ],
 )
@@ -76,7 +66,15 @@ def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert running.end().code == -signal.SIGTERM
 
 
-# ---------------------------------------------------------------------------------------- strangers
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damage_changes_a_file(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    content = bytes(range(256)) * 4
+    file.write_bytes(content)
+    DAMAGES[how](file, random.Random(0))
+    assert not file.is_file() or file.read_bytes() != content
+
+
 def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was answered; the last line counts it."""
     case = Case.of("lies", ["report"], "", "refused", Outcome(2, "", "error: x", 0.1))
@@ -87,14 +85,3 @@ def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert found.verdict == ("code" if ran else "refused")
     pickle.loads(pickle.dumps(Runs(tmp_path / CANARY)))
     assert (tmp_path / CANARY).exists()
-
-
-def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
-    assert strangers.table_acts("name\n=1+canary()\n")
-    assert strangers.table_acts('name\n"\uff1d1"\n')
-    assert not strangers.table_acts("name,score\n'=1+1,-0.5\n")
-    assert strangers.card_acts("A run of [x](javascript:canary()).")
-    assert strangers.card_acts("<img src=x onerror=canary()>")
-    assert not strangers.card_acts("A run of `[x](javascript:canary())`, \\[x\\](canary)")
-    (tmp_path / "told.csv").write_text("@SUM(1)\n")
-    assert strangers.acts(tmp_path) == "told.csv"

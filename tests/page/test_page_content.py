@@ -73,7 +73,7 @@ def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
     page = written(run)
     opening = [
         "Better than the untrained encoder on photos: linear accuracy +40.0 points [",
-        "Each row: an image, and the 6 nearest of 24",
+        "Each row: an image, and the 6 nearest of 10",
         "The loss went from",
         "Nothing collapsed or diverged.",
         "MAST-C (ours) trained ",
