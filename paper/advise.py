@@ -97,9 +97,9 @@ def advise(
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.evaluator import check_operators
     from mast.models.encoders import channels_of
-    from mast.runs.scores import scores_of
     from paper.analyses import FIGURES
     from paper.analyses.advice import Advice
+    from paper.analyses.scores import scores_of
     from paper.measured import labelled_parts, measure_missing
 
     check_operators(operators)
@@ -120,11 +120,11 @@ def advise(
     measure_missing(
         folder, target_set, device, seed, ["retained"], operators, encoder, weights, untrained
     )
-    everything = Subject(folder.path.name, scores=tuple(scores_of(folder)))
+    everything = Subject(folder.path.name, folder=folder.path)
     title = FIGURES["advice"].title
     insights_of(everything, {"advice": (title, Advice())}, folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
-    arrays = Advice().compute(replace(everything, scores=scores))
+    arrays = Advice().compute(replace(everything, extras={"scores": scores}))
     grid = Advice().details(arrays).grid
     assert grid is not None
     return AdviceResult(Advice().caption(arrays), grid.columns, grid.rows)

@@ -45,7 +45,7 @@ def analyze(
     Returns:
         One insight per analysis; if the run lacks what it needs, its text says what.
     """
-    from mast.runs.scores import parts_of
+    from mast.commands.analyze import parts_of
     from paper import analyses as figures
     from paper.measured import labelled, measure_missing
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
+from mast.commands.analyze import parts_of
 from mast.commands.evaluate import evaluate
 from mast.config import read
 from mast.core.errors import UserError
@@ -15,7 +16,6 @@ from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.result import Result, results_in
 from mast.models import load_encoder
-from mast.runs.scores import parts_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from mast.analyses.analysis import Details as Details
 from mast.analyses.analysis import Gallery as Gallery
 from mast.analyses.analysis import Grid as Grid
 from mast.analyses.analysis import Images as Images
-from mast.analyses.analysis import Score as Score
 from mast.analyses.analysis import Subject as Subject
 from mast.analyses.analysis import read_arrays as read_arrays
 from mast.analyses.analysis import understood as understood

@@ -53,19 +53,6 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Score:
-    """One measure of a test set, in percent, with the ends of its 95 % interval if it has one."""
-
-    protocol: str
-    set_name: str
-    target: str
-    measure: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Subject:
     """A run, as the analyses see it.
 
@@ -81,7 +68,7 @@ class Subject:
         images: What it is analysed with, if anything.
         embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None).
         extras: What `mast.runs.subject.EXTRAS` adds, by name.
-        scores: What was measured of it.
+        folder: Of the run, for what else it holds.
         beside: Other runs to compare with this one, on the same images.
     """
 
@@ -96,7 +83,7 @@ class Subject:
     images: Images | None = None
     embed: Callable[[ChangeBy | None], Tensor] | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
-    scores: tuple[Score, ...] = ()
+    folder: Path | None = None
     beside: tuple[Subject, ...] = ()
 
 

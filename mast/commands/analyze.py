@@ -15,7 +15,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import write_json
 from mast.core.display import doing, track
 from mast.core.errors import UserError, one_line, unknown
-from mast.core.files import quoted
+from mast.core.files import named, quoted
 from mast.core.kinds import Device
 from mast.core.run import RunFolder, read_optional
 from mast.core.table import Shown, literal
@@ -78,7 +78,6 @@ def analyze(
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.evaluation.compare import short_names
-    from mast.runs.scores import parts_of
     from mast.runs.subject import subject_of
 
     questions = registered(as_list(analyses) or [*ANALYSES])
@@ -115,6 +114,16 @@ def draw(run: str | Path, analysis: str) -> Figure:
         )
     with understood(file):
         return question.draw(read_arrays(file))
+
+
+def parts_of(data: str) -> dict[str, str]:
+    """Train, val and test of a set that has both train and test; empty for images alone."""
+    from mast.data import describe, split_cut
+
+    if ("@" in data or "+" in data) and not named(split_cut(data)[0]).is_dir():
+        return {}
+    parts = describe(data).with_test().parts
+    return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
 def registered(names: Sequence[str]) -> dict[str, Question]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
-from paper.analyses.base import PaperAnalysis, measures_by_task
+from paper.analyses.base import PaperAnalysis
+from paper.analyses.scores import measures_by_task
 
 PROTOCOL = "retained"
 MATTERS = -2.0  # percentage points: a smaller loss may come from the change of the pixels alone

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mast.analyses import Analysis, Score, Subject, figure
+from mast.analyses import Analysis, figure
 
 
 class PaperAnalysis(Analysis):
     """An analysis of `python -m paper analyze`."""
 
     command: ClassVar[str] = "python -m paper analyze {run} --data SET --analyses {name}"
-
-
-def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Names for tasks, given as (set, target): only as long as tells them apart.
-
-    A set with one target, which is called "class", lends the task its own name.
-    """
-    tasks = list(tasks)
-    several = len({name for name, _ in tasks}) > 1
-    return {
-        (name, target): name if target == "class" else f"{name}, {target}" if several else target
-        for name, target in tasks
-    }
-
-
-def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
-    """What a protocol measured of a run: name of the task to measure to score."""
-    scores = [score for score in subject.scores if score.protocol == protocol]
-    names = task_names((score.set_name, score.target) for score in scores)
-    measures: dict[str, dict[str, Score]] = {}
-    for score in scores:
-        measures.setdefault(names[score.set_name, score.target], {})[score.measure] = score
-    return measures
 
 
 def curve(

@@ -10,8 +10,9 @@ from typing import final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Score, Subject
-from paper.analyses.base import PaperAnalysis, bars, measures_by_task
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
+from paper.analyses.base import PaperAnalysis, bars
+from paper.analyses.scores import Score, measures_by_task
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"

@@ -11,9 +11,9 @@ import torch
 import mast
 from mast.analyses import ANALYSES
 from mast.cli import main
+from mast.commands.analyze import parts_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.runs.scores import parts_of
 from paper import analyses
 from paper.__main__ import PROGRAM
 from paper.advise import advise

@@ -287,7 +287,7 @@ def test_advice_on_what_a_task_loses() -> None:
 
 def test_sets_that_were_measured_with_other_operators() -> None:
     more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
-    arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
+    arrays = Advice().compute(replace(whole(), extras={"scores": (*scores(NAMES), *more)}))
     assert arrays["operators"].tolist() == [*NAMES, "cutout"]
     assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
     assert verdict(arrays, 2, 1) == UNMEASURED
@@ -303,7 +303,7 @@ def test_sets_that_were_measured_with_other_operators() -> None:
         ("subspaces", Subject("run"), "needs images"),
         ("advice", Subject("run"), "python -m paper advise RUN --data SET"),
         ("subspaces", replace(whole(), images=FEW), "needs 5 images or more, got 3"),
-        ("predictions", replace(whole(), scores=()), "mast evaluate RUN --data SET"),
+        ("predictions", replace(whole(), extras={}), "mast evaluate RUN --data SET"),
         ("uncertainty", replace(whole(), extras={}), "predicts no uncertainty"),
         ("predicted_operators", replace(whole(), extras={}), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),
