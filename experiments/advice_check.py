@@ -1,4 +1,4 @@
-"""Is the advice right? `mast advise` beside what is known of generated images."""
+"""Is the advice right? `python -m paper advise` beside what is known of generated images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.data.generated import CLASSES, DESTROYED_BY
 from mast.evaluation.result import Result
+from paper.advise import advise
 from paper.experiment import Experiment, Measured, Workplace
 from paper.studies.engine import StudyRun
 
@@ -51,13 +52,20 @@ class AdviceCheck(Experiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """Of each task the ranking of the operators and the truth."""
         assert run.config is not None
-        rows = mast.advise(run.folder.path, "factors", device=workplace.device).rows
+        rows = advise(run.folder.path, "factors", device=workplace.device).rows
+        (by_subspace,) = mast.evaluate(
+            run.folder.path, "factors", "embedding", device=workplace.device
+        )
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
         measured = Result.read(file).targets
         return {
             "run": run_facts(run.folder.path.name, run.config),
             "tasks": {
-                task: _task(task, [row for row in rows if row[0] == task])
+                task: _task(
+                    task,
+                    [row for row in rows if row[0] == task],
+                    by_subspace.targets[task].values,
+                )
                 | {"accuracy": measured[task].values["top1"]}
                 for task in CLASSES
             },
@@ -81,7 +89,9 @@ class AdviceCheck(Experiment):
         return Grid(COLUMNS, tuple(rows))
 
 
-def _task(name: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+def _task(
+    name: str, rows: Sequence[Sequence[Any]], by_subspace: Mapping[str, float]
+) -> dict[str, Any]:
     """The ranking of the operators, the costliest first, and how well two numbers order them."""
     operators = [str(row[1]).replace(" ", "_") for row in rows]
     task: dict[str, Any] = {
@@ -92,7 +102,7 @@ def _task(name: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
                 "change": row[2],
                 "interval": [row[3], row[4]],
                 "verdict": row[5],
-                "kept_by_subspace": None if np.isnan(row[6]) else row[6],
+                "kept_by_subspace": by_subspace.get(f"advantage_{operator}"),
             }
             for operator, row in reversed(list(zip(operators, rows, strict=True)))
         ],

@@ -12,6 +12,7 @@ from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import ANALYSES, Grid, read_arrays
 from mast.core.run import RunFolder
 from paper.analyses import FIGURES
+from paper.analyze import analyze
 from paper.experiment import (
     SIZE,
     Experiment,
@@ -106,7 +107,7 @@ class Findings(Experiment):
             if inquiry.beside is not None:
                 config = self.runs[inquiry.beside].configure(inquiry.beside, workplace)
                 beside.append(mast.pretrain(config).path)
-            mast.analyze(path, data, inquiry.analyses, beside, device=workplace.device)
+            analyze(path, data, inquiry.analyses, beside, device=workplace.device)
         for question, options in inquiry.studies.items():
             study(question, path, data, device=workplace.device, **options)
         return {

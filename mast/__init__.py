@@ -14,7 +14,6 @@ from mast.core.errors import UserError as UserError
 
 if TYPE_CHECKING:
     from mast.commands.adapt import adapt as adapt
-    from mast.commands.advise import advise as advise
     from mast.commands.analyze import analyze as analyze
     from mast.commands.analyze import draw as draw
     from mast.commands.compare import compare as compare
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _COMMANDS = (
-    "adapt", "advise", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
+    "adapt", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
     "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report",
 )  # fmt: skip
 PUBLIC = {

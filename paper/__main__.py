@@ -12,7 +12,8 @@ PROGRAM = Program(
     {
         "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
         **VERBS,
-        "analyze": VERBS["analyze"]._replace(then=REPORT),
+        "advise": Verb("advise:advise", ("encoder",), package="paper"),
+        "analyze": Verb("analyze:analyze", ("run",), then=REPORT, package="paper"),
         "report": Verb("report:report", ("run",), package="paper"),
         "study": Verb("study:study", ("name", "run"), then=REPORT, package="paper"),
     },

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from mast.commands.analyze import Insight, Insights, insights_of
 from mast.commands.common import command
-from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
@@ -85,8 +84,8 @@ def study(
     from mast.config import change, configuration_of
     from mast.core.launch import check_threads, find_device
     from mast.evaluation.protocols.run import protocol_class
-    from mast.runs.scores import labelled, unmeasured
     from mast.runs.subject import subject_of
+    from paper.measured import labelled, measure_missing, unmeasured
     from paper.studies import STUDIES
     from paper.studies.engine import BEGUN, FINISHED, TO_DO, RunShard, carry_out, vary
     from paper.studies.study import FOR_OBJECTS, WITHOUT_TOP1, trials_in

@@ -1,6 +1,7 @@
 """A run folder that looks trained, measured and analyzed, without any training; and its page."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,10 @@ from unittest.mock import patch
 import numpy as np
 import torch
 import yaml
-from subjects import scores
-from torch import Tensor
+from subjects import whole
 
 import mast
-from mast.analyses import ANALYSES, Images, Subject
-from mast.analyses.analysis import ChangeBy
+from mast.analyses import ANALYSES
 from mast.commands.analyze import insights_of
 from mast.config import record
 from mast.core.run import RunFolder
@@ -23,8 +22,6 @@ from paper.analyses import FIGURES
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called
-CLASSES = ("cat", "dog", NASTY)
-DIM = 12
 
 
 def make_run(folder: Path, recipe: str = "mast_c5_small", **changes: Any) -> RunFolder:
@@ -63,46 +60,19 @@ def measure(
     Result(protocol, "photos/test", targets, settings, {}, {}, images="the same").write(run.path)
 
 
-def look_into(
-    run: RunFolder,
-    names: Sequence[str],
-    count: int = 24,
-    operators: tuple[str, ...] = OPERATORS,
-    labelled: bool = True,
-) -> None:
-    """Make analyses, the paper's too, of embeddings drawn at random."""
+def look_into(run: RunFolder, names: Sequence[str], operators: tuple[str, ...] = OPERATORS) -> None:
+    """Make analyses, the paper's too, of ten images, of which a class has a nasty name."""
     rows = ANALYSES | FIGURES
     asked = {name: (rows[name].title, rows[name].kind()) for name in names}
+    subject = whole(operators)
+    assert subject.images is not None
     random = np.random.default_rng(0)
-    base_ND = torch.from_numpy(random.normal(size=(count, DIM))).float()
-    labels = {"pet": np.arange(count) % 3, "side": np.arange(count) % 2} if labelled else {}
-    images = Images(
-        names=tuple(f"{at}.jpg" for at in range(count)),
-        thumbnails_NPP3=random.integers(0, 255, (count, 16, 16, 3)).astype(np.uint8),
-        labels=labels,
-        classes={"pet": CLASSES, "side": ("left", "right")} if labelled else {},
+    images = replace(
+        subject.images,
+        thumbnails_NPP3=random.integers(0, 255, (10, 16, 16, 3)).astype(np.uint8),
+        classes={"class": ("cat", NASTY)},
     )
-
-    def embed(change: ChangeBy | None) -> Tensor:
-        strength = 0.0 if change is None else change[1] or 0.0
-        return base_ND + strength * base_ND.roll(1, dims=1)
-
-    extras = {
-        "uncertainty": lambda change: embed(change).square().sum(dim=1),
-        "hits": {task: (np.arange(count) % 4 > 0).astype(int) for task in labels},
-    }
-    subject = Subject(
-        run.path.name,
-        trained_with=operators,
-        operators=operators,
-        mask_DK=torch.rand(DIM, len(operators)) + 0.1 if operators else None,
-        epochs=2,
-        log=run.read_metrics(),
-        images=images,
-        embed=embed,
-        extras=extras if operators else {},
-        scores=tuple(scores(operators)),
-    )
+    subject = replace(subject, name=run.path.name, log=run.read_metrics(), images=images)
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
         insights_of(subject, asked, run.analysis)
 

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.analyses import Analysis, ChangeBy, Images, Score, Subject
+from mast.analyses import Analysis, ChangeBy, Images, Subject
 from paper.analyses.predicted_operators import Pairs
+from paper.analyses.scores import Score
 
 NAMES = ("rotate", "shear_x", "invert")
 
@@ -56,8 +57,8 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
             "pairs": lambda: drawn_pairs(10, operators),
             "uncertainty": lambda change: torch.arange(10.0) + strength(change),
             "hits": {"class": 1.0 - labels_N},
+            "scores": tuple(scores(operators)),
         },
-        scores=tuple(scores(operators)),
     )
 
 

@@ -49,17 +49,6 @@ def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(calls) == 2 * len(set(calls)) == 2 * 14  # geometry is one of two warps
 
 
-@pytest.mark.parametrize(
-    ("preset", "calls"),  # views of one size are drawn in one go: four of two sizes cost two
-    [("mast19", 890), ("four views", 1585)],
-)
-def test_operator_calls_of_the_reference_path(preset: str, calls: int) -> None:
-    pipeline, batch = drawn(preset, use_compiled=False)
-    with Counted() as counted:
-        pipeline.views(*batch)
-    assert counted.calls.total() <= calls
-
-
 def objective(
     config: MastConfig | MastCConfig | VICRegConfig, operators: int, batch: int, dim: int
 ) -> Callable[[], Tensor]:

@@ -146,7 +146,7 @@ def found(run: RunFolder, photos: Path, folder: Path) -> Any:
 
 
 def drawn(run: RunFolder, photos: Path, folder: Path) -> Any:
-    insights = mast.analyze(run.path, analyses="neighbours", measure=False, device="cpu")
+    insights = mast.analyze(run.path, analyses="neighbours", device="cpu")
     return [insight.text for insight in insights]
 
 

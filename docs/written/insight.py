@@ -9,7 +9,7 @@ from experiments.uncertainty_check import UncertaintyCheck
 from written.result_files import RESULTS, link_table
 
 STUDIED = "cifar_mast5"
-NEEDS = "needs what it destroys"  # a verdict of `mast advise`
+NEEDS = "needs what it destroys"  # a verdict of `python -m paper advise`
 
 
 def advice() -> str:

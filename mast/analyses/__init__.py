@@ -1,6 +1,5 @@
 """Questions to a run: arrays first, then figures; one file and one line of `ANALYSES` each."""
 
-from mast.analyses.advice import Advice
 from mast.analyses.analysis import Analysis as Analysis
 from mast.analyses.analysis import Arrays as Arrays
 from mast.analyses.analysis import ChangeBy as ChangeBy
@@ -8,7 +7,6 @@ from mast.analyses.analysis import Details as Details
 from mast.analyses.analysis import Gallery as Gallery
 from mast.analyses.analysis import Grid as Grid
 from mast.analyses.analysis import Images as Images
-from mast.analyses.analysis import Score as Score
 from mast.analyses.analysis import Subject as Subject
 from mast.analyses.analysis import read_arrays as read_arrays
 from mast.analyses.analysis import understood as understood
@@ -18,7 +16,6 @@ from mast.analyses.neighbours import Neighbours
 from mast.core.registry import Entry as Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
-    "advice": Entry("Which augmentations each task can afford", Advice),
     "curves": Entry("How the run went", Curves),
     "masks": Entry("Which dimensions each operator takes", MasksAnalysis),
     "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),

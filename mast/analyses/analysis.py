@@ -6,7 +6,7 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.memory import machine_memory
 from mast.data import file_of, groups_of
 
 if TYPE_CHECKING:
@@ -54,19 +53,6 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Score:
-    """One measure of a test set, in percent, with the ends of its 95 % interval if it has one."""
-
-    protocol: str
-    set_name: str
-    target: str
-    measure: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Subject:
     """A run, as the analyses see it.
 
@@ -82,7 +68,7 @@ class Subject:
         images: What it is analysed with, if anything.
         embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None).
         extras: What `mast.runs.subject.EXTRAS` adds, by name.
-        scores: What was measured of it.
+        folder: Of the run, for what else it holds.
         beside: Other runs to compare with this one, on the same images.
     """
 
@@ -97,7 +83,7 @@ class Subject:
     images: Images | None = None
     embed: Callable[[ChangeBy | None], Tensor] | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
-    scores: tuple[Score, ...] = ()
+    folder: Path | None = None
     beside: tuple[Subject, ...] = ()
 
 
@@ -114,29 +100,6 @@ def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
     if (count := len(subject.images.names)) < fewest:
         return f"It needs {fewest} images or more, got {count}."
     return None
-
-
-def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Names for tasks, given as (set, target): only as long as tells them apart.
-
-    A set with one target, which is called "class", lends the task its own name.
-    """
-    tasks = list(tasks)
-    several = len({name for name, _ in tasks}) > 1
-    return {
-        (name, target): name if target == "class" else f"{name}, {target}" if several else target
-        for name, target in tasks
-    }
-
-
-def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
-    """What a protocol measured of a run: name of the task to measure to score."""
-    scores = [score for score in subject.scores if score.protocol == protocol]
-    names = task_names((score.set_name, score.target) for score in scores)
-    measures: dict[str, dict[str, Score]] = {}
-    for score in scores:
-        measures.setdefault(names[score.set_name, score.target], {})[score.measure] = score
-    return measures
 
 
 def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -236,9 +199,5 @@ def understood(file: Path) -> Iterator[None]:
 def read_arrays(file: Path) -> Arrays:
     """The arrays of a finished analysis, whose checksums are verified."""
     # NumPy would leave a damaged file open.
-    with understood(file), file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
-        assert archive.zip is not None
-        size = sum(int(member.file_size) for member in archive.zip.infolist())
-        if size > (machine_memory() or 2**33) // 4:
-            raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
+    with understood(file), file.open("rb") as content, np.load(content) as archive:
         return dict(archive)

@@ -85,7 +85,6 @@ VERBS: dict[str, Verb] = {
     "evaluate": Verb("evaluate:evaluate", ("encoder",), then="compare {encoder}"),
     "compare": Verb("compare:compare", ("runs",)),
     "analyze": Verb("analyze:analyze", ("run",), then="report {run}"),
-    "advise": Verb("advise:advise", ("encoder",)),
     "report": Verb("report:report", ("run",)),
     "export": Verb("export:export", ("model",)),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from rich.text import Text
 
 from mast.commands.common import command, write_arrays
-from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_json
-from mast.core.display import doing, say, track
+from mast.core.display import doing, track
 from mast.core.errors import UserError, one_line, unknown
-from mast.core.files import quoted
+from mast.core.files import named, quoted
 from mast.core.kinds import Device
 from mast.core.run import RunFolder, read_optional
 from mast.core.table import Shown, literal
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
     Question: TypeAlias = tuple[str, Analysis]  # with its title
-
-MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
 
 class Insight(NamedTuple):
@@ -58,7 +54,6 @@ def analyze(
     analyses: Sequence[str] | str = (),
     beside: Sequence[str | Path] | str | Path = (),
     images: int = 512,
-    measure: bool = True,
     device: Device = "auto",
     seed: int = 0,
     max_broken: float = 1.0,
@@ -67,14 +62,11 @@ def analyze(
 
     Args:
         run: A run folder.
-        data: A labeled dataset with `train` and `test` (figures show test images, probes train on
-            the others), or images alone, such as `flowers17/test`. Without images, only analyses
-            that need none are made.
+        data: Images, such as `flowers17/test`; of a dataset with `train` and `test`, the test
+            images. Without images, only analyses that need none are made.
         analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
-        measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
-            the labeled dataset if they have not been run yet.
         seed: Seed for sampling images and for the operators.
 
     Returns:
@@ -86,7 +78,6 @@ def analyze(
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.evaluation.compare import short_names
-    from mast.runs.scores import labelled, parts_of
     from mast.runs.subject import subject_of
 
     questions = registered(as_list(analyses) or [*ANALYSES])
@@ -95,11 +86,6 @@ def analyze(
     place = find_device(device)
     data = None if data is None else str(data)
     images_of = None if data is None else parts_of(data).get("test", data)
-    if measure and data is not None and images_of != data:
-        try:
-            measure_missing(folder, labelled(data, folder, max_broken), device, seed, MEASURED)
-        except UserError as error:  # features that are not finite: the other analyses go on
-            say(f"not measured: {error}", style="yellow")
     looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)
     subject = subject_of(folder, looked_at, images, place, seed)
     runs_beside = tuple(
@@ -130,6 +116,16 @@ def draw(run: str | Path, analysis: str) -> Figure:
         return question.draw(read_arrays(file))
 
 
+def parts_of(data: str) -> dict[str, str]:
+    """Train, val and test of a set that has both train and test; empty for images alone."""
+    from mast.data import describe, split_cut
+
+    if ("@" in data or "+" in data) and not named(split_cut(data)[0]).is_dir():
+        return {}
+    parts = describe(data).with_test().parts
+    return dict(parts) if {"train", "test"} <= parts.keys() else {}
+
+
 def registered(names: Sequence[str]) -> dict[str, Question]:
     """Analyses by name."""
     from mast.analyses import ANALYSES
@@ -155,15 +151,6 @@ def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path
     return Insights(sorted(insights, key=lambda of: (of.file is None, of.file is None and of.text)))
 
 
-def _with_names(hint: str, run: Path) -> str:
-    """A hint whose command names the run, and the set on which it was measured."""
-    from mast.evaluation.result import results_in
-    from mast.evaluation.verdict import measured_set
-
-    hint = re.sub(r"\bRUN\b", lambda _: quoted(run), hint)
-    return re.sub(r"\bSET\b", lambda _: quoted(measured_set(results_in(run))), hint)
-
-
 def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder: Path) -> Insight:
     import numpy as np
 
@@ -176,7 +163,7 @@ def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder
     except UserError as error:  # the encoder's features of the images are not finite
         lacking = str(error)
     if lacking is not None:
-        return Insight(name, title, _with_names(lacking, folder.parent), None)
+        return Insight(name, title, lacking, None)
     file = folder / f"{name}.npz"
     file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_arrays(file, np.savez_compressed, arrays)

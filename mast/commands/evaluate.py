@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.result import Result, Results
     from mast.models import Classifier
-    from mast.runs.scores import LabelledSet
 else:
     NamedSets = later("mast.evaluation.named_sets", "NamedSets")
 
@@ -220,38 +219,3 @@ def _tested(
     result = test_classifier(classifier, name, canvases, metric, compute, seed)
     say(f"done: {result.write(folder)}")
     return result
-
-
-def measure_missing(
-    folder: RunFolder,
-    target_set: LabelledSet,
-    device: Device,
-    seed: int,
-    protocols: Sequence[str],
-    operators: Sequence[str] = (),
-    encoder: EncoderLike | None = None,
-    weights: str | Path | None = None,
-    untrained: bool = False,
-) -> None:
-    """Probe a labelled set by the protocols that were not run on it before.
-
-    `retained` measures some operators beside those of a run's views and those of before. A module
-    is measured again each time, as its code may have changed where its weights have not; the
-    encoder is the run of the folder if not given.
-    """
-    from torch import nn
-
-    from mast.runs.scores import operators_to_measure, unmeasured
-
-    if isinstance(encoder, nn.Module):
-        missing, changes = list(protocols), list(dict.fromkeys(operators))
-    else:
-        missing = unmeasured(folder, target_set, seed, protocols, operators)
-        changes = operators_to_measure(folder, target_set, seed, operators)
-    if missing:
-        measured = folder.path if encoder is None else encoder
-        evaluate(
-            measured, target_set.sets, missing,
-            {"retained": {"operators": changes}} if "retained" in missing else None,
-            target_set.size, device, seed=seed, weights=weights, untrained=untrained,
-        )  # fmt: skip

@@ -110,20 +110,16 @@ def neighbours(
         by = by.weighted(learned)
 
     bank_ND = by.features(canvases)
-    parts = [bank_ND[[at for at in inside.values() if at is not None]]]
-    if others is not None:
-        parts.append(by.extract(others))
-    query_MD, most = torch.cat(parts).to(by.encoder.device), min(k + 1, len(canvases))
-    cosine_MK, position_MK = nearest(bank_ND.to(by.encoder.device), query_MD, most)
-    ordered = [name for name in queries if inside[name] is not None] + outside
-    found = {
-        name: [
-            (at, cosine)
-            for at, cosine in zip(position_K.tolist(), cosine_K.tolist(), strict=True)
-            if at != inside[name]
-        ][:k]
-        for name, position_K, cosine_K in zip(ordered, position_MK, cosine_MK, strict=True)
-    }
+    extracted = {} if others is None else dict(zip(outside, by.extract(others), strict=True))
+    query_MD = torch.stack(
+        [extracted[name] if at is None else bank_ND[at] for name, at in inside.items()]
+    )
+    where, most = by.encoder.device, min(k + 1, len(canvases))
+    cosine_MK, position_MK = nearest(bank_ND.to(where), query_MD.to(where), most)
+    found = {}
+    for (name, own), *of_query in zip(inside.items(), position_MK, cosine_MK, strict=True):
+        near = zip(*(each_K.tolist() for each_K in of_query), strict=True)
+        found[name] = [(at, cosine) for at, cosine in near if at != own][:k]
     rows = [
         (name, rank, canvases.identifiers[at], cosine)
         for name in queries

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from mast.commands.common import command
 from mast.core.arguments import as_list
-from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
 
@@ -25,15 +24,9 @@ def report(
         out: The page, ending in .html; `report.html` in the run folder if not given.
 
     Returns:
-        The file, below 10 MB.
+        The file.
     """
-    folder = RunFolder(run)
-    if folder.evaluations.is_dir() and not folder.config.is_file():
-        raise UserError(
-            f"run: expected a run folder, {run} has only evaluations; give it as beside, or see "
-            "`mast compare`"
-        )
-    folder.require()
+    folder = RunFolder(run).require()
     from mast.analyses import ANALYSES
     from mast.page import is_page
     from mast.page.page import write_report

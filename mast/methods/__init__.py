@@ -18,7 +18,7 @@ from mast.methods import (
 from mast.methods.base import ENCODER as ENCODER
 from mast.methods.base import Method as Method
 from mast.methods.base import MethodConfig as MethodConfig
-from mast.methods.collapse import collapse_checks as collapse_checks
+from mast.methods.collapse import collapse_signs as collapse_signs
 from mast.methods.mast import Mast as Mast
 from mast.methods.mast import MastConfig as MastConfig
 from mast.methods.mast_c import MastC as MastC

@@ -2,37 +2,19 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 PREDICTED = "stat/predicted_by_"  # how the statistics of `OperatorPrediction` begin
 SPREAD, STD = "stat/spread", "stat/embedding_std"
 COLLAPSED = {SPREAD: 0.1, STD: 0.3}  # below it
 
 
-class CollapseCheck(NamedTuple):
-    """What the log shows of one thing that can collapse.
-
-    Attributes:
-        evidence: The number, in words that continue a list; empty where there is none to quote.
-        sign: A sentence that names the collapse; None where it did not happen.
-    """
-
-    evidence: str
-    sign: str | None
-
-
-def collapse_checks(metrics: Mapping[str, float]) -> Iterator[CollapseCheck]:
-    """What the last values of a log show of the embedding; nothing where it is not logged."""
-    for name, text in (
-        (SPREAD, "spread is {:.2f} (1 for directions at random, 0 is a collapse)"),
-        (STD, "standard deviation is {:.2f} (0 is a collapse)"),
-    ):
-        value = metrics.get(name)
-        if value is not None and not math.isfinite(value):
-            yield CollapseCheck("", "The embedding is not finite.")
-        elif value is not None:
-            sign = "The embedding collapsed." if value < COLLAPSED[name] else None
-            yield CollapseCheck(f"the embedding's {text.format(value)}", sign)
+def collapse_signs(metrics: Mapping[str, float]) -> Iterator[str]:
+    """What the last values of a log show of the embedding; nothing where all is well."""
+    for name, least in COLLAPSED.items():
+        if not math.isfinite(metrics.get(name, least)):
+            yield "The embedding is not finite."
+        elif metrics.get(name, least) < least:
+            yield "The embedding collapsed."
 
 
 def collapse_warnings(metrics: Mapping[str, float]) -> Iterator[str]:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from PIL import Image
 
 from mast.data import CanvasSet
-from mast.page.html import FOLDER, Block, Picture, Section, jpeg, write_page
+from mast.page.html import FOLDER, SIDE, Block, Picture, Section, jpeg, write_page
 
 ROWS = 200  # on a page
 ITEMS = 100  # in a row
-SIDE = 96  # pixels of an image in a notebook
+IMAGES = 2000  # on a page, which then has less than 10 MB
 
 
 class Item(NamedTuple):
@@ -47,7 +47,7 @@ class Thumbnails:
 
     def __call__(self, name: str) -> str:
         at = self._places.get(name)
-        return "" if at is None else jpeg(thumbnail(Item(self.canvases, at, ""), SIDE))
+        return "" if at is None else jpeg(thumbnail(Item(self.canvases, at, "")))
 
 
 def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) -> None:
@@ -59,47 +59,43 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) 
         out: The page.
         title: Its heading.
         lead: What it shows, in a sentence.
-        rows: The first 200 are shown, of each the first 100 images.
+        rows: The first 200 are shown, at most 100 images of each and 2,000 in all.
     """
     has_boxes = any(item.pair for row in rows for item in row.items)
-    script = (FOLDER / "gallery.js").read_text("utf-8") if has_boxes else ""
-    opening: list[Block] = [("lead", lead)]
-    if has_boxes:
-        opening.append(("save", ""))
     has_parts = any(row.part for row in rows)
+    sections = [Section("", [("lead", lead), *([("save", "")] if has_boxes else [])])]
+    left = IMAGES
+    for at, row in enumerate(rows):
+        items = row.items[: min(ITEMS, left)]
+        left -= len(items)
+        if at == ROWS or not items:
+            more = f"And {len(rows) - at:,} more rows, which only a table has."
+            sections.append(Section("", [("note", more)]))
+            break
+        blocks: list[Block] = [("heading", row.heading)] if has_parts else []
+        blocks.append(("gallery", {"pictures": [*map(_picture, items)]}))
+        if (more_items := len(row.items) - len(items)) > 0:
+            blocks.append(("note", f"And {more_items:,} more images, which only a table has."))
+        if row.part or not has_parts:
+            sections.append(Section(row.part or row.heading, blocks))
+        else:  # rows of the part that began before
+            sections[-1] = Section(sections[-1].title, [*sections[-1].blocks, *blocks])
+    script = (FOLDER / "gallery.js").read_text("utf-8") if has_boxes else ""
+    write_page(out, title, sections, script)
 
-    def sections(side: int) -> list[Section]:
-        shown = [Section("", opening)]
-        for row in rows[:ROWS]:
-            blocks: list[Block] = [("heading", row.heading)] if has_parts else []
-            blocks.append(("gallery", {"pictures": [_picture(x, side) for x in row.items[:ITEMS]]}))
-            if (more := len(row.items) - ITEMS) > 0:
-                blocks.append(("note", f"And {more:,} more images, which only a table has."))
-            if row.part or not has_parts:
-                shown.append(Section(row.part or row.heading, blocks))
-            else:  # rows of the part that began before
-                shown[-1] = Section(shown[-1].title, [*shown[-1].blocks, *blocks])
-        if (more := len(rows) - ROWS) > 0:
-            shown.append(
-                Section("", [("note", f"And {more:,} more rows, which only a table has.")])
-            )
-        return shown
 
-    write_page(out, title, sections, "name a table, .csv or .parquet", script)
-
-
-def _picture(item: Item, side: int) -> Picture:
+def _picture(item: Item) -> Picture:
     name = item.canvases.identifiers[item.position]
     label = f"{name}: {item.caption}" if item.caption else name
-    source = jpeg(thumbnail(item, side))
+    source = jpeg(thumbnail(item))
     return Picture(source, label, label if item.caption else "", item.is_query, item.pair)
 
 
-def thumbnail(item: Item, side: int) -> Image.Image:
-    """The image with its own aspect ratio, at most `side` pixels high and wide."""
+def thumbnail(item: Item) -> Image.Image:
+    """The image with its own aspect ratio, at most `SIDE` pixels high and wide."""
     canvases = item.canvases.batch([item.position])
     canvas_HWC, aspect = canvases.image(0).numpy(), float(canvases.aspect_B[0])
-    side = min(side, max(canvas_HWC.shape))
+    side = min(SIDE, max(canvas_HWC.shape))
     width, height = side * min(1.0, aspect), side * min(1.0, 1 / aspect)
     size = (max(1, round(width)), max(1, round(height)))
     return Image.fromarray(canvas_HWC).resize(size, Image.Resampling.LANCZOS)

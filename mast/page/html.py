@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,13 +11,12 @@ from markupsafe import Markup, escape
 from PIL import Image
 
 from mast.core.checkpoint import write_text
-from mast.core.errors import UserError, visible
+from mast.core.errors import visible
 from mast.core.files import as_unicode
 
 FOLDER = Path(__file__).parent
-LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 QUALITY = 88  # of the JPEGs
-SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
+SIDE = 96  # pixels of the images
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # how it begins
 
 # Its kind, which the template has a case for, and what is shown: ("note", "a text").
@@ -41,22 +40,8 @@ class Picture(NamedTuple):
     pair: tuple[str, ...] = ()  # names for a table of pairs, if the image has a box to tick
 
 
-def write_page(
-    out: Path,
-    title: str,
-    sections: Callable[[int], Sequence[Section]],
-    advice: str,
-    script: str = "",
-) -> None:
-    """Write a page with images as large as its size allows.
-
-    Args:
-        out: The page.
-        title: Its heading.
-        sections: With images of a number of pixels.
-        advice: How to make the page smaller, if it is too large with the smallest images.
-        script: The only one of the page.
-    """
+def write_page(out: Path, title: str, sections: Sequence[Section], script: str = "") -> None:
+    """Write a page of some sections, with at most one script."""
     from jinja2 import Environment, FileSystemLoader
 
     template = Environment(
@@ -70,16 +55,10 @@ def write_page(
     allowed = f"script-src 'sha256-{digest}'; " if script else ""
     policy = f"{POLICY}{allowed}base-uri 'none'; form-action 'none'"
     style = Markup((FOLDER / "page.css").read_text("utf-8"))
-    for side in SIDES:
-        text = template.render(
-            title=title, sections=sections(side), policy=policy, style=style, script=Markup(script)
-        )
-        if (size := len((text := as_unicode(text)).encode())) < LIMIT:
-            write_text(out, text)
-            return
-    raise UserError(
-        f"{out} would have {size / 1e6:.0f} MB and the limit is {LIMIT / 1e6:.0f}; {advice}"
+    text = template.render(
+        title=title, sections=sections, policy=policy, style=style, script=Markup(script)
     )
+    write_text(out, as_unicode(text))
 
 
 def is_page(path: Path) -> bool:

@@ -4,7 +4,7 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from PIL import Image
 
@@ -12,13 +12,13 @@ from mast.analyses import Analysis, Gallery, read_arrays, understood
 from mast.analyses.figure import capital
 from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError, counted
-from mast.core.files import quoted, read_markup
+from mast.core.files import quoted
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.evaluation.compare import compare
 from mast.evaluation.result import Result, results_in
 from mast.evaluation.verdict import started_from_weights
-from mast.methods import METHODS, collapse_checks
+from mast.methods import METHODS, collapse_signs
 from mast.page.html import Block, Picture, Section, jpeg, write_page
 from mast.page.tables import all_measures, main_measures, of_classifiers, of_grid
 
@@ -34,32 +34,31 @@ def write_report(
         folder: The run.
         beside: Other run folders whose evaluations are shown next to this one's.
         analyses: The analyses that it may have, by name, in the order of the page.
-        out: The page; it is returned, below 10 MB.
+        out: The page, which is returned.
     """
     config, log = configuration_of(folder), folder.read_metrics()
     provenance = folder.read_provenance()
     verdict, measured = _measured(folder, beside)
-    found = health(log, provenance.get("representation"))
-    state = [("verdict" + (" bad" if found.good is False else ""), found.verdict)]
-    state += [("note", text) for text in (found.evidence, *found.warnings)]
+    signs = signs_of_trouble(log)
+    logged = any("loss" in line for line in log)
+    sound = "Nothing collapsed or diverged." if logged else "No loss was logged."
+    state: list[Block] = [("verdict bad" if signs else "verdict", " ".join(signs) or sound)]
+    state += [("note", text) for text in _warnings(log)]
     summary = training_summary(config, provenance)
     if not folder.encoder.is_file():
         summary += " It is not finished."
 
-    def sections(side: int) -> list[Section]:
-        shown = _analyses(folder, analyses, side)
-        neighbours, curves = shown.pop("neighbours"), shown.pop("curves")
-        return [
-            Section("", verdict),
-            neighbours,
-            Section(curves.title, [*curves.blocks, *state]),
-            Section("How good it is", [("lead", summary), *measured]),
-            *shown.values(),
-            Section("What was run", [("facts", _facts(folder, config, provenance, log))]),
-        ]
-
-    title = folder.path.resolve().name
-    write_page(out, title, sections, "analyze fewer images, such as images=128")
+    shown = _analyses(folder, analyses)
+    neighbours, curves = shown.pop("neighbours"), shown.pop("curves")
+    sections = [
+        Section("", verdict),
+        neighbours,
+        Section(curves.title, [*curves.blocks, *state]),
+        Section("How good it is", [("lead", summary), *measured]),
+        *shown.values(),
+        Section("What was run", [("facts", _facts(folder, config, provenance))]),
+    ]
+    write_page(out, folder.path.resolve().name, sections)
     return out
 
 
@@ -96,17 +95,15 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
     return opening, blocks + [("folded", table) for table in tables]
 
 
-def _analyses(
-    folder: RunFolder, analyses: Mapping[str, Entry[Analysis]], side: int
-) -> dict[str, Section]:
-    """A section for each analysis, with images of at most `side` pixels, or why it is missing."""
+def _analyses(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> dict[str, Section]:
+    """A section for each analysis, or why it is missing."""
     sections, reasons = {}, folder.read_missing()
     for name, entry in analyses.items():
         file = folder.analysis / f"{name}.npz"
         try:
             if not file.with_suffix(".svg").is_file():  # which is written last
                 raise UserError(reasons.get(name, "Not computed yet."))
-            blocks = _blocks(entry, file, side)
+            blocks = _blocks(entry, file)
         except UserError as error:
             command = entry.kind().command.format(name=name, run=quoted(folder.path))
             blocks = [("note", str(error)), ("command", command)]
@@ -114,43 +111,32 @@ def _analyses(
     return sections
 
 
-def _blocks(entry: Entry[Analysis], file: Path, side: int) -> list[Block]:
+def _blocks(entry: Entry[Analysis], file: Path) -> list[Block]:
     """An analysis as the page shows it; an error where a file is damaged."""
     analysis = entry.kind()
     with understood(file):
         arrays = read_arrays(file)
         details, caption = analysis.details(arrays), capital(analysis.caption(arrays))
         # As an image it runs and loads nothing, whatever it holds.
-        svg = base64.b64encode(read_markup(file.with_suffix(".svg")).encode()).decode()
+        svg = base64.b64encode(file.with_suffix(".svg").read_bytes()).decode()
         drawn = {"source": f"data:image/svg+xml;base64,{svg}", "caption": caption}
         blocks: list[Block] = []
         for gallery in details.galleries:
-            blocks += [("note", gallery.title), ("gallery", _gallery(gallery, side))]
+            blocks += [("note", gallery.title), ("gallery", _gallery(gallery))]
         blocks.append(("figure", drawn))
         if details.grid is not None:
             blocks.append(("folded", of_grid("The numbers", details.grid)))
         return blocks
 
 
-def _gallery(gallery: Gallery, side: int) -> dict[str, Any]:
+def _gallery(gallery: Gallery) -> dict[str, Any]:
     pictures = []
     for picture_PP3, caption in zip(gallery.pictures_NPP3, gallery.captions, strict=True):
-        image = Image.fromarray(picture_PP3)
-        image.thumbnail((side, side))
-        pictures.append(Picture(jpeg(image), caption, caption))
+        pictures.append(Picture(jpeg(Image.fromarray(picture_PP3)), caption, caption))
     return {"pictures": pictures, "columns": gallery.columns}
 
 
 # ---------------------------------------------------------------------------- in words
-
-
-class Health(NamedTuple):
-    """Whether training went well."""
-
-    good: bool | None  # no sign of a collapse or a divergence; None where nothing was logged
-    verdict: str
-    evidence: str  # what the verdict is computed from
-    warnings: tuple[str, ...]  # as they were logged, each once
 
 
 def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> str:
@@ -165,35 +151,32 @@ def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> s
     )
 
 
-def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
-    """Whether a run collapsed or diverged, from the lines of its log."""
+def signs_of_trouble(log: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences that say whether a run collapsed or diverged, from the lines of its log."""
     losses = [line["loss"] for line in log if "loss" in line]
-    warnings = tuple(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
-    if not losses:
-        reason = "No loss was logged, so a collapse would not show."
-        return Health(None, "Unknown.", reason, warnings)
-    last = _last_values(log)
-    signs, evidence = [], []
-    if lost := sum(not math.isfinite(loss) for loss in losses):
-        whole = math.isfinite(losses[-1])
-        signs.append("The loss was not always finite." if whole else "The loss diverged.")
-        evidence.append(f"{lost} of {len(losses)} logged losses were not finite")
-    rank = last.get("online/effective_rank")
-    if rank is not None and not math.isfinite(rank):
+    signs = []
+    if losses and not math.isfinite(losses[-1]):
+        signs.append("The loss diverged.")
+    elif not all(map(math.isfinite, losses)):
+        signs.append("The loss was not always finite.")
+    last = {
+        name: float(value)
+        for line in log
+        for name, value in line.items()
+        if isinstance(value, int | float)
+    }
+    rank = last.get("online/effective_rank", COLLAPSED_RANK)
+    if not math.isfinite(rank):
         signs.append("The representation is not finite.")
-    elif rank is not None:
-        total = f" of {dimensions}" if dimensions is not None else ""
-        evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
-        signs += ["The representation collapsed."] * (rank < COLLAPSED_RANK)
-    for check in collapse_checks(last):
-        evidence += [check.evidence] if check.evidence else []
-        signs += [check.sign] if check.sign is not None else []
-    if not lost:
-        evidence.append(f"all {len(losses)} logged losses are finite")
-    if warnings and not signs:
-        signs.append("Warnings were logged.")
-    verdict = " ".join(signs) or "Nothing collapsed or diverged."
-    return Health(not signs, verdict, f"{capital('; '.join(evidence))}.", warnings)
+    elif rank < COLLAPSED_RANK:
+        signs.append("The representation collapsed.")
+    signs += collapse_signs(last)
+    return signs or ["Warnings were logged."] * bool(_warnings(log))
+
+
+def _warnings(log: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As they were logged, each once."""
+    return list(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
 
 
 def kind_of_run(run: Path) -> str:
@@ -209,39 +192,16 @@ def kind_of_run(run: Path) -> str:
 
 
 def _facts(
-    folder: RunFolder,
-    config: PretrainConfig,
-    provenance: Mapping[str, Any],
-    log: Sequence[Mapping[str, Any]],
+    folder: RunFolder, config: PretrainConfig, provenance: Mapping[str, Any]
 ) -> dict[str, str]:
     """What was run, as far as that is known."""
     data = {"spec": config.data.spec, **provenance.get("data", {})}
-    seconds = _last_values(log).get("seconds")
-    known = {**provenance, **data, "minutes": None if seconds is None else seconds / 60}
-    known = {name: fact for name, fact in known.items() if fact is not None}
-    facts = {"Run folder": folder.path, "Views": config.views, "Batch": config.batch_size}
-    for name, template in {
-        "Images": "{images:,} of {spec}",
-        "Fingerprint": "{fingerprint}",
-        "Trained in": "{minutes:,.1f} minutes",
-        "Seed": "{seed}",
-        "Device": "{processes} × {device}, {precision}",
-        "Machine": "{processor}, {cores} cores",
-        "Revision": "{git_revision}",
-    }.items():
-        try:
-            facts[name] = template.format_map(known)
-        except KeyError:  # it was not written
-            continue
-    versions = provenance.get("versions", {}).items()
-    facts["Versions"] = ", ".join(f"{name} {version}" for name, version in versions)
-    return {name: str(fact) for name, fact in facts.items() if fact != ""}
-
-
-def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for line in log
-        for name, value in line.items()
-        if isinstance(value, int | float)
+    known = {
+        "run folder": folder.path,
+        "views": config.views,
+        "batch": config.batch_size,
+        **{f"images: {name}": value for name, value in data.items()},
+        **{name: value for name, value in provenance.items() if name not in ("data", "versions")},
+        **provenance.get("versions", {}),
     }
+    return {name.replace("_", " "): str(fact) for name, fact in known.items() if fact is not None}

@@ -1,1 +1,1 @@
-"""A run: opened, its scores, what the analyses look at, and the memory that it needs."""
+"""A run: opened, what the analyses look at, and the memory that it needs."""

@@ -20,7 +20,6 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import labelled_images
 from mast.methods import Embedding, Method
 from mast.runs.load import load_method
-from mast.runs.scores import scores_of
 
 THUMBNAIL = 64  # pixels
 
@@ -62,7 +61,7 @@ def subject_of(
         epochs=config.epochs,
         stages=_stages(config),
         log=folder.read_metrics(),
-        scores=tuple(scores_of(folder)),
+        folder=folder.path,
     )
     if data is None:
         return subject

@@ -2,6 +2,7 @@
 
 from mast.analyses import ANALYSES, Analysis
 from mast.core.registry import Entry
+from paper.analyses.advice import Advice
 from paper.analyses.invariance import Invariance
 from paper.analyses.predicted_operators import PredictedOperators
 from paper.analyses.predictions import Predictions
@@ -9,6 +10,7 @@ from paper.analyses.subspaces import SubspacesAnalysis
 from paper.analyses.uncertainty import Uncertainty
 
 FIGURES: dict[str, Entry[Analysis]] = {
+    "advice": Entry("Which augmentations each task can afford", Advice),
     "subspaces": Entry("What lies together in each subspace", SubspacesAnalysis),
     "predicted_operators": Entry(
         "How well each space predicts what the operators did", PredictedOperators

@@ -10,8 +10,9 @@ from typing import final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Arrays, Details, Grid, Score, Subject, measures_by_task
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from paper.analyses.base import PaperAnalysis, bars
+from paper.analyses.scores import Score, measures_by_task
 
 PROTOCOL = "embedding"
 MORE, LESS = "more", "less"
@@ -45,8 +46,8 @@ class Predictions(PaperAnalysis):
             return "This run has no masks: its method learns none."
         if not _tasks(subject):
             return (
-                "No labelled set has been probed by subspace: mast advise RUN --data SET, where "
-                "SET has train and test images with labels."
+                "No labelled set has been probed by subspace: mast evaluate RUN --data SET "
+                "--protocols embedding, where SET has train and test images with labels."
             )
         return None
 

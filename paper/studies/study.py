@@ -16,15 +16,13 @@ import numpy as np
 from mast.analyses.analysis import (
     Analysis,
     Arrays,
-    Score,
     Subject,
     mean_and_margin,
-    task_names,
 )
 from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.runs.scores import scores_of
+from paper.analyses.scores import Score, scores_of, task_names
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
 MEASURE = "top1"

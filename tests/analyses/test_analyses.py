@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from subjects import NAMES, conforms, scores, whole
+from subjects import NAMES, conforms, whole
 
 from mast.analyses import ANALYSES, Images, Subject
-from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
 from mast.analyses.figure import IN_A_NOTEBOOK, WIDTH
 from mast.analyses.masks import MasksAnalysis
@@ -120,36 +119,10 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
-def test_advice_on_what_a_task_loses() -> None:
-    arrays = Advice().compute(whole())
-    assert arrays["known"].tolist() == [True, False]  # 34 - 5 is below the chance of 33
-    assert arrays["change"].tolist() == [[-20, -1, -1]] * 2
-    verdicts = [[verdict(arrays, task, at) for at in range(3)] for task in range(2)]
-    assert verdicts == [[NEEDS, OPEN, OPEN], [UNKNOWN] * 3]  # -1 - 3 leaves a loss of 2 open
-    narrow = arrays | {"change_low": arrays["change"] - 0.5}
-    assert verdict(narrow, 0, 1) == AFFORDS
-    assert "shape needs what is destroyed by rotate (-20)." in Advice().caption(arrays)
-    grid = Advice().details(arrays).grid
-    assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
-
-
-def test_sets_that_were_measured_with_other_operators() -> None:
-    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
-    arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
-    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
-    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
-    assert verdict(arrays, 2, 1) == UNMEASURED
-    grid = Advice().details(arrays).grid
-    # First what was not measured, then from what costs least to what costs most.
-    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
-    Advice().draw(arrays)
-
-
 @pytest.mark.parametrize(
     ("name", "subject", "message"),
     [
         ("neighbours", Subject("run"), "needs images"),
-        ("advice", Subject("run"), "mast advise RUN --data SET"),
         ("curves", Subject("run"), "Nothing was logged"),
         ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
     ],

@@ -1,4 +1,4 @@
-"""`mast analyze` and `mast advise`, on runs that were really trained."""
+"""`mast analyze`, and analyze and advise of the paper, on runs that were really trained."""
 
 import shutil
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import torch
 import mast
 from mast.analyses import ANALYSES
 from mast.cli import main
+from mast.commands.analyze import parts_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.evaluation.result import Result
-from mast.runs.scores import parts_of
 from paper import analyses
 from paper.__main__ import PROGRAM
+from paper.advise import advise
 
 
 def test_signs_of_drawn_sets_in_a_path_are_no_drawn_set(photos: Path, tmp_path: Path) -> None:
@@ -74,40 +74,20 @@ def test_analyze_images_alone_and_a_run_without_masks(
         mast.analyze(tmp_path)
 
 
-def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> None:
-    command = ["evaluate", str(ours.path), "--data", str(photos), "--protocols", "knn"]
-    assert main([*command, "--untrained"]) == 0
-    assert main(command) == 0
-    untrained, trained = (
-        Result.read(next(folder.glob("evaluations/knn-*.json")))
-        for folder in (ours.untrained, ours.path)
-    )
-    assert untrained.images == trained.images
-    assert untrained.encoder["fingerprint"] != trained.encoder["fingerprint"]
-    page = mast.report(ours.path).read_text()
-    assert "<small>untrained</small>" in page
-    with pytest.raises(UserError, match="leave weights and modules out"):
-        mast.evaluate("resnet18", str(photos), untrained=True, weights="resnet18.pth")
-
-
 def test_advise(
     trained: Callable[..., RunFolder], photos: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Of a run of two operators: by command and in Python, by its folder and by its file."""
     run = trained("of two", tmp_path / "run")
-    assert main(["advise", str(run.path), "--data", str(photos)]) == 0
+    assert main(["advise", str(run.path), "--data", str(photos)], PROGRAM) == 0
     assert "color jitter" in " ".join(capsys.readouterr().out.split())
     assert (run.analysis / "advice.svg").is_file()
     (file,) = run.evaluations.glob("retained-*.json")
     written = file.stat().st_mtime_ns
-    advice = mast.advise(run.encoder, photos)
+    advice = advise(run.encoder, photos)
     assert file.stat().st_mtime_ns == written  # what was measured stays
     assert sorted(row[1] for row in advice.rows) == ["color jitter", "horizontal flip"]
-    (measured,) = run.evaluations.glob("embedding-*.json")
-    values = Result.read(measured).targets["class"].values
-    for _, name, *_, kept_by_its_subspace in advice.rows:
-        assert kept_by_its_subspace == values[f"advantage_{name.replace(' ', '_')}"]
 
 
 def test_a_run_that_diverged_is_looked_into(
@@ -125,4 +105,3 @@ def test_a_run_that_diverged_is_looked_into(
     assert insights["masks"].text == "The masks are not finite: the run diverged."
     for name in ("subspaces", "uncertainty"):
         assert "NaN, infinite or beyond" in insights[name].text
-    assert "not measured: " in capsys.readouterr().err

@@ -20,7 +20,7 @@ from mast.data.store import ImageStore
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import frozen, load
 from mast.evaluation.result import Result, published_name
-from mast.runs.scores import labelled, unmeasured
+from paper.measured import labelled, unmeasured
 
 
 def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos: Path) -> None:

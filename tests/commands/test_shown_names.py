@@ -1,23 +1,16 @@
 """Names that would act on a terminal, or be markup: all commands show them as text."""
 
-import io
 import logging
 import re
 import shutil
-import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from mast.cli import main
-from mast.core import display
-from mast.core.display import doing, say
 from mast.core.errors import one_line, visible
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
 
 ACTING = "\x1b[31m\x1b]8;;http:x\x07y\x1b]8;;\x07\x9b2J\b\r\t\u202e\u2066\u200b"
 NAME = f"a{ACTING}[red]:smile:[link=x]\nerror: é日本🙂👩\u200d👧"
@@ -89,31 +82,3 @@ def test_every_command_shows_names_as_text(
     broken = capfd.readouterr().err
     assert f"broken{SHOWN}.jpg" in broken
     assert not any(line.startswith("error: é") for line in broken.splitlines())
-
-
-def test_what_is_logged_or_warned_of_is_shown_as_text(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("mast"), "propagate", False)  # to pytest
-    main(["show", "recipes"])
-    capsys.readouterr()
-    logging.getLogger("mast").warning("%s is broken", NAME)
-    say(NAME)
-    sys.stderr.write(warnings.formatwarning(f"glyph {NAME}", UserWarning, "file.py", 1))
-    shown = capsys.readouterr().err
-    assert acts(shown) == []
-    assert shown.startswith(f"{SHOWN} is broken\n{SHOWN}\n")
-
-
-def test_a_terminal_gets_no_other_sequences_than_of_style() -> None:
-    table = FittedTable(1, title=NAME, caption=NAME)
-    for column in (NAME, "number"):
-        table.add_column(column)
-    table.add_row(NAME, NAME)
-    console = Console(force_terminal=True, width=300, file=io.StringIO())  # of a notebook, say
-    with doing(NAME, 10, "images") as work:
-        work.update(0, NAME)
-        console.print(display._board.get_renderable(), table)
-    text = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
-    assert acts(text) == []
-    assert text.count(":smile:") == text.count("[red]") == 7

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from matplotlib.colors import to_hex, to_rgb
-from subjects import NAMES, conforms, drawn_pairs, whole
+from subjects import NAMES, conforms, drawn_pairs, scores, whole
 from torch import Tensor
 
 from mast.analyses import ChangeBy, Images, Subject
@@ -19,6 +19,7 @@ from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
 from mast.data.generated import CLASSES
 from paper.analyses import FIGURES
+from paper.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from paper.analyses.base import class_colors, palette
 from paper.analyses.invariance import MAGNITUDES, Invariance
 from paper.analyses.predicted_operators import Pairs, PredictedOperators
@@ -271,12 +272,38 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
 
 
+def test_advice_on_what_a_task_loses() -> None:
+    arrays = Advice().compute(whole())
+    assert arrays["known"].tolist() == [True, False]  # 34 - 5 is below the chance of 33
+    assert arrays["change"].tolist() == [[-20, -1, -1]] * 2
+    verdicts = [[verdict(arrays, task, at) for at in range(3)] for task in range(2)]
+    assert verdicts == [[NEEDS, OPEN, OPEN], [UNKNOWN] * 3]  # -1 - 3 leaves a loss of 2 open
+    narrow = arrays | {"change_low": arrays["change"] - 0.5}
+    assert verdict(narrow, 0, 1) == AFFORDS
+    assert "shape needs what is destroyed by rotate (-20)." in Advice().caption(arrays)
+    grid = Advice().details(arrays).grid
+    assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
+
+
+def test_sets_that_were_measured_with_other_operators() -> None:
+    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
+    arrays = Advice().compute(replace(whole(), extras={"scores": (*scores(NAMES), *more)}))
+    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
+    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
+    assert verdict(arrays, 2, 1) == UNMEASURED
+    grid = Advice().details(arrays).grid
+    # First what was not measured, then from what costs least to what costs most.
+    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
+    Advice().draw(arrays)
+
+
 @pytest.mark.parametrize(
     ("name", "subject", "message"),
     [
         ("subspaces", Subject("run"), "needs images"),
+        ("advice", Subject("run"), "python -m paper advise RUN --data SET"),
         ("subspaces", replace(whole(), images=FEW), "needs 5 images or more, got 3"),
-        ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
+        ("predictions", replace(whole(), extras={}), "mast evaluate RUN --data SET"),
         ("uncertainty", replace(whole(), extras={}), "predicts no uncertainty"),
         ("predicted_operators", replace(whole(), extras={}), "another number of views"),
         ("predicted_operators", whole(), "It needs 24 images or more, got 10."),

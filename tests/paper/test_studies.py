@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from subjects import conforms
 
-from mast.analyses import Score, Subject
+from mast.analyses import Subject
 from mast.augment.presets import MAST5
+from paper.analyses.scores import Score
 from paper.studies import STUDIES, Study
 from paper.studies.epochs import Epochs
 from paper.studies.leave_one_out import LeaveOneOut

@@ -1,29 +1,21 @@
-"""What was measured of a run, and what is missing."""
+"""Measuring what is missing: the protocols that were not run on a labelled set before."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import nn
 
-from mast.analyses import Score
+from mast.commands.analyze import parts_of
+from mast.commands.evaluate import evaluate
 from mast.config import read
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.kinds import Device, EncoderLike
 from mast.core.run import RunFolder
-from mast.data import describe, split_cut
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.result import Result, readable, results_in
+from mast.evaluation.result import Result, results_in
 from mast.models import load_encoder
-
-
-def parts_of(data: str) -> dict[str, str]:
-    """Train, val and test of a set that has both train and test; empty for images alone."""
-    if ("@" in data or "+" in data) and not named(split_cut(data)[0]).is_dir():
-        return {}
-    parts = describe(data).with_test().parts
-    return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
 @dataclass(frozen=True)
@@ -107,17 +99,32 @@ def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator
             yield result
 
 
-def scores_of(
-    folder: RunFolder, accept: Callable[[Result], bool] = lambda _: True
-) -> Iterator[Score]:
-    """The scores of a run, of all results or those accepted."""
-    results = results_in(folder.path)
-    sets = {result.set_name for result in results}
-    names = Counter(map(readable, sets))
-    for result in filter(accept, results):
-        short_name = readable(result.set_name)
-        name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
-        for target, measured in result.targets.items():
-            for measure in measured.measures():
-                value, ends = measured.values[measure], measured.interval(measure) or (None, None)
-                yield Score(result.protocol, name, target, measure, value, *ends)
+def measure_missing(
+    folder: RunFolder,
+    target_set: LabelledSet,
+    device: Device,
+    seed: int,
+    protocols: Sequence[str],
+    operators: Sequence[str] = (),
+    encoder: EncoderLike | None = None,
+    weights: str | Path | None = None,
+    untrained: bool = False,
+) -> None:
+    """Probe a labelled set by the protocols that were not run on it before.
+
+    `retained` measures some operators beside those of a run's views and those of before. A module
+    is measured again each time, as its code may have changed where its weights have not; the
+    encoder is the run of the folder if not given.
+    """
+    if isinstance(encoder, nn.Module):
+        missing, changes = list(protocols), list(dict.fromkeys(operators))
+    else:
+        missing = unmeasured(folder, target_set, seed, protocols, operators)
+        changes = operators_to_measure(folder, target_set, seed, operators)
+    if missing:
+        measured = folder.path if encoder is None else encoder
+        evaluate(
+            measured, target_set.sets, missing,
+            {"retained": {"operators": changes}} if "retained" in missing else None,
+            target_set.size, device, seed=seed, weights=weights, untrained=untrained,
+        )  # fmt: skip

@@ -10,7 +10,9 @@ from typing import final
 import numpy as np
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, measures_by_task
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
+from paper.analyses.base import PaperAnalysis
+from paper.analyses.scores import measures_by_task
 
 PROTOCOL = "retained"
 MATTERS = -2.0  # percentage points: a smaller loss may come from the change of the pixels alone
@@ -23,7 +25,7 @@ UNMEASURED = "not measured"
 
 
 @final
-class Advice(Analysis):
+class Advice(PaperAnalysis):
     """The accuracy that a task loses where an operator acts on half of its images.
 
     `mast evaluate --protocols retained` measures it with a probe that learns from changed images
@@ -46,8 +48,9 @@ class Advice(Analysis):
         if measures_by_task(subject, PROTOCOL):
             return None
         return (
-            "No labelled set was probed where operators act: mast advise RUN --data SET, "
-            "where SET has train and test images with labels."
+            "No labelled set was probed where operators act: "
+            "python -m paper advise RUN --data SET, where SET has train and test images with "
+            "labels."
         )
 
     def compute(self, subject: Subject) -> Arrays:

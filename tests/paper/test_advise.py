@@ -1,22 +1,19 @@
-"""`mast advise` of encoders that are no runs: names, weights, modules, and what is refused."""
+"""`python -m paper advise` of encoders that are no runs, and what it refuses."""
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
-import timm
 import torch.nn.functional as F  # noqa: N812
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-import mast
 from mast.augment.operators.color import gray
 from mast.cli import main
-from mast.commands.advise import AdviceResult
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from paper.__main__ import PROGRAM
+from paper.advise import AdviceResult, advise
 
 INSIGHT = Path(__file__).parents[2] / "docs" / "insight.md"
 
@@ -28,16 +25,6 @@ def here(tmp_path: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path
-
-
-def keep(hub: Path, weights: str) -> None:
-    """Random weights in a cache of the Hugging Face Hub, as timm keeps them."""
-    folder = hub / f"models--timm--{weights}"
-    (folder / "refs").mkdir(parents=True)
-    (folder / "refs" / "main").write_text("0" * 40)
-    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
-    state = timm.create_model(weights).state_dict()
-    save_file(state, folder / "snapshots" / ("0" * 40) / "model.safetensors")
 
 
 class Seen(nn.Module):
@@ -60,20 +47,6 @@ def shown(advice: AdviceResult) -> list[str]:
     return sorted({str(row[1]) for row in advice.rows})
 
 
-def test_the_command_of_the_document(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Weights that a tag names, from the cache; of a small network in place of a ViT."""
-    command, _ = re.findall(r"^mast advise (.*)$", INSIGHT.read_text(), re.M)[:2]
-    _, *words = shlex.split(command)
-    keep(here / "hub", "test_resnet.r160_in1k")
-    assert main(["advise", "timm:test_resnet.r160_in1k", *words, "--size", "32"]) == 0
-    printed = capsys.readouterr().out
-    assert "random resized crop" in " ".join(printed.split())
-    (folder,) = (here / "runs").iterdir()
-    assert re.fullmatch(r"test_resnet-[0-9a-f]{6}", folder.name)
-    assert sorted(path.stem for path in (folder / "analysis").glob("*.npz")) == ["advice"]
-    assert {path.name for path in here.iterdir()} == {"flowers17", "hub", "runs"}
-
-
 def test_the_python_of_the_document(here: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", INSIGHT.read_text(), re.DOTALL)
     names: dict[str, object] = {}
@@ -85,16 +58,15 @@ def test_the_python_of_the_document(here: Path) -> None:
 
 def test_a_name_is_measured_once_at_each_size(here: Path) -> None:
     name, images = "timm:test_resnet", "flowers17"  # half a million weights
-    advice = mast.advise(name, images, size=32, operators="rotate", untrained=True)
-    assert len(advice.columns) == len(advice.rows[0]) == 6
+    advice = advise(name, images, size=32, operators="rotate", untrained=True)
     (file,) = (here / "runs" / "timm-test_resnet-random-0" / "evaluations").glob("*.json")
     written = file.stat().st_mtime_ns
-    assert mast.advise(name, images, size=32, operators="rotate", untrained=True) == advice
+    assert advise(name, images, size=32, operators="rotate", untrained=True) == advice
     assert file.stat().st_mtime_ns == written
-    more = mast.advise(name, images, size=32, operators="invert", untrained=True)
+    more = advise(name, images, size=32, operators="invert", untrained=True)
     assert shown(more) == ["invert", "rotate"]  # what was measured stays
     assert {row for row in more.rows if row[1] != "invert"} == {*advice.rows}
-    only = mast.advise(name, images, size=40, operators="invert", untrained=True)
+    only = advise(name, images, size=40, operators="invert", untrained=True)
     assert shown(only) == ["invert"]
 
 
@@ -103,10 +75,10 @@ def test_a_module_that_ignores_color_can_afford_grayscale(here: Path) -> None:
     verdicts = {}
     for color_blind in (False, True):
         module = Seen(color_blind)
-        advice = mast.advise(module, Path("flowers17"), operators=["grayscale"], size=32)
+        advice = advise(module, Path("flowers17"), operators=["grayscale"], size=32)
         (verdicts[color_blind],) = advice.rows
     calls = module.calls
-    assert mast.advise(module, "flowers17", operators="grayscale", size=32) == advice
+    assert advise(module, "flowers17", operators="grayscale", size=32) == advice
     assert module.calls > calls  # its code may have changed
     assert verdicts[True][2] == pytest.approx(0, abs=1e-9)
     assert verdicts[False][2] < verdicts[True][2]
@@ -128,10 +100,10 @@ def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixt
         ([encoder, "--data", "unlabelled"], "there is no label to predict in all sets"),
         ([encoder], "give data, the labelled set of the tasks"),
     ):  # fmt: skip
-        assert main(["advise", *words]) == 2
+        assert main(["advise", *words], PROGRAM) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert re.search(message, line)
     with pytest.raises(UserError, match="Seen does not say at which size it takes images"):
-        mast.advise(Seen(False), "flowers17")
+        advise(Seen(False), "flowers17")
     assert not (here / "runs").exists()
     assert not ours.evaluations.exists()

@@ -271,18 +271,6 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
 
 
-@pytest.mark.parametrize("text", ["null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
-def test_a_result_that_is_none_is_named(
-    small: Small, sets: Path, tmp_path: Path, text: str
-) -> None:
-    (run, *_) = small.plan(place(sets, tmp_path), (0,))
-    file = small.file(run, tmp_path)
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    with pytest.raises(UserError, match=rf"{file.name} is (not a valid result|damaged)"):
-        planned(small, sets, tmp_path)
-
-
 def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
     small: Small, sets: Path, tmp_path: Path
 ) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mast.commands.analyze import insights_of, registered
+from mast.commands.analyze import insights_of
 from mast.commands.common import command, or_default
-from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, EncoderLike, later
@@ -17,7 +16,6 @@ from mast.core.run import RunFolder
 from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of
 
 if TYPE_CHECKING:
-    from mast.analyses import Subject
     from mast.evaluation.named_sets import NamedSets
 else:
     NamedSets = later("mast.evaluation.named_sets", "NamedSets")
@@ -31,9 +29,7 @@ class AdviceResult(Shown, Rows):
     """Which augmentations the tasks of a set can afford, in words and as rows.
 
     A row is a task and an operator: task, operator, change of the accuracy where the operator acts
-    in percentage points, the ends of its 95 % interval, what follows, and, for a run with masks,
-    what the operator's subspace keeps of the true class's probability beside the mean of all
-    subspaces (NaN where it has none).
+    in percentage points, the ends of its 95 % interval, and what follows.
     """
 
     text: str
@@ -49,13 +45,9 @@ class AdviceResult(Shown, Rows):
         table = FittedTable(2, title="Which augmentations each task can afford (95 % intervals)")
         for column in self.columns:
             table.add_column(column, no_wrap=column == "operator")
-        for at, row in enumerate(self.rows):
-            cells = [f"{cell:+.1f}" if isinstance(cell, float) else cell for cell in row]
-            again = at > 0 and row[0] == self.rows[at - 1][0]
-            if at > 0 and not again:
-                table.add_section()
-            shown = [cell.replace("+nan", "–") for cell in cells[1:]]
-            table.add_row("" if again else cells[0], *shown)
+        for row in self.rows:
+            cells = (f"{cell:+.1f}" if isinstance(cell, float) else cell for cell in row)
+            table.add_row(*(cell.replace("+nan", "–") for cell in cells))
         return table, self.text
 
 
@@ -75,9 +67,7 @@ def advise(
 
     A linear probe is trained and tested with one operator at a time acting on half of the images.
     Its accuracy loss measures the class information that the operator hides, which an encoder
-    invariant to the operator would lose. For a run with masks, a second column has the share of the
-    true class's probability that the operator's subspace keeps. The paper instead trains once
-    without each operator.
+    invariant to the operator would lose. The paper instead trains once without each operator.
 
     Results are written where `mast evaluate` writes them, and the figure to `analysis/` next to
     `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
@@ -103,13 +93,14 @@ def advise(
     operators = as_list(operators)
     from mast.analyses import Subject
     from mast.augment import PRESETS
-    from mast.core.launch import find_device
     from mast.encoders.load import load
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.evaluator import check_operators
     from mast.models.encoders import channels_of
-    from mast.runs.scores import labelled_parts, scores_of
-    from mast.runs.subject import subject_of
+    from paper.analyses import FIGURES
+    from paper.analyses.advice import Advice
+    from paper.analyses.scores import scores_of
+    from paper.measured import labelled_parts, measure_missing
 
     check_operators(operators)
     if views is not None and views not in PRESETS:
@@ -125,39 +116,15 @@ def advise(
         operators = [*preset.operators, *operators]
     target_set = labelled_parts(sets, loaded.size, seed, loaded.module)
     if of_run:
-        subject = subject_of(folder, None, 0, find_device(device), seed)
         encoder, target_set = folder.path, replace(target_set, size=size)
-    else:
-        subject = Subject(folder.path.name)
-    has_masks = subject.mask_DK is not None
-    protocols = ["retained", *(["embedding"] if has_masks else [])]
     measure_missing(
-        folder, target_set, device, seed, protocols, operators, encoder, weights, untrained
+        folder, target_set, device, seed, ["retained"], operators, encoder, weights, untrained
     )
-    everything = replace(subject, scores=tuple(scores_of(folder)))
-    insights_of(everything, registered(["advice"]), folder.analysis)
+    everything = Subject(folder.path.name, folder=folder.path)
+    title = FIGURES["advice"].title
+    insights_of(everything, {"advice": (title, Advice())}, folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
-    return _advice(replace(subject, scores=scores))
-
-
-def _advice(subject: Subject) -> AdviceResult:
-    """The analyses of a set's tasks as one table."""
-    from mast.analyses.advice import Advice
-    from mast.analyses.analysis import measures_by_task
-    from mast.analyses.figure import words
-
-    arrays = Advice().compute(subject)
+    arrays = Advice().compute(replace(everything, extras={"scores": scores}))
     grid = Advice().details(arrays).grid
     assert grid is not None
-    text = Advice().caption(arrays)
-    if subject.mask_DK is None:
-        return AdviceResult(text, grid.columns, grid.rows)
-    beside: dict[tuple[str | float, str | float], float] = {
-        (task, words(name)): measures[f"advantage_{name}"].value
-        for task, measures in measures_by_task(subject, "embedding").items()
-        for name in subject.operators
-        if f"advantage_{name}" in measures
-    }
-    columns = (*grid.columns, "kept by its subspace (points)")
-    rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return AdviceResult(text, columns, rows)
+    return AdviceResult(Advice().caption(arrays), grid.columns, grid.rows)

@@ -9,8 +9,8 @@ from tiny import ENCODER, OPERATORS, SIZE, make_views
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.objectives import CANDIDATES, acted, candidate, known
-from mast.losses import invariance, nt_xent
+from experiments.objectives import CANDIDATES, candidate
+from mast.losses import nt_xent
 from mast.methods import Method
 from mast.models import Encoder, MLPConfig
 
@@ -54,25 +54,3 @@ def test_masked_contrast_is_a_contrast_in_the_subspace_of_each_anchor() -> None:
     z_ND = torch.cat([nothing.projector(nothing.encoder(image)) for image in views.images])
     plain = nt_xent(*z_ND.chunk(2), 0.1)
     torch.testing.assert_close(nothing(views, 0.0)["loss"], plain, rtol=1e-4, atol=1e-5)
-
-
-def test_a_block_that_agrees_weighs_as_its_dimensions_do() -> None:
-    method, views = build("conditioned", block=8).eval(), make_views(0)
-    both = [method.encoder(image) for image in views.images]
-    inputs = method.host_inputs(views, 0.0)
-    seen = zip(both, method.acted(inputs), strict=True)
-    blocks = [method.of_block(torch.cat([x, method.read(acted)], dim=1)) for x, acted in seen]
-    common = [method.projector(x_BC) for x_BC in both]
-    whole = [torch.cat(parts, dim=1) for parts in zip(common, blocks, strict=True)]
-    expected = method.config.invariance_weight * invariance(*whole)
-    torch.testing.assert_close(method(views, 0.0)["term/invariance"], expected)
-
-
-def test_what_is_known_of_a_view_is_its_own_record() -> None:
-    views = make_views(0)
-    first_BT, second_BT = acted(views)
-    assert first_BT.shape == second_BT.shape == (len(views.images[0]), known(OPERATORS))
-    flips = 4  # behind the crop's three numbers and whether it acted
-    for acted_BT, record in zip((first_BT, second_BT), views.records, strict=True):
-        assert torch.equal(acted_BT[:, flips + 1].bool(), record.applied("horizontal_flip"))
-        assert (acted_BT[~record.applied("color_jitter"), -5:] == 0).all()
