@@ -52,7 +52,9 @@ def centers(files: Iterable[Path]) -> np.ndarray:
 
 def part(share: float) -> Callable[[Image.Image], Image.Image]:
     def cropped(photo: Image.Image) -> Image.Image:
-        left, top = (round((1 - share) * side * at) for side, at in zip(photo.size, (0.3, 0.6)))
+        left, top = (
+            round((1 - share) * side * at) for side, at in zip(photo.size, (0.3, 0.6), strict=True)
+        )
         return photo.crop(
             (left, top, left + round(share * photo.width), top + round(share * photo.height))
         )
@@ -74,7 +76,8 @@ EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {
     "cropped to half the sides": part(0.5), "cropped to 35 %": part(0.35),
     "mirrored, cropped to 60 %": lambda photo: ImageOps.mirror(part(0.6)(photo)),
     "turned by 20°": turned(20), "turned by 45°": turned(45), "turned by 135°": turned(135),
-    "half of a picture": collage, "blurred": lambda photo: photo.filter(ImageFilter.GaussianBlur(3)),
+    "half of a picture": collage,
+    "blurred": lambda photo: photo.filter(ImageFilter.GaussianBlur(3)),
     "inverted": ImageOps.invert, "gray": lambda photo: ImageOps.grayscale(photo).convert("RGB"),
 }  # fmt: skip
 
