@@ -16,7 +16,7 @@ from mast.core.files import as_unicode
 
 FOLDER = Path(__file__).parent
 QUALITY = 88  # of the JPEGs
-SIDE = 96  # pixels of the images
+SIDE = 160  # pixels of the images
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # how it begins
 
 # Its kind, which the template has a case for, and what is shown: ("note", "a text").

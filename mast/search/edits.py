@@ -52,7 +52,8 @@ FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
 CHANGES = {
     "cropped": "position", "extended": "position", "turned": "orientation",
     "mirrored": "orientation", "stretched": "orientation", "inverted": "color", "gray": "color",
-    "recolored": "color", "brightness": "color", "blurred": "focus", "covered": "parts",
+    "recolored": "color", "saturation": "color", "brightness": "color", "blurred": "focus",
+    "covered": "parts",
 }  # fmt: skip
 
 
@@ -153,6 +154,8 @@ class Edit(NamedTuple):
             found["gray"] = "gray" if self.other_saturation == less else "colored"
         elif self.hue > max(3.0, 0.5 * more + 1):
             found["recolored"] = "recolored"
+        elif more > 5 and not 0.67 < (by := self._saturated) < 1.5:
+            found["saturation"] = "more saturated" if by > 1 else "less saturated"
         if not self.inverted and abs(self.brighter) > 15:
             found["brightness"] = "brighter" if self.brighter > 0 else "darker"
         elif not self.inverted and not 0.75 < self.contrast < 1.33:
@@ -164,9 +167,14 @@ class Edit(NamedTuple):
         return found
 
     @property
+    def _saturated(self) -> float:
+        """By how much chroma grew where gray levels did not: a darker image has less of both."""
+        return self.other_saturation / max(self.saturation * self.contrast, 1e-6)
+
+    @property
     def is_near(self) -> bool:
         """Whether it was compressed, resized or retouched, and neither moved nor recolored."""
-        return not {*self.changes()} - {"brightness", "blurred"}
+        return not {*self.changes()} - {"brightness", "saturation", "blurred"}
 
 
 @final

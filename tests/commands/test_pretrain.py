@@ -151,7 +151,10 @@ def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
 
 @pytest.mark.parametrize("minutes", [0.0, 60.0])
 def test_a_warning_is_logged_once_however_often_a_run_is_continued(
-    minutes: float, tiny: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    minutes: float,
+    tiny: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def warnings(self: MastC, metrics: dict[str, float]) -> Iterator[str]:
         yield f"loss: it is {metrics['loss']}"  # other words each time

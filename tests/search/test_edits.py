@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw, ImageFilter, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 from tiny_evaluation import tiny_set
 
 from mast.data import open_photos
@@ -64,6 +64,8 @@ EDITS: dict[str, tuple[Callable[[Image_], Image_], dict[str, str]]] = {
     "gray": (lambda image: image.convert("L").convert("RGB"), {"gray": "gray"}),
     "recolored": (recolored, {"recolored": "recolored"}),
     "darker": (lambda image: image.point(lambda value: value // 2), {"brightness": "darker"}),
+    "saturated": (lambda image: ImageEnhance.Color(image).enhance(0.4),
+                  {"saturation": "less saturated"}),
     "blurred": (lambda image: image.filter(ImageFilter.GaussianBlur(2.5)), {"blurred": "blurred"}),
     "bordered": (bordered, {"extended": "with a border: 64 % is the photo"}),
     "covered": (blocked, {"covered": "12 % covered"}),
@@ -76,7 +78,7 @@ def test_an_edit_has_its_changes(name: str) -> None:
     edit = between(scene(0), change(scene(0)))
     assert edit.agreement > AGREED
     assert edit.changes() == expected
-    assert edit.is_near == (not {*expected} - {"brightness", "blurred"})
+    assert edit.is_near == (not {*expected} - {"brightness", "saturation", "blurred"})
     assert {*expected} <= {*CHANGES}
 
 
@@ -120,7 +122,8 @@ def test_copies_of_copies_are_compared_with_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Features propose one pair an image; what was compared is not compared again."""
-    monkeypatch.setattr("mast.search.duplicates.PROPOSED", 1)
+    monkeypatch.setattr("mast.search.duplicates.ALONE", 1)
+    monkeypatch.setattr("mast.search.duplicates.WORDED", 0)
     for at in range(12):
         shown = scene(at) if at < 6 else scene(0).rotate(4 * (at - 5), Image.Resampling.BICUBIC)
         shown.save(f"{tmp_path}/{at:02d}.png")
@@ -134,6 +137,22 @@ def test_copies_of_copies_are_compared_with_the_first(
     assert "turned by -12°" in found[3].changes
     monkeypatch.setattr("mast.search.edits.edit_between", None)
     assert copies_within(canvases, x_ND[order], above=1.0) == found
+
+
+def test_edits_that_no_encoder_finds_share_local_features(tmp_path: Path) -> None:
+    """Half of a picture, turned by 45° and mirrored, whatever the features are."""
+    for at in range(30):
+        scene(at).save(f"{tmp_path}/{at:02d}.png")
+    picture = Image.new("RGB", (900, 450), "khaki")
+    picture.paste(ImageOps.mirror(scene(3)).rotate(45, Image.Resampling.BICUBIC, expand=True))
+    picture.paste(scene(40).resize((450, 450)), (450, 0))
+    picture.save(tmp_path / "picture.png")
+    canvases = open_photos(str(tmp_path), 32)
+    x_ND = torch.randn(31, 8, generator=torch.Generator().manual_seed(0))
+    found = copies_within(canvases, x_ND, above=1.0)
+    assert [(copy.position, copy.level) for copy in found] == [(3, "first"), (30, "edited")]
+    assert "mirrored, turned by" in found[1].changes
+    assert copies_within(canvases, x_ND, "near", above=1.0) == []
 
 
 def test_edits_of_a_set_without_files_are_found() -> None:
