@@ -16,7 +16,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import read_text, short_name
 from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
-from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
+from mast.core.optim import OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.seeds import drawing
 from mast.core.tensors import read_header, read_metadata
@@ -30,8 +30,8 @@ ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.
 _OPTIONS = "encoder.options"  # the one field whose names are not those of a version
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
-    "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
-    "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
+    "out", "device", "devices", "nodes", "threads", "compile", "cuda_graphs", "log_every",
+    "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
     "data.resident_gb", "data.workers", "data.download", "data.root",
     "data.max_broken",
 )  # fmt: skip
@@ -61,8 +61,6 @@ class PretrainConfig:
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it). Each starts the program again.
         nodes: Nodes (torchrun overrides it).
-        shard_optimizer: Shard the optimizer state across processes (ZeRO-1): less memory for large
-            encoders, same weights.
         threads: CPU threads per process; PyTorch's choice by default.
         precision: auto (bfloat16 on CUDA, float32 elsewhere), float32, or bfloat16 (mixed: weights
             stay in float32).
@@ -94,7 +92,6 @@ class PretrainConfig:
     device: Device = "auto"
     devices: int = 1
     nodes: int = 1
-    shard_optimizer: bool = False
     threads: int | None = None
     precision: Precision = "auto"
     compile: bool | None = None
@@ -156,11 +153,6 @@ class PretrainConfig:
             )
         if self.cuda_graphs and self.compile is False:
             raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")
-        if self.shard_optimizer and self.optimizer.name in OF_ALL_GRADIENTS:
-            raise UserError(
-                f"shard_optimizer divides the parameters, and optimizer.name {self.optimizer.name} "
-                "needs the norm of all their gradients: leave one of them out"
-            )
         rates = [
             f"optimizer.{name}" for name in ("encoder_rate", "layer_decay")
             if getattr(self.optimizer, name) != 1

@@ -3,18 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
 from mast.core.errors import UserError, unknown
 
-if TYPE_CHECKING:
-    from mast.core.sharded import ShardedOptimizer
-
 CPU = torch.device("cpu")
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
-OF_ALL_GRADIENTS = ("lamb",)  # which cannot step a share of the parameters alone
 
 
 @dataclass
@@ -106,8 +102,6 @@ def make_optimizer(
     config: OptimizerConfig,
     batch_size: int,
     device: torch.device = CPU,
-    *,
-    sharded: bool = False,
 ) -> torch.optim.Optimizer:
     """Build the optimizer over parameter groups, which then carry "peak_lr".
 
@@ -118,8 +112,6 @@ def make_optimizer(
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
         device: Where the parameters are when it steps.
-        sharded: Whether its state is divided among the processes, which run already; parameters are
-            on the device then.
     """
     config.check()
     prepared = []
@@ -137,11 +129,7 @@ def make_optimizer(
             options["adapt"] = is_weight
         prepared.append({**group, **options})
     kind, options = _kind(config, device)
-    if not sharded:
-        return kind(prepared, **options)
-    from mast.core.sharded import ShardedOptimizer
-
-    return ShardedOptimizer(prepared, kind, **options)
+    return kind(prepared, **options)
 
 
 def _kind(
@@ -162,29 +150,6 @@ def _kind(
     if config.name == "lamb":
         return Lamb, {}
     return Lars, {"momentum": config.momentum, "trust_coeff": config.trust}
-
-
-def moments(config: OptimizerConfig) -> int:
-    """How many tensors of a parameter's size the optimizer keeps for each of them."""
-    if config.name in ("adamw", "lamb"):
-        return 2
-    return int(config.momentum != 0)
-
-
-def is_sharded(optimizer: torch.optim.Optimizer) -> "TypeGuard[ShardedOptimizer]":
-    """Whether its state is divided among the processes."""
-    return hasattr(optimizer, "whole_state")
-
-
-def whole_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The state to be saved; of a sharded one on the first process, by a call of all of them."""
-    return optimizer.whole_state() if is_sharded(optimizer) else optimizer.state_dict()
-
-
-def settle(optimizer: torch.optim.Optimizer) -> None:
-    """Move the state to where the parameters are, and where the optimizer steps."""
-    own = optimizer.optim if is_sharded(optimizer) else optimizer
-    own.load_state_dict(own.state_dict())
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from mast.augment.pipeline import has_triton
 from mast.config import PretrainConfig
 from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 from mast.core.launch import type_of
-from mast.core.optim import OF_ALL_GRADIENTS
 
 FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
@@ -48,9 +47,6 @@ def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Ite
             helps += ["precision bfloat16"]
         if device.type == "cuda" and config.data.resident_gb != 0:
             helps += ["data.resident_gb 0"]
-        alone = config.shard_optimizer or config.optimizer.name in OF_ALL_GRADIENTS
-        if processes > 1 and not alone:
-            helps += ["shard_optimizer"]
         if processes > 1 and device.type == "cpu":
             helps += ["fewer devices"]
         why = str(error).partition("\n")[0].partition(". ")[0][:200]

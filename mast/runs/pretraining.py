@@ -238,11 +238,7 @@ def _training(
     if compiles(config, fabric.device):
         method.compile_parts(config.cuda_graphs)
     groups = method.parameter_groups(encoder_shares(method.encoder, config))
-    if sharded := config.shard_optimizer and fabric.world_size > 1:
-        method.to(fabric.device)  # before its parameters are divided
-    optimizer = make_optimizer(
-        groups, config.optimizer, config.batch_size, fabric.device, sharded=sharded
-    )
+    optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
     warmup = warmup_share(config.optimizer, config.epochs)
     return Training(
         method,

@@ -17,7 +17,6 @@ import torch
 from mast.analyses import Grid
 from mast.config import PretrainConfig, build_method, deciding
 from mast.core.errors import UserError
-from mast.core.optim import moments
 from mast.data import canvas_size
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
@@ -129,7 +128,9 @@ def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
         method = build_method(config)
     weights = sum(each.nbytes for each in {*method.parameters(), *method.buffers()})
     trained = (each for each in method.parameters() if each.requires_grad)
-    return weights, moments(config.optimizer) * sum(each.nbytes for each in trained)
+    optimizer = config.optimizer
+    moments = 2 if optimizer.name in ("adamw", "lamb") else int(optimizer.momentum != 0)
+    return weights, moments * sum(each.nbytes for each in trained)
 
 
 def costs(
