@@ -304,20 +304,6 @@ def refuse_changes(
             )
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML whose fields are given once each; PyYAML would take the last of several."""
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
-            line, name = key.start_mark.line + 1, str(key.value)
-            if name in lines:
-                raise UserError(f"line {line}: {name} is given twice, first in line {lines[name]}")
-            lines[name] = line
-        return node
-
-
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The fields of a configuration file."""
     path = Path(path)
@@ -325,13 +311,11 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"no configuration file {path}")
     text = read_text(path)
     try:
-        # A few lines of aliases may stand for more values than memory holds.
-        for event in filter(lambda of: isinstance(of, yaml.AliasEvent), yaml.parse(text)):
-            line = event.start_mark.line + 1
-            raise UserError(f"line {line}: aliases are not read here; write out *{event.anchor}")
-        values = yaml.load(text, _Loader)
-    except UserError as error:
-        raise UserError(f"{path}, {error}") from error
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
+        values = yaml.safe_load(text)
+    except UserError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:

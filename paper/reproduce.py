@@ -16,7 +16,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
 from mast.core.kinds import Device, GpuName
-from mast.core.table import FittedTable, Shown, literal
+from mast.core.table import Shown, TextTable, literal
 from paper.study import seeds_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Reproduced(Shown):
         text = f"{done} of {len(self.runs)} runs are trained and measured"
         return f"{text}, {waiting} wait for the trials of their row" if waiting else text
 
-    def shown(self) -> tuple[str | Text | FittedTable, ...]:
+    def shown(self) -> tuple[str | Text | TextTable, ...]:
         """The tables, the notes, how much is done, and where it was written."""
         tables = (fitted(grid, heading) for heading, grid in self.grids.items())
         files = map(one_line, map(str, self.files))
@@ -145,9 +145,9 @@ def reproduced(
     return Reproduced(kind.title, runs, grids, kind.notes(), files)
 
 
-def fitted(grid: Grid, title: str | None = None) -> FittedTable:
+def fitted(grid: Grid, title: str | None = None) -> TextTable:
     """A grid for a rich console."""
-    rendered = FittedTable(1, title=title)
+    rendered = TextTable(title=title)
     for column in grid.columns:
         rendered.add_column(column)
     for row in grid.rows:

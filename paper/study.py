@@ -17,7 +17,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Shown, TextTable
 
 if TYPE_CHECKING:
     from paper.studies.engine import StudyRun
@@ -38,7 +38,7 @@ class StudyResult(Shown):
 
         return failures(self.runs)
 
-    def shown(self) -> Iterator[str | Text | FittedTable]:
+    def shown(self) -> Iterator[str | Text | TextTable]:
         """The plan and its state, and the answer."""
         from paper.studies.engine import table
 

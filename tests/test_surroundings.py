@@ -18,7 +18,7 @@ from torch import Tensor
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
 from mast.core.canvases import Canvases
-from mast.core.entry import entry, restore_torch_state
+from mast.core.compute import whole_float32
 from mast.core.run import RunFolder
 
 
@@ -31,19 +31,11 @@ def setting(change: Callable[[Any], object], value: Any, before: Any) -> Iterato
         change(before)
 
 
-def products(precision: str) -> None:
-    """As a user may set them in the newer way."""
-    torch.backends.fp32_precision = precision
-
-
 SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "float64": lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
     "device": lambda: torch.device("meta"),
     "inference": torch.inference_mode,
-    "products": lambda: setting(torch.set_float32_matmul_precision, "medium", "highest"),
-    "newer products": lambda: setting(products, "bf16", "none"),
-    "numpy": lambda: np.errstate(all="raise"),
 }
 
 
@@ -52,9 +44,8 @@ def all_at_once() -> Iterator[None]:
     """Everything that can be set together, and a seed."""
     torch.manual_seed(7)
     with ExitStack() as stack:
-        for name, surrounding in SURROUNDINGS.items():
-            if name != "newer products":
-                stack.enter_context(surrounding())
+        for surrounding in SURROUNDINGS.values():
+            stack.enter_context(surrounding())
         yield
 
 
@@ -65,9 +56,7 @@ def settings() -> list[Any]:
         torch.is_autocast_enabled("cpu"),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.backends.mkldnn.matmul.fp32_precision,
         torch.get_num_threads(),
-        np.geterr(),
         torch.get_rng_state().tolist(),
     ]
 
@@ -182,11 +171,6 @@ def test_calls_in_several_threads_are_those_of_one_after_another(
         assert list(threads.map(drawn_by, range(2))) == expected
 
 
-def test_what_numpy_raises_for_the_caller_is_not_raised_here() -> None:
-    with np.errstate(all="raise"):
-        assert entry()(lambda: np.exp(np.float64(-1000)))() == 0
-
-
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:
     images = torch.rand(2, 3, 32, 32)
     encoder, embedding = mast.load_encoder(ours.path), mast.load_embedding(ours.path)
@@ -197,19 +181,14 @@ def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None
 
 
 def test_what_a_caller_set_for_products_comes_back() -> None:
-    for change, value, before in (
-        (torch.set_float32_matmul_precision, "high", "highest"),
-        (products, "tf32", "none"),
-    ):
-        with setting(change, value, before):
-            places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-            was = [place.fp32_precision for place in places]
-            with restore_torch_state():
-                assert torch.get_float32_matmul_precision() == "highest"
-                assert {place.fp32_precision for place in places} == {"ieee"}
-            assert [place.fp32_precision for place in places] == was
-            if change is not products:
-                assert torch.get_float32_matmul_precision() == value
+    with setting(torch.set_float32_matmul_precision, "high", "highest"):
+        places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+        was = [place.fp32_precision for place in places]
+        with whole_float32():
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert {place.fp32_precision for place in places} == {"ieee"}
+        assert [place.fp32_precision for place in places] == was
+        assert torch.get_float32_matmul_precision() == "high"
 
 
 def test_what_other_libraries_refuse_of_the_environment_is_named() -> None:

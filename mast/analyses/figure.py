@@ -19,7 +19,6 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError, visible
-from mast.core.files import signed
 from mast.core.reading import shown
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def save(figure: Figure, file: Path) -> None:
     svg = io.StringIO()
     _write(figure, svg, "svg")
     # XML has no control characters.
-    write_text(file.with_suffix(".svg"), signed(visible(svg.getvalue())))
+    write_text(file.with_suffix(".svg"), visible(svg.getvalue()))
     figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
     write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png"))
 

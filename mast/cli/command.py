@@ -13,7 +13,7 @@ from importlib import import_module
 
 from mast.cli.verbs import MAST, REGISTRIES, TOPICS, Program, named, show
 from mast.cli.words import arguments_of, help_of
-from mast.core import entry, stopping
+from mast.core import stopping
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
 from mast.core.processes import ProcessEndedError
 
@@ -57,8 +57,6 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
             raise
         _say(code, message)
         return code
-    finally:
-        entry.advised = True
     return 0
 
 
@@ -165,8 +163,7 @@ def _call(name: str, words: list[str], program: Program) -> None:
     program.register()
     verb = named(name, program)
     arguments = arguments_of(name, words, program)
-    entry.advised = (threads := arguments.pop("threads", None)) is not None
-    if threads is not None:
+    if (threads := arguments.pop("threads", None)) is not None:
         import torch
 
         from mast.core.launch import check_threads

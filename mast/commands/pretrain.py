@@ -51,15 +51,13 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     run = RunFolder(config.folder())
     import torch
 
-    from mast.core.launch import check_threads, choose_threads, local_processes, make_fabric
+    from mast.core.launch import check_threads, local_processes, make_fabric
     from mast.runs.acceleration import compiles, fitting
     from mast.runs.pretraining import part_size, train
 
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    else:
-        choose_threads()
     with doing("setting up devices"):
         fabric = make_fabric(
             config.device, config.devices, config.nodes, config.precision, _loggers(config, run),

@@ -2,23 +2,18 @@
 
 import logging
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from mast.core import entry
-from mast.core.display import say
-from mast.core.errors import UserError, counted, unknown
+from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, Precision
-from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets
-SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 FABRIC: dict[str, Any] = {
@@ -33,7 +28,6 @@ def find_device(name: Device) -> torch.device:
         raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
-    choose_threads()
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -69,48 +63,6 @@ def check_threads(threads: int | None) -> None:
     most = max(MOST_THREADS, cores())
     if threads is not None and not 1 <= threads <= most:
         raise UserError(f"threads: expected 1 to {most} for {cores()} CPU cores, got {threads}")
-
-
-def _convolutions() -> None:
-    """Some work of few milliseconds a piece, as that of a network is."""
-    images_BCHW, weight_CDKK = torch.ones(16, 64, 16, 16), torch.ones(64, 64, 3, 3)
-    for _ in range(2):
-        torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
-
-
-def choose_threads() -> None:
-    """Once, on the command line, where nobody gives a number of threads: use the faster one."""
-    if not entry.advised:
-        entry.advised = True
-        use_faster_threads()
-
-
-def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
-    """Compute with fewer threads where other programs keep the cores of this machine busy.
-
-    All threads wait for the last one at the end of an operation: if one has to share its core,
-    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second,
-    on a machine without a GPU, in a program of one process.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1 or torch.cuda.is_available() or is_launched() or not is_first_here():
-        return
-    seconds = dict.fromkeys((threads, max(1, threads // 2), 1), 0.0)
-    for turn in range(4):
-        for count in seconds:
-            torch.set_num_threads(count)
-            begun = time.perf_counter()
-            work()
-            seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
-    fastest = min(seconds, key=lambda count: seconds[count])
-    times = seconds[threads] / seconds[fastest]
-    torch.set_num_threads(fastest if times >= SLOWER else threads)
-    if times >= SLOWER:
-        say(
-            f"using {counted(fastest, 'thread')}: the cores are busy, and {threads} threads would "
-            f"take {times:.1f} times as long (--threads {threads} uses them anyway)",
-            style="yellow",
-        )
 
 
 # -------------------------------------------------------------------------------- processes

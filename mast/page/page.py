@@ -12,7 +12,7 @@ from mast.analyses import Analysis, Gallery, read_arrays, understood
 from mast.analyses.figure import capital
 from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError, counted
-from mast.core.files import quoted, read_markup
+from mast.core.files import quoted, read_text
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.evaluation.compare import compare
@@ -121,7 +121,7 @@ def _blocks(entry: Entry[Analysis], file: Path, side: int) -> list[Block]:
         arrays = read_arrays(file)
         details, caption = analysis.details(arrays), capital(analysis.caption(arrays))
         # As an image it runs and loads nothing, whatever it holds.
-        svg = base64.b64encode(read_markup(file.with_suffix(".svg")).encode()).decode()
+        svg = base64.b64encode(read_text(file.with_suffix(".svg")).encode()).decode()
         drawn = {"source": f"data:image/svg+xml;base64,{svg}", "caption": caption}
         blocks: list[Block] = []
         for gallery in details.galleries:

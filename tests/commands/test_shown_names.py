@@ -17,7 +17,7 @@ from mast.core import display
 from mast.core.display import doing, say
 from mast.core.errors import one_line, visible
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
+from mast.core.table import TextTable
 
 ACTING = "\x1b[31m\x1b]8;;http:x\x07y\x1b]8;;\x07\x9b2J\b\r\t\u202e\u2066\u200b"
 NAME = f"a{ACTING}[red]:smile:[link=x]\nerror: é日本🙂👩\u200d👧"
@@ -106,7 +106,7 @@ def test_what_is_logged_or_warned_of_is_shown_as_text(
 
 
 def test_a_terminal_gets_no_other_sequences_than_of_style() -> None:
-    table = FittedTable(1, title=NAME, caption=NAME)
+    table = TextTable(title=NAME, caption=NAME)
     for column in (NAME, "number"):
         table.add_column(column)
     table.add_row(NAME, NAME)

@@ -1,15 +1,12 @@
 """What launchers say in the environment: taken where it can be, else refused by its name."""
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
-from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.launch import make_fabric, use_faster_threads
+from mast.core.launch import make_fabric
 
 TORCHRUN = {
     "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0",
@@ -67,41 +64,3 @@ def test_another_number_than_srun_started_is_refused(monkeypatch: pytest.MonkeyP
 def test_torchrun_says_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = fabric_in(monkeypatch, TORCHRUN, devices=2)
     assert (fabric.strategy.num_processes, fabric.strategy.num_nodes) == (1, 2)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (1, False)])
-def test_several_threads_that_wait_for_a_busy_core_are_noticed(
-    by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    clock = [0.0]
-
-    def work() -> None:
-        clock[0] += by_several if torch.get_num_threads() > 1 else 2
-
-    monkeypatch.setattr("mast.core.launch.time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    use_faster_threads(work)
-    monkeypatch.undo()
-    assert ("2 threads would take 5.0 times as long" in capsys.readouterr().err) is noticed
-    assert torch.get_num_threads() == (1 if noticed else 2)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_a_command_uses_them_where_nobody_named_the_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = list[int]()
-    monkeypatch.setattr("mast.core.launch.use_faster_threads", lambda: asked.append(1))
-    for more in ([], ["--threads", "2"]):
-        assert main(["embed", "toys", "--encoder", "no-run.pth", *more]) == 2
-        assert asked == [1]

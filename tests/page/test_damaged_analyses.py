@@ -15,7 +15,6 @@ from pages import Page, look_into, make_run
 import mast
 from mast.analyses import read_arrays
 from mast.core.errors import UserError
-from mast.core.files import read_markup, signed
 from mast.core.run import RunFolder
 from mast.evaluation.result import Result, TargetResult
 
@@ -84,7 +83,7 @@ def test_arrays_that_would_fill_the_memory_are_not_unpacked(
 
 def test_a_figure_is_an_image_whatever_it_holds(run: RunFolder) -> None:
     file = run.analysis / "neighbours.svg"
-    file.write_text(signed(read_markup(file).replace("</svg>", "<script>canary()</script></svg>")))
+    file.write_text(file.read_text().replace("</svg>", "<script>canary()</script></svg>"))
     page = mast.report(run.path).read_text()
     assert "canary" not in page
     assert {"img", "figure"} <= {*Page(page).tags}
