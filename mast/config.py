@@ -326,7 +326,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
-    """A configuration with other values, checked.
+    """As `replaced`, checked."""
+    changed = replaced(config, values)
+    changed.check()
+    return changed
+
+
+def replaced(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
+    """A configuration with other values, each of its type.
 
     Args:
         config: All other values.
@@ -341,6 +348,4 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())
-    changed = fields.change(config, values, "field")
-    changed.check()
-    return changed
+    return fields.change(config, values, "field")

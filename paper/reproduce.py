@@ -15,7 +15,7 @@ from mast.commands.pretrain import pretrain
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
-from mast.core.kinds import Device, GpuName
+from mast.core.kinds import Device
 from mast.core.table import Shown, TextTable, literal
 from paper.study import seeds_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 ScaleName = Literal["small", "paper"]
+GpuName = Literal["H200", "H100", "A100", "RTX4090"]
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
 
@@ -122,9 +123,9 @@ def reproduced(
     gpu: GpuName | None,
 ) -> Reproduced:
     """What `reproduce` returns, of any experiment that is a table; `part` is for this process."""
-    from mast.runs.cost import GPUS
     from paper.experiment import perform
     from paper.tables import assumed, costs
+    from paper.tables.flops import GPUS
     from paper.tables.printed import refuse_something_else, write
 
     refuse_something_else(place.out / kind.results, kind.title)

@@ -37,7 +37,7 @@ BASES = {
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": ("analyze", "run", "--data", "photos/test", "--images", "8", "--analyses", "masks"),
-    "plan": ("plan", "photos/train", "--recipes", "mast_c5_small", "--gpu", "A100"),
+    "plan": ("plan", "photos/train", "--recipes", "mast_c5_small"),
     "advise": ("advise", "run", "--data", "photos/test"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
     "shard": ("shard", "photos/test", "--out", "shards", "--size", "16"),

@@ -59,7 +59,6 @@ def configured(
         config: A YAML file whose fields replace the recipe's.
         values: Options, and fields by name.
     """
-    from mast.config import change
     from mast.recipes import merge
 
     given = {
@@ -74,7 +73,7 @@ def configured(
         if name in given:
             raise UserError(f"{name} is given twice")
         given[name] = value
-    return change(merge(recipe, config), given)
+    return merge(recipe, config, given)
 
 
 def with_texts(config: PretrainConfig) -> str:

@@ -22,7 +22,7 @@ from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
 from mast.methods import METHODS
-from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured
+from mast.runs.cost import measured
 from paper.experiment import (
     IMAGES,
     Experiment,
@@ -35,6 +35,7 @@ from paper.experiment import (
 from paper.methods import recipe
 from paper.seeds import cell, difference, pack
 from paper.studies.engine import FINISHED, TO_DO, StudyRun
+from paper.tables.flops import REACHED, REACHED_ONCE, flops_an_image
 from paper.tables.paper import (
     SCALES,
     SETS,
