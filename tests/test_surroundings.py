@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,18 +127,7 @@ def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
     ]
 
 
-def found(run: RunFolder, photos: Path, folder: Path) -> Any:
-    near = mast.neighbours(photos / "test", "0", run.path, k=3, match="color", device="cpu")
-    alike = mast.duplicates(photos / "test", run.path, level="similar", device="cpu")
-    return near.columns, alike.columns
-
-
-def drawn(run: RunFolder, photos: Path, folder: Path) -> Any:
-    insights = mast.analyze(run.path, analyses="neighbours", measure=False, device="cpu")
-    return [insight.text for insight in insights]
-
-
-@pytest.mark.parametrize("what", [features, scores, learned, found, drawn])
+@pytest.mark.parametrize("what", [features, scores, learned])
 def test_what_is_measured_and_decided_is_the_same(
     what: Callable[[RunFolder, Path, Path], Any], ours: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
@@ -148,27 +136,6 @@ def test_what_is_measured_and_decided_is_the_same(
         before = settings()
         assert what(ours, photos, tmp_path) == expected
         assert settings() == before
-
-
-def test_calls_in_several_threads_are_those_of_one_after_another(
-    ours: RunFolder, photos: Path, tmp_path: Path, tiny: Callable[..., mast.PretrainConfig]
-) -> None:
-    """A process has one generator from which networks draw their first weights."""
-
-    def drawn_by(seed: int) -> Any:
-        run = mast.pretrain(
-            tiny(epochs=1, threads=1, seed=seed, out=str(tmp_path / f"{seed} {name}"))
-        )
-        mast.load_encoder(ours.path)
-        file = tmp_path / f"{seed} {name}.npz"
-        mast.embed(photos / "test", "timm:test_resnet", file, size=32, untrained=True, device="cpu")
-        return run.encoder.read_bytes(), np.load(file)["features"].tolist()
-
-    name = "alone"
-    expected = [drawn_by(seed) for seed in range(2)]
-    name = "together"
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(drawn_by, range(2))) == expected
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:

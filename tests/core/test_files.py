@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 import torch
 import yaml
 
-from mast.core import run as run_module
 from mast.core.checkpoint import (
     load_checkpoint,
     save_checkpoint,
@@ -27,7 +25,7 @@ from mast.core.checkpoint import (
 from mast.core.errors import UserError
 from mast.core.files import locked
 from mast.core.loggers import TensorBoardLogger, WandbLogger
-from mast.core.run import RunFolder, provenance
+from mast.core.run import RunFolder
 from mast.data import DataConfig, open_canvas
 
 
@@ -244,22 +242,6 @@ def test_a_log_is_rewound_and_a_half_written_line_is_left_out(run: RunFolder) ->
     run.rewind_metrics(2)
     run.append_metrics({"step": 3})
     assert [record["step"] for record in run.read_metrics()] == [1, 2, 3]
-
-
-def test_the_revision_is_that_of_this_program_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not of a project in which it is installed, nor of one that Git's environment names."""
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init"], ["commit", "--allow-empty", "-m", "theirs"]):
-        subprocess.run([*git, *words], check=True, capture_output=True)
-    before = provenance()["git_revision"]
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
-    assert provenance()["git_revision"] == before
-    monkeypatch.setattr(run_module, "__file__", str(tmp_path / "mast" / "core" / "run.py"))
-    for name, known in (("theirs", False), ("mast-ssl", True)):
-        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-        assert (provenance()["git_revision"] is not None) is known
 
 
 def test_a_run_is_continued_at_wandb_by_its_folder(

@@ -133,15 +133,6 @@ def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) 
     assert re.fullmatch(r"SIGHUP: stopped.*\n", ended.stderr)
 
 
-def test_a_script_that_processes_cannot_read_again_is_refused(photos: Path) -> None:
-    script = (
-        f"import mast\nmast.pretrain(mast.configure('mast_c5_small', {str(photos / 'train')!r}, "
-        "size=32, batch_size=16, device='cpu', devices=2))"
-    )
-    ended = subprocess.run([sys.executable], input=script, text=True, capture_output=True)  # noqa: PLW1510
-    assert "several processes need a script in a file" in ended.stderr
-
-
 GONE = """
 import os, signal, sys
 read, write = os.pipe()

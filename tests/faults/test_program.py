@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from faults import __main__ as program
-from faults import strangers
 from faults.case import Case
 from faults.files import DAMAGES
 from faults.process import Outcome, run, start
@@ -27,15 +26,6 @@ def refuses() -> int:
 
 def raises() -> int:
     raise ValueError("nobody expected this")
-
-
-def says_nothing() -> int:
-    return 2
-
-
-def is_a_fault_in_one_line() -> int:
-    print("error: ValueError: nobody expected this", file=sys.stderr)
-    return 1
 
 
 def dies() -> int:
@@ -54,8 +44,6 @@ def answers() -> int:
         (answers, None),
         (refuses, None),
         (raises, "traceback"),
-        (says_nothing, "traceback"),
-        (is_a_fault_in_one_line, "traceback"),
         (dies, "traceback"),
     ],
 )
@@ -87,7 +75,6 @@ def test_damage_changes_a_file(how: str, tmp_path: Path) -> None:
     assert not file.is_file() or file.read_bytes() != content
 
 
-# ---------------------------------------------------------------------------------------- strangers
 def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was answered; the last line counts it."""
     case = Case.of("lies", ["report"], "", "refused", Outcome(2, "", "error: x", 0.1))
@@ -98,30 +85,3 @@ def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert found.verdict == ("code" if ran else "refused")
     pickle.loads(pickle.dumps(Runs(tmp_path / CANARY)))
     assert (tmp_path / CANARY).exists()
-
-
-@pytest.mark.parametrize("markup", strangers.MARKUP)
-def test_a_page_in_which_markup_acts(markup: str) -> None:
-    assert strangers.page_acts(f"<html><body><svg>{markup}</svg></body></html>")
-    escaped = markup.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    assert not strangers.page_acts(f'<p title="{escaped}">{escaped}</p>')
-
-
-def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
-    assert strangers.table_acts("name\n=1+canary()\n")
-    assert strangers.table_acts('name\n"\uff1d1"\n')
-    assert not strangers.table_acts("name,score\n'=1+1,-0.5\n")
-    assert strangers.card_acts("A run of [x](javascript:canary()).")
-    assert strangers.card_acts("<img src=x onerror=canary()>")
-    assert not strangers.card_acts("A run of `[x](javascript:canary())`, \\[x\\](canary)")
-    (tmp_path / "told.csv").write_text("@SUM(1)\n")
-    assert strangers.acts(tmp_path) == "told.csv"
-
-
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [("dusk", 0), ("\x1b[31mred", 1), ("\u202egnp", 1), ("a\nerror: forged", 1), ("rich", 1),
-     ("[red]rich[/red]", 0), ("\x9b31m", 1), ("a\\x1b", 0)],
-)  # fmt: skip
-def test_what_a_terminal_would_obey(said: str, wrong: int) -> None:
-    assert len(list(strangers.printed(Outcome(0, said, "", 0.1)))) == wrong

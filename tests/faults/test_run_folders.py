@@ -3,12 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pages import OPERATORS, look_into, make_run, measure
 
 import mast
@@ -77,26 +74,3 @@ def test_what_is_needed_is_named(copies: Callable[[], RunFolder], name: str) -> 
         file.write_bytes(damage(whole))
         with pytest.raises(UserError, match=file.name):
             mast.report(file.parents[name.count("/")])
-
-
-@settings(
-    max_examples=10,
-    deadline=None,
-    phases=(Phase.generate,),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(
-    name=st.sampled_from((*OPTIONAL, *NEEDED)),
-    at=st.floats(0, 1, exclude_max=True),
-    content=st.binary(min_size=1, max_size=40),
-)
-def test_any_bytes_anywhere_give_a_page_or_one_line(
-    copies: Callable[[], RunFolder], name: str, at: float, content: bytes
-) -> None:
-    run = copies()
-    file = run.path / name
-    before = file.read_bytes()
-    start = int(at * len(before))
-    file.write_bytes(before[:start] + content + before[start + len(content) :])
-    with suppress(UserError):
-        mast.report(run.path)
