@@ -153,15 +153,6 @@ class PretrainConfig:
             )
         if self.cuda_graphs and self.compile is False:
             raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")
-        rates = [
-            f"optimizer.{name}" for name in ("encoder_rate", "layer_decay")
-            if getattr(self.optimizer, name) != 1
-        ]  # fmt: skip
-        if self.encoder.freeze and rates:
-            raise UserError(
-                f"encoder.freeze leaves the encoder as it is, so that {' and '.join(rates)} would "
-                "do nothing: leave out either encoder.freeze or these"
-            )
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(

@@ -6,15 +6,13 @@ from mast.cli import main
 from mast.cli.verbs import VERBS, Program, Verb
 from paper import register
 
-REPORT = "python -m paper report {run}"
 PROGRAM = Program(
     "python -m paper",
     {
         "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
         **VERBS,
-        "analyze": VERBS["analyze"]._replace(then=REPORT),
         "report": Verb("report:report", ("run",), package="paper"),
-        "study": Verb("study:study", ("name", "run"), then=REPORT, package="paper"),
+        "study": Verb("study:study", ("name", "run"), package="paper"),
     },
     register,
 )

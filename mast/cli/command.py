@@ -7,8 +7,7 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from mast.cli.verbs import MAST, REGISTRIES, TOPICS, Program, named, show
@@ -21,20 +20,6 @@ _SHOWN = (*TOPICS, *REGISTRIES)
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 
 
-class _ClosedPipeError(Exception):
-    """The reader of the output is gone, as after `| head`."""
-
-
-@contextmanager
-def _printing() -> Iterator[None]:
-    """Print to stdout, and notice at once if its reader is gone: other pipes may break as well."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise _ClosedPipeError from error
-
-
 def run(arguments: Sequence[str] | None, program: Program | None) -> int:
     """See `mast.cli.main`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -45,11 +30,12 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
         stopping.answer_signals(raising=True)
     try:
         _run(words, program or MAST)
+        sys.stdout.flush()
     except SystemExit as ended:  # the processes of `mast.core.processes` did the work
         return int(ended.code or 0)
     except BaseException as error:
         why: BaseException = next(iter(stopping.received), error)
-        if isinstance(why, _ClosedPipeError):  # such as `mast show config | head`
+        if isinstance(why, BrokenPipeError):  # such as `mast show config | head`
             _drop_output()
             return BROKEN_PIPE
         code, message = _ending(why)
@@ -105,20 +91,20 @@ def _run(words: list[str], program: Program) -> None:
     first, second = [*words, "", ""][:2]
     if first in ("", "-h", "--help"):
         summaries = {name: verb.summary for name, verb in program.verbs.items()}
-        _print(_overview(program.name, "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
+        print(_overview(program.name, "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
     elif first == "--version":
         from importlib.metadata import version
 
-        _print(version("mast-ssl"))
+        print(version("mast-ssl"))
     elif first == "show" and second in ("", "-h", "--help"):
         summaries = {name: verb.summary for name, verb in TOPICS.items()}
         listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
-        _print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
+        print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
     elif first == "show" and second in REGISTRIES and len(words) == 2:
         program.register()
         module, _, registry = REGISTRIES[second].partition(":")
         rows = getattr(import_module(module), registry)
-        _print(_rows({name: row.title for name, row in rows.items()}))
+        print(_rows({name: row.title for name, row in rows.items()}))
     elif first == "show" and second not in TOPICS:
         raise unknown("topic", second, _SHOWN)
     elif first == "show":
@@ -127,11 +113,6 @@ def _run(words: list[str], program: Program) -> None:
         raise unknown("command", first, [*program.verbs, "show"])
     else:
         _call(first, words[1:], program)
-
-
-def _print(text: str) -> None:
-    with _printing():
-        print(text)
 
 
 def _rows(texts: Mapping[str, str]) -> str:
@@ -150,18 +131,13 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
 
 def _call(name: str, words: list[str], program: Program) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
-    asked = bool({"-h", "--help"} & {*words})
-    if sys.flags.optimize > 1 and (asked or name == "show recipes"):
-        raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
-    if asked:
-        with _printing():
-            help_of(name, program)
+    if {"-h", "--help"} & {*words}:
+        help_of(name, program)
         return
-    from mast.core.display import doing, say, show_warnings
+    from mast.core.display import doing, show_warnings
 
     show_warnings()
     program.register()
-    verb = named(name, program)
     arguments = arguments_of(name, words, program)
     if (threads := arguments.pop("threads", None)) is not None:
         import torch
@@ -171,10 +147,5 @@ def _call(name: str, words: list[str], program: Program) -> None:
         check_threads(threads)
         torch.set_num_threads(threads)
     with doing(name):
-        result = verb.load()(**arguments)
-    with _printing():
-        show(result)
-    following = verb.next(arguments, result)
-    if stopping.is_first_here() and following and following.isprintable():
-        with suppress(OSError):  # the terminal is gone, and the work is done
-            say(f"next: {program.name} {following}")
+        result = named(name, program).load()(**arguments)
+    show(result)

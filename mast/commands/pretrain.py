@@ -68,7 +68,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     with (
         launch_processes(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
-        fitting(config, fabric.device, fabric.world_size),
+        fitting(config, fabric.device),
     ):
         train(config, run, fabric)
     return run

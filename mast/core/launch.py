@@ -43,11 +43,6 @@ def type_of(precision: Precision, device: torch.device) -> torch.dtype:
     return torch.float32 if resolve(precision, device) == "float32" else torch.bfloat16
 
 
-def precision_of(dtype: torch.dtype) -> Precision:
-    """The precision of a type."""
-    return "float32" if dtype is torch.float32 else "bfloat16"
-
-
 # ---------------------------------------------------------------------------------- threads
 
 

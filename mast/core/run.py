@@ -24,18 +24,8 @@ _log = logging.getLogger("mast")
 EVALUATIONS = "evaluations"  # inside a run folder
 SPACES = "spaces"  # likewise, with a folder of evaluations in a space each
 MOST = 2**53  # steps and epochs of a training
-PACKAGES = (
-    "mast-ssl",
-    "torch",
-    "torchvision",
-    "timm",
-    "lightning-fabric",
-    "numpy",
-    "numba",
-    "pillow",
-    "torchmetrics",
-    "faster-coco-eval",
-)
+PACKAGES = ("mast-ssl", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "numba",
+            "pillow", "torchmetrics", "faster-coco-eval")  # fmt: skip
 
 
 class RunFolder:

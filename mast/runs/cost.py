@@ -14,7 +14,6 @@ from mast.config import PretrainConfig, change
 from mast.core.display import silent
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.launch import cores, find_device
-from mast.core.memory import peak_memory
 from mast.core.run import RunFolder
 from mast.core.stopping import Interrupted
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
@@ -182,4 +181,5 @@ def _steps(
             raise Interrupted(stopped.code - 128, "stopped; nothing is kept") from None
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
-    return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None
+    memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
+    return float(speeds[-1]), memory

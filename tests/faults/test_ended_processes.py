@@ -42,7 +42,7 @@ SECONDS = 20.0  # which take 3 on an idle machine
 def told(text: str) -> list[str]:
     """What processes said at their end: neither how they began nor what they logged."""
     begun = ("Initializing", "----", "distributed_backend", "All distributed", "training ",
-             "pretrain: ", "epoch ", "warning: ", "next: ", "stopping after this step")  # fmt: skip
+             "pretrain: ", "epoch ", "warning: ", "stopping after this step")  # fmt: skip
     return [line for line in text.splitlines() if line.strip() and not line.startswith(begun)]
 
 
