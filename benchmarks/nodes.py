@@ -85,8 +85,8 @@ class Job:
             command = ["ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run",
                        "--nnodes", "2", "--node-rank", str(number), "--nproc-per-node", "1",
                        "--master-addr", ADDRESS.format(1), "--master-port", str(port),
-                       "-m", "mast.cli", "pretrain", "--config", str(config), "--out", str(out),
-                       "--nodes", "2"]  # fmt: skip
+                       "-m", "mast.cli", "pretrain", "--config", str(config), "--out",
+                       str(out)]  # fmt: skip
             environment = os.environ | {
                 "GLOO_SOCKET_IFNAME": f"cable{number}", "OMP_NUM_THREADS": "1"
             }  # fmt: skip

@@ -30,7 +30,7 @@ ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.
 _OPTIONS = "encoder.options"  # the one field whose names are not those of a version
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
-    "out", "device", "devices", "nodes", "threads", "compile", "cuda_graphs", "log_every",
+    "out", "device", "threads", "compile", "cuda_graphs", "log_every",
     "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
     "data.resident_gb", "data.workers", "data.download", "data.root",
     "data.max_broken",
@@ -59,8 +59,6 @@ class PretrainConfig:
             1 for methods with in-batch negatives, a queue or assignments.
         seed: Seed for initialization, data order and augmentation.
         device: auto, cpu or cuda.
-        devices: Processes on this node (torchrun overrides it). Each starts the program again.
-        nodes: Nodes (torchrun overrides it).
         threads: CPU threads per process; PyTorch's choice by default.
         precision: auto (bfloat16 on CUDA, float32 elsewhere), float32, or bfloat16 (mixed: weights
             stay in float32).
@@ -90,8 +88,6 @@ class PretrainConfig:
     accumulate: int = 1
     seed: int = 0
     device: Device = "auto"
-    devices: int = 1
-    nodes: int = 1
     threads: int | None = None
     precision: Precision = "auto"
     compile: bool | None = None
@@ -126,9 +122,7 @@ class PretrainConfig:
                 f"encoder.mean and encoder.std have {self.encoder.channels} numbers, and images "
                 f"{self.data.channels} channels: data.channels says how many"
             )
-        least = dict.fromkeys(
-            ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
-        )
+        least = dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every"), 1.0)
         least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
         for name, bound in (least | {"seed": 0}).items():
             value = getattr(self, name)
@@ -145,11 +139,10 @@ class PretrainConfig:
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
-        if self.cuda_graphs and (self.accumulate > 1 or self.devices * self.nodes > 1):
+        if self.cuda_graphs and self.accumulate > 1:
             raise UserError(
-                "cuda_graphs is for one process that computes a batch as a whole: leave it out, or "
-                f"accumulate, devices and nodes, which are {self.accumulate}, {self.devices} and "
-                f"{self.nodes}"
+                f"cuda_graphs needs batches computed whole: accumulate must be 1, got "
+                f"{self.accumulate}"
             )
         if self.cuda_graphs and self.compile is False:
             raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")

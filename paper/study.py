@@ -110,7 +110,7 @@ def study(
     target_set = labelled(str(data), folder)
     subject = subject_of(folder, None, 0, find_device("cpu"), 0)
     plan = question.plan(replace(subject, epochs=config.epochs))
-    operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
+    operational = {"device": device, "threads": threads}
     runs = vary(change(config, operational), plan, chosen, studies)
 
     def state(run: StudyRun) -> str:

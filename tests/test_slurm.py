@@ -46,7 +46,7 @@ def task(rank: int, config: str, folder: str, ports: list[int]) -> None:
         os.environ["MASTER_PORT"] = str(port)
         hook = register_optimizer_step_post_hook(preempt) if preempted else None
         words = ["pretrain", "--config", config, "--out", os.path.join(folder, out)]
-        codes.append(main([*words, "--nodes", "2", "--devices", "1", "--device", "cpu"]))
+        codes.append(main([*words, "--device", "cpu"]))
         if hook is not None:
             hook.remove()
         torch.distributed.destroy_process_group()

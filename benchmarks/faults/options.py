@@ -50,7 +50,7 @@ BASES = {
 # A network, or a compiler.
 LEFT_OUT = {"download", "compile", "push", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
-    "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
+    "epochs", "resamples", "score_every", "checkpoint_minutes", "data.workers",
     "workers",
 }  # fmt: skip
 ANYTHING = (

@@ -14,7 +14,6 @@ from mast.cli.verbs import MAST, REGISTRIES, TOPICS, Program, named, show
 from mast.cli.words import arguments_of, help_of
 from mast.core import stopping
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
-from mast.core.processes import ProcessEndedError
 
 _SHOWN = (*TOPICS, *REGISTRIES)
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
@@ -31,8 +30,6 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
     try:
         _run(words, program or MAST)
         sys.stdout.flush()
-    except SystemExit as ended:  # the processes of `mast.core.processes` did the work
-        return int(ended.code or 0)
     except BaseException as error:
         why: BaseException = next(iter(stopping.received), error)
         if isinstance(why, BrokenPipeError):  # such as `mast show config | head`
@@ -50,7 +47,7 @@ def _ending(error: BaseException) -> tuple[int, str]:
     """The exit code of an error, and what to say of it."""
     what = " ".join(str(error).split())[:300]
     if isinstance(error, UserError):
-        return (error.code if isinstance(error, ProcessEndedError) else 2), str(error)
+        return 2, str(error)
     if isinstance(error, stopping.Interrupted):
         return error.code, str(error)
     if isinstance(error, KeyboardInterrupt):
@@ -67,14 +64,13 @@ def _ending(error: BaseException) -> tuple[int, str]:
 
 
 def _say(code: int, message: str) -> None:
-    """Print why a command ended, once for all of its processes."""
+    """Print why a command ended."""
     try:
         if code <= 2:
             from mast.core.display import say
 
-            if not stopping.leave_message(message):
-                say(f"error: {message}", style="red")
-        elif stopping.is_first_here() and not stopping.is_launched():
+            say(f"error: {message}", style="red")
+        elif stopping.is_first_here():
             print(one_line(message), file=sys.stderr, flush=True)
     except OSError:  # the terminal is gone, and its signal may be why
         _drop_output()

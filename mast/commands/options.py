@@ -35,8 +35,6 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "batch_size": (int | None, "batch_size", "Images per step, over all processes."),
     "seed": (int | None, "seed", "Decides weights, order and views."),
     "device": (Literal["auto", "cpu", "cuda"] | None, "device", "Where to compute."),
-    "devices": (int | None, "devices", "Processes on this machine (torchrun overrides it)."),
-    "nodes": (int | None, "nodes", "Machines (torchrun overrides it)."),
     "threads": (int | None, "threads", "CPU threads per process; PyTorch's choice by default."),
     "precision": (Literal["auto", "float32", "bfloat16"] | None, "precision",
                   "auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16."),

@@ -12,7 +12,6 @@ from mast.core.checkpoint import saved
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.kinds import later
-from mast.core.processes import launch_processes
 from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
         UserError: A configuration, images or a folder that cannot be used; a loss that is no longer
             finite.
         OutOfMemoryError: A step needs more memory than there is.
-        ProcessEndedError: One of several processes was killed, or has an error of its own.
         Interrupted: A signal asked to stop. The step was finished and saved.
     """
     if isinstance(config, str | Path):
@@ -51,7 +49,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     run = RunFolder(config.folder())
     import torch
 
-    from mast.core.launch import check_threads, local_processes, make_fabric
+    from mast.core.launch import check_threads, launch_processes, local_processes, make_fabric
     from mast.runs.acceleration import compiles, fitting
     from mast.runs.pretraining import part_size, train
 
@@ -60,11 +58,12 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
         torch.set_num_threads(config.threads)
     with doing("setting up devices"):
         fabric = make_fabric(
-            config.device, config.devices, config.nodes, config.precision, _loggers(config, run),
+            config.device, config.precision, _loggers(config, run),
             same_graph=config.accumulate == 1,
         )  # fmt: skip
-    compiles(config, fabric.device)  # if it can
-    part_size(config, local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1))
+    processes = local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1)
+    compiles(config, fabric.device, processes)  # if it can
+    part_size(config, processes)
     with (
         launch_processes(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),

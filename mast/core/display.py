@@ -141,11 +141,6 @@ _board = Board()
 _silent = ContextVar("silent", default=False)
 
 
-def hand_over() -> None:
-    """Show nothing of what is under way here any more, as other processes go on with it."""
-    _board.rest()
-
-
 @contextmanager
 def doing(
     what: str,

@@ -59,7 +59,7 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def isolated(*args: P.args, **kwargs: P.kwargs) -> T:
             here.inside = True
             try:
-                with restore_torch_state(draws) if "torch" in sys.modules else nullcontext():
+                with restore_torch_state(draws) if sys.modules.get("torch") else nullcontext():
                     return function(*args, **kwargs)
             finally:
                 here.inside = False

@@ -1,8 +1,10 @@
-"""Processes and devices, through Lightning Fabric; torchrun's environment wins over options."""
+"""Devices and processes, through Lightning Fabric; torchrun or srun starts several."""
 
 import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -68,16 +70,25 @@ def local_processes(fabric: "Fabric") -> int:
     return getattr(fabric.strategy, "num_processes", 1)
 
 
+def started() -> tuple[int, int]:
+    """Processes on each machine and machines, as torchrun or srun started them; else 1 and 1."""
+    if TORCHRUN in os.environ:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        return devices, int(os.environ["WORLD_SIZE"]) // devices
+    # In a batch script SLURM says how many tasks there may be, and has started none of them.
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_NNODES", "1")))
+    return (tasks // nodes, nodes) if tasks > 1 else (1, 1)
+
+
 def make_fabric(
     device: Device = "auto",
-    devices: int = 1,
-    nodes: int = 1,
     precision: Precision = "auto",
     loggers: Sequence[Any] = (),
     *,
     same_graph: bool = False,
 ) -> "Fabric":
-    """Devices, precision and loggers; not launched yet.
+    """The processes that torchrun or srun started, or this one alone; not launched yet.
 
     With `same_graph` every step of a training has the same graph and its batch is computed whole:
     of parts, PyTorch would add up the gradients wrongly (its issue 143580).
@@ -87,30 +98,9 @@ def make_fabric(
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    # Fabric logs its precision, and advises TF32, which is off on purpose (`core.entry`)
+    # Fabric logs its precision, and advises TF32, which is off on purpose (`core.compute`)
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(logging.WARNING)
-    if devices < 1 or nodes < 1:
-        raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
-    if kind.type == "cpu" and devices > max(2, cores()):
-        raise UserError(
-            f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
-        )
-    by_torchrun = TORCHRUN in os.environ
-    if by_torchrun:
-        devices = int(os.environ["LOCAL_WORLD_SIZE"])
-        nodes = int(os.environ["WORLD_SIZE"]) // devices
-    # In a batch script SLURM says how many tasks there may be, and has started none of them.
-    tasks = 1 if by_torchrun else int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
-    if tasks not in (1, devices * nodes):
-        raise UserError(
-            f"devices {devices} x nodes {nodes} are not the {tasks} processes that srun started: "
-            "give as many devices as --ntasks-per-node, and as many nodes"
-        )
-    if nodes > 1 and tasks == 1 and not by_torchrun:
-        raise UserError(
-            f"nodes is {nodes}, and nothing says where the others are: start them by torchrun or "
-            "srun"
-        )
+    devices, nodes = started()
     # gradients lie in the buffers that are summed: a copy less of each
     several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
     return Fabric(
@@ -120,5 +110,28 @@ def make_fabric(
         strategy=several if devices * nodes > 1 else "auto",
         precision=FABRIC[resolve(precision, kind)],
         loggers=list(loggers),
-        plugins=[] if by_torchrun or tasks > 1 else [LightningEnvironment()],  # no batch script's
+        plugins=[LightningEnvironment()] if devices * nodes == 1 else [],  # no batch script's
     )
+
+
+@contextmanager
+def launch_processes(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
+    """Launch a fabric for the block; where another process ended, the error says so.
+
+    The launcher ends the others. `remedy` says what the same command does after that.
+    """
+    from torch.distributed import DistError
+
+    try:
+        fabric.launch()
+        if fabric.global_rank > 0:  # all find the same; the first one says it
+            logging.getLogger("mast").setLevel(logging.ERROR)
+        yield
+    except RuntimeError as error:
+        # gloo's errors have no type of their own
+        if fabric.world_size == 1 or not (isinstance(error, DistError) or "gloo" in str(error)):
+            raise
+        reason = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0][:200]
+        raise UserError(
+            f"another process ended or cannot be reached ({reason}); {remedy()}"
+        ) from error

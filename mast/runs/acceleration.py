@@ -15,9 +15,11 @@ from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
 
-def compiles(config: PretrainConfig, device: torch.device) -> bool:
+def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bool:
     """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
     if config.cuda_graphs:
+        if processes > 1:
+            raise UserError(f"cuda_graphs is for one process, and there are {processes}")
         if device.type != "cuda":
             raise UserError(f"cuda_graphs is for a GPU, and this run is on {device}: leave it out")
         return True

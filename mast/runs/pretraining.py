@@ -235,7 +235,7 @@ def _training(
         synchronise_batchnorm(method, fabric.device)
     if config.channels_last:
         method.to(memory_format=torch.channels_last)
-    if compiles(config, fabric.device):
+    if compiles(config, fabric.device, fabric.world_size):
         method.compile_parts(config.cuda_graphs)
     groups = method.parameter_groups(encoder_shares(method.encoder, config))
     optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)

@@ -42,7 +42,6 @@ Configure = Callable[..., mast.PretrainConfig]
         ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
         ("compare a --resamples 0", "resamples 1 or more"),
         ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
-        ("pretrain toys --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain --epochs many", 'Invalid value for --epochs: unable to convert "many" into int'),
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain optimizer.lr=-1e", "expected optimizer.lr to be a number, got"),
