@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from size import BOUNDS, imports, measured
+from size import BOUNDS, measured
 
 import mast
-from mast.cli.verbs import REGISTRIES, TOPICS, VERBS
 from mast.core.errors import UserError
 from mast.methods import METHODS
 
@@ -28,40 +27,9 @@ def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text())))
 
 
-@cache
-def arrows() -> frozenset[tuple[str, str]]:
-    """Pairs of rooms of which the first imports from the second; a room is a child of `mast`."""
-    pairs = {
-        (importer.split(".")[1], imported.split(".")[1])
-        for importer in imports().modules
-        for imported in imports().find_modules_directly_imported_by(importer)
-        if importer.count(".") and imported.count(".")
-    }
-    # The command line imports a verb's module and registry when it is asked for, by this table.
-    for verb in [*VERBS.values(), *TOPICS.values()]:
-        pairs.add(("cli", verb.load().__module__.split(".")[1]))
-    pairs |= {("cli", place.split(".")[1]) for place in REGISTRIES.values()}
-    return frozenset((first, second) for first, second in pairs if first != second)
-
-
 def rooms() -> list[str]:
     children = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
     return sorted(path.stem for path in children if path.stem != "__init__")
-
-
-def floor(room: str) -> int:
-    """How high a room stands: one more than the highest that it imports from."""
-    below = [second for first, second in arrows() if first == room]
-    return 1 + max(map(floor, below), default=0)
-
-
-def test_the_house_is_small() -> None:
-    """`pytest -s` shows the numbers."""
-    floors = max(map(floor, rooms()))
-    print(f"{len(rooms())} rooms on {floors} floors with {len(arrows())} arrows between them")
-    assert len(rooms()) <= 20
-    assert floors <= 8
-    assert len(arrows()) <= 95
 
 
 def test_the_house_does_not_grow() -> None:

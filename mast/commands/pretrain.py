@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     run = RunFolder(config.folder())
     import torch
 
-    from mast.core.launch import check_threads, launch_processes, local_processes, make_fabric
+    from mast.core.launch import check_threads, launch_processes, make_fabric, started
     from mast.runs.acceleration import compiles, fitting
     from mast.runs.pretraining import part_size, train
 
@@ -61,7 +62,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
             config.device, config.precision, _loggers(config, run),
             same_graph=config.accumulate == 1,
         )  # fmt: skip
-    processes = local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1)
+    processes = math.prod(started())
     compiles(config, fabric.device, processes)  # if it can
     part_size(config, processes)
     with (

@@ -65,11 +65,6 @@ def check_threads(threads: int | None) -> None:
 # -------------------------------------------------------------------------------- processes
 
 
-def local_processes(fabric: "Fabric") -> int:
-    """How many processes of a fabric share this machine, launched or not."""
-    return getattr(fabric.strategy, "num_processes", 1)
-
-
 def started() -> tuple[int, int]:
     """Processes on each machine and machines, as torchrun or srun started them; else 1 and 1."""
     if TORCHRUN in os.environ:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mast")
 
-_SAVE = -1  # to save and go on; a signal's number asks to save and stop
 Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
 
@@ -93,16 +92,8 @@ class Training:
     stop: StopRequest = field(default_factory=StopRequest)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
-    _not_finite: set[str] = field(init=False)  # buffers that were so from the start
     _whole: bool = True  # whether the checkpoint, where there is one, can be used
     _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
-
-    def __post_init__(self) -> None:
-        self._not_finite = {
-            name
-            for name, buffer in self.module.named_buffers(remove_duplicate=False)
-            if not buffer.isfinite().all()
-        }
 
     @property
     def steps(self) -> int:
@@ -244,12 +235,15 @@ class Training:
 
                 # ------------------------------------------------------------------- save
                 # the others end with the first: one step further they wait for it
-                request = self._request(saved_at) if chief else 0
-                if request and self.checkpoint is not None:
+                if not chief:
+                    continue
+                minutes, number = (time.monotonic() - saved_at) / 60, self.stop.number
+                to_save = number is not None or minutes >= self.checkpoint_minutes
+                if to_save and self.checkpoint is not None:
                     self.save()
                     saved_at = time.monotonic()
-                if request > 0:
-                    raise self._interrupted(request)
+                if number is not None:
+                    raise self._interrupted(number)
             del parts  # with what it read ahead, before the next epoch begins
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
@@ -277,7 +271,7 @@ class Training:
         return metrics
 
     def _not_finite_of(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> list[str]:
-        """What of a state is not finite, but for buffers that were so from the start."""
+        """What of a state is not finite."""
         tensors: dict[str, Any] = dict(module)
         for index, state in optimizer["state"].items():
             for name, value in state.items():
@@ -285,17 +279,8 @@ class Training:
         return [
             name
             for name, value in tensors.items()
-            if isinstance(value, Tensor)
-            and name not in self._not_finite
-            and not value.isfinite().all()
+            if isinstance(value, Tensor) and not value.isfinite().all()
         ]
-
-    def _request(self, saved_at: float) -> int:
-        """The number of a signal that asks to stop, `_SAVE` where it is time for that, or 0."""
-        if self.stop.number is not None:
-            return self.stop.number
-        minutes = (time.monotonic() - saved_at) / 60
-        return _SAVE if self.checkpoint is not None and minutes >= self.checkpoint_minutes else 0
 
     def _interrupted(self, number: int) -> Interrupted:
         kept = "nothing of it is kept"

@@ -22,7 +22,7 @@ from mast.core.checkpoint import saved
 from mast.core.compute import Compute
 from mast.core.display import doing, say
 from mast.core.errors import UserError, counted, visible
-from mast.core.launch import local_processes, resolve, type_of
+from mast.core.launch import resolve, started, type_of
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -117,7 +117,7 @@ def _open_images(config: PretrainConfig, fabric: "Fabric") -> Feed:
         config.seed,
         rank=fabric.global_rank,
         world_size=fabric.world_size,
-        local=local_processes(fabric),
+        local=started()[0],
         device=fabric.device,
     )
     if feed.steps_per_epoch < config.accumulate:
