@@ -254,15 +254,22 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run; of a complete one it must be that of its embedding."""
+    """The configuration of a run; of a complete one it must be that of its embedding.
+
+    Its images may lie elsewhere by now.
+    """
     config = read(folder.config)
-    now = deciding(config)
+    now = {name: value for name, value in deciding(config).items() if name != "data.spec"}
+    refuse_changes(folder, trained_with(folder), folder.embedding, now)
+    return config
+
+
+def trained_with(folder: RunFolder) -> dict[str, Any]:
+    """What decided a complete run, as `deciding` has it; empty where its embedding is silent."""
     try:
-        trained_with = dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
+        return dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
-    refuse_changes(folder, trained_with, folder.embedding, now)
-    return config
 
 
 def refuse_changes(
@@ -277,14 +284,14 @@ def refuse_changes(
         file: From which that is known.
         now: As `deciding` has it.
     """
-    names = before.keys() & now.keys() - {"data.spec"}
+    names = before.keys() & now.keys()
     if before:
         names |= {name for name in before.keys() | now.keys() if name.startswith(_OPTIONS)}
     for name in sorted(names):
         if before.get(name) != now.get(name):
             raise UserError(
-                f"{folder.config} has {name}={now.get(name)!r}, and {file.name} was "
-                f"trained with {before.get(name)!r}: restore what was changed"
+                f"{folder.path} has {name}={now.get(name)!r}, and {file.name} was trained with "
+                f"{before.get(name)!r}: restore it, or start a new run with another out"
             )
 
 

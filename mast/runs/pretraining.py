@@ -9,14 +9,12 @@ import torch
 
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
 from mast.config import (
-    OPERATIONAL,
     PretrainConfig,
     build_method,
-    configuration_of,
     deciding,
-    read,
     record,
     refuse_changes,
+    trained_with,
 )
 from mast.core.checkpoint import saved
 from mast.core.compute import Compute
@@ -171,14 +169,14 @@ def _open_folder(
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
-    if fabric.is_global_zero:
-        run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
-        configuration_of(run)
+        refuse_changes(run, trained_with(run), run.embedding, deciding(config))
     else:
         kept = checkpoint.get("kept")  # not verified yet
-        trained_with = kept.get("config", {}) if isinstance(kept, dict) else {}
-        refuse_changes(run, trained_with, run.last, deciding(config))
+        before = kept.get("config", {}) if isinstance(kept, dict) else {}
+        refuse_changes(run, before, run.last, deciding(config))
+    if fabric.is_global_zero:
+        run.open(record(config))
     return started_from
 
 
