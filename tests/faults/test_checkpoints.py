@@ -152,6 +152,8 @@ def test_a_complete_run_is_not_taken_for_one_of_other_images(
 ) -> None:
     written = ended.config.read_bytes()
     config = tiny(checkpoint_minutes=0.0, out=str(ended.path), data=str(photos / "val"))
-    with pytest.raises(UserError, match=r"has data\.spec=.*val.*embedding\.safetensors was trained"):
+    with pytest.raises(
+        UserError, match=r"has data\.spec=.*val.*embedding\.safetensors was trained"
+    ):
         mast.pretrain(config)
     assert ended.config.read_bytes() == written
