@@ -66,7 +66,6 @@ class PretrainConfig:
             Triton can build kernels for the GPU.
         cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:
             for steps so short that the GPU waits for the CPU. Needs one GPU and accumulate 1.
-        channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.
         checkpoint_minutes: Minutes between checkpoints.
@@ -92,7 +91,6 @@ class PretrainConfig:
     precision: Precision = "auto"
     compile: bool | None = None
     cuda_graphs: bool = False
-    channels_last: bool = True
     score_every: int | None = None
     log_every: int = 10
     checkpoint_minutes: float = 2.0

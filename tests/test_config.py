@@ -80,10 +80,8 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     folder = mast.pretrain(config)
     written = read(folder.config)
     values = yaml.safe_load(folder.config.read_text())
-    del values["channels_last"], values["optimizer"]["momentum"]
-    monkeypatch.setitem(
-        RECIPES, values["recipe"], lambda: replace(config, channels_last=False, epochs=77)
-    )
+    del values["compile"], values["optimizer"]["momentum"]
+    monkeypatch.setitem(RECIPES, values["recipe"], lambda: replace(config, compile=True, epochs=77))
     folder.config.write_text(yaml.safe_dump(values))
     assert read(folder.config) == written
 

@@ -33,8 +33,6 @@ class OptimizerConfig:
         final: Final learning rate as a share of the peak.
         clip: Clip gradients to this norm; None for no clipping, but for LAMB's own to 1.
         encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
-        layer_decay: Layer-wise learning-rate decay: factor from each encoder layer to the one
-            below it (Clark et al., ELECTRA, ICLR 2020); timm encoders only.
     """
 
     name: OptimizerName = "lars"
@@ -48,7 +46,6 @@ class OptimizerConfig:
     final: float = 0.001
     clip: float | None = None
     encoder_rate: float = 1.0
-    layer_decay: float = 1.0
 
     def check(self) -> None:
         """Refuse values that cannot be."""
@@ -60,7 +57,6 @@ class OptimizerConfig:
             (("encoder_rate",), lambda of: 0 < of < math.inf, "positive; freeze the encoder for 0"),
             (("clip",), lambda of: of is None or of > 0, "positive"),
             (at_least_0, lambda of: 0 <= of < math.inf, "0 or more and finite"),
-            (("layer_decay",), lambda of: 0 < of <= 1, "above 0 and at most 1"),
             (("momentum", "final"), lambda of: 0 <= of <= 1, "in [0, 1]"),
         ):
             for name in names:

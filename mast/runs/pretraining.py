@@ -29,7 +29,7 @@ from mast.core.run import RunFolder
 from mast.data import Batch, Feed, open_feed
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
-from mast.models import Encoder, save_encoder, synchronise_batchnorm
+from mast.models import save_encoder, synchronise_batchnorm
 from mast.runs.acceleration import FOR_IMAGES, compiles
 from mast.runs.start import start
 
@@ -231,11 +231,10 @@ def _training(
     """The method with its optimizer and rates."""
     if fabric.world_size > 1:
         synchronise_batchnorm(method, fabric.device)
-    if config.channels_last:
-        method.to(memory_format=torch.channels_last)
+    method.to(memory_format=torch.channels_last)
     if compiles(config, fabric.device, fabric.world_size):
         method.compile_parts(config.cuda_graphs)
-    groups = method.parameter_groups(encoder_shares(method.encoder, config))
+    groups = parameter_groups(method, config)
     optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
     warmup = warmup_share(config.optimizer, config.epochs)
     return Training(
@@ -254,14 +253,10 @@ def _training(
     )
 
 
-def encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
-    """The rate of each of the encoder's parameters, as a share of the rate of the other ones."""
-    rate, decay = config.optimizer.encoder_rate, config.optimizer.layer_decay
-    depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
-    if decay < 1:
-        depths = encoder.depths()
-    last = max(depths.values())
-    return {name: rate * decay ** (last - at) for name, at in depths.items()}
+def parameter_groups(method: Method, config: PretrainConfig) -> list[dict[str, Any]]:
+    """Those of a method; the encoder's rate is a share of the others'."""
+    names = (name for name, _ in method.encoder.named_parameters())
+    return method.parameter_groups(dict.fromkeys(names, config.optimizer.encoder_rate))
 
 
 def _loss(
