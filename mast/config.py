@@ -142,8 +142,6 @@ class PretrainConfig:
                 f"cuda_graphs needs batches computed whole: accumulate must be 1, got "
                 f"{self.accumulate}"
             )
-        if self.cuda_graphs and self.compile is False:
-            raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(

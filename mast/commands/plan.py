@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain, starting
 from mast.core.arguments import as_list
@@ -19,7 +17,7 @@ from mast.core.errors import OutOfMemoryError, UserError, counted
 from mast.core.files import as_word
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
-from mast.core.table import Columns, Rows, Shown, literal
+from mast.core.table import Columns, Rows, Shown, TextTable
 
 if TYPE_CHECKING:
     from mast.runs.cost import Cost
@@ -27,13 +25,6 @@ if TYPE_CHECKING:
 
 ON_A_GPU = ("mast_c5_medium", "mast_c5_medium_vit", "mast_c5_medium_convnext")
 ON_A_CPU = ("mast_c5_small",)
-SHORT = {
-    "size": "px",
-    "batch_size": "batch",
-    "accumulate": "parts",
-    "memory_gb": "memory GB",
-    "images_per_second": "images/s",
-}  # heads of columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,16 +55,16 @@ class Plan(Shown, Rows):
             "hours": [each.seconds / 3600 for each in costs],
         }
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """One row a cost."""
-        title = f"{self.costs[0].images:,} images of {self.data}"
-        table = Table(title=literal(title, "table.title"))
+        table = TextTable(title=f"{self.costs[0].images:,} images of {self.data}")
         columns = dict(self.by_column)
         if all(each.memory is None for each in self.costs):
             del columns["memory_gb"]
         for name in columns:
-            head = SHORT.get(name, name)
-            table.add_column(head, justify="left" if name == "recipe" else "right", no_wrap=True)
+            table.add_column(
+                name.replace("_", " "), justify="left" if name == "recipe" else "right"
+            )
         for row in zip(*columns.values(), strict=True):
             table.add_row(*(_cell(each) for each in row))
         return table
@@ -83,7 +74,7 @@ class Plan(Shown, Rows):
         """The command of each row."""
         return tuple(map(self._command, self.costs))
 
-    def shown(self) -> tuple[str | Table, ...]:
+    def shown(self) -> tuple[str | TextTable, ...]:
         """The table, the notes and the commands."""
         return self.table(), *self.notes, *self.commands
 

@@ -199,13 +199,10 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is damaged: it {error}") from error
 
 
-def parse_json(text: str | bytes, finite: bool = True) -> Any:
-    """JSON whose numbers are finite; looking for numbers such as 1e400 (`finite`) takes longer.
-
-    The message of the ValueError continues "it".
-    """
+def parse_json(text: str | bytes) -> Any:
+    """JSON whose numbers are finite; the message of the ValueError continues "it"."""
     try:
-        return json.loads(text, parse_float=_finite if finite else None, parse_constant=_finite)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from error
 

@@ -216,7 +216,6 @@ def test_changed_images_are_refused(
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
         ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs needs batches computed whole"),
-        ({"cuda_graphs": True, "compile": False}, "cuda_graphs replays compiled parts"),
         ({"cuda_graphs": True}, "cuda_graphs is for a GPU, and this run is on cpu"),
     ],
 )

@@ -21,7 +21,7 @@ from mast.encoders.load import load
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.encoders import usual_normalization
 from mast.runs.pretraining import parameter_groups
-from mast.runs.start import load_untrained, start, untrained, with_architecture
+from mast.runs.start import load_untrained, start, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -30,7 +30,10 @@ DARK = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
 
 def started(config: mast.PretrainConfig) -> tuple[mast.PretrainConfig, Encoder]:
     """A configuration with its architecture, and its encoder before the first step."""
-    return with_architecture(config), untrained(config)
+    config = with_architecture(config)
+    method = build_method(config)
+    start(method, config)
+    return config, method.encoder.eval()
 
 
 def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
