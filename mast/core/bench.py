@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mast.core.checkpoint import remove_checkpoint
+from mast.core.checkpoint import previous
 from mast.core.compute import Compute
 from mast.core.display import doing
 from mast.core.kinds import Precision
@@ -33,11 +33,7 @@ class Bench:
             other files of a protocol; None writes nothing.
     """
 
-    def __init__(
-        self,
-        compute: Compute | None = None,
-        workspace: Path | None = None,
-    ) -> None:
+    def __init__(self, compute: Compute | None = None, workspace: Path | None = None) -> None:
         self.compute = compute or Compute()
         self.workspace = workspace
         self._unfinished: list[Path] = []
@@ -68,7 +64,8 @@ class Bench:
         """Remove the state of all trainings so far: their results are written."""
         if self.compute.rank == 0:
             for path in self._unfinished:
-                remove_checkpoint(path)
+                path.unlink(missing_ok=True)
+                previous(path).unlink(missing_ok=True)
         self._unfinished.clear()
 
     def fit(

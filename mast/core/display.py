@@ -110,22 +110,10 @@ class Board(Progress):
 class Work:
     """Something under way, and how far it is; see `doing`."""
 
-    def __init__(
-        self,
-        what: str,
-        total: int | None,
-        unit: str,
-        done: int,
-        even: bool,
-        images: int,
-        shown: bool,
-    ) -> None:
+    def __init__(self, what: str, total: int | None, unit: str, done: int, **how: Any) -> None:
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
-        self.images = 1 if unit == "images" else images
-        self.task = _board.add_task(
-            what, completed=done, total=total, visible=shown,
-            unit=unit, even=even, images=self.images, note="",
-        )  # fmt: skip
+        self.images = how["images"]
+        self.task = _board.add_task(what, completed=done, total=total, unit=unit, note="", **how)
 
     def advance(self, count: int = 1) -> None:
         """Count what was done."""
@@ -167,7 +155,8 @@ def doing(
         The work, which the block updates.
     """
     shown = enabled and is_first_here()
-    work = Work(what, total, unit, done, even, images, shown)
+    images = 1 if unit == "images" else images
+    work = Work(what, total, unit, done, even=even, images=images, visible=shown)
     try:
         if shown:
             _board.watch()

@@ -45,9 +45,6 @@ def type_of(precision: Precision, device: torch.device) -> torch.dtype:
     return torch.float32 if resolve(precision, device) == "float32" else torch.bfloat16
 
 
-# ---------------------------------------------------------------------------------- threads
-
-
 def cores() -> int:
     """The cores this process may use, which in a container are fewer than the machine's."""
     if hasattr(os, "sched_getaffinity"):
@@ -60,9 +57,6 @@ def check_threads(threads: int | None) -> None:
     most = max(MOST_THREADS, cores())
     if threads is not None and not 1 <= threads <= most:
         raise UserError(f"threads: expected 1 to {most} for {cores()} CPU cores, got {threads}")
-
-
-# -------------------------------------------------------------------------------- processes
 
 
 def started() -> tuple[int, int]:

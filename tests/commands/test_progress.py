@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
     """All work that is shown."""
     works: list[Work] = []
 
-    def noted(*arguments: object) -> Work:
-        works.append(Work(*arguments))  # type: ignore[arg-type]
+    def noted(*arguments: Any, **how: Any) -> Work:
+        works.append(Work(*arguments, **how))
         return works[-1]
 
     monkeypatch.setattr(display, "Work", noted)
