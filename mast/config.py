@@ -110,7 +110,7 @@ class PretrainConfig:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset, self.method
         numbers = fields.leaves(self)
-        for own in ("seed", "data.range", "data.no_data"):  # which have ranges of their own
+        for own in ("data.range", "data.no_data"):  # which have ranges of their own
             del numbers[own]
         fields.check_numbers(numbers, ENDLESS)
         for part in (self.objective, self.encoder, self.optimizer):
