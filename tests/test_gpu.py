@@ -9,7 +9,7 @@ import torch
 from fake_gpu import GPU, FakeFabric, FakeGPU, move, on_gpu
 from tiny import ENCODER, encoder_of
 from tiny_evaluation import tiny_set
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.augment import PRESETS, Pipeline, Preset, View, Views
 from mast.core.canvases import Canvases
@@ -17,7 +17,6 @@ from mast.core.compute import Compute
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.encoders.extract import extract
-from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.training_views import TrainingViews
 from mast.methods import METHODS, MastCConfig, MastConfig, Method, VICRegConfig, method_of
 from mast.models import Encoder
@@ -25,7 +24,6 @@ from paper.methods import BASELINES
 from paper.methods.views import PRESETS as OF_BASELINES
 from paper.protocols.detection.batches import TrainingObjects
 from paper.protocols.detection.data import ObjectData
-from paper.protocols.detection.protocol import Detection
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]
 
@@ -185,26 +183,3 @@ def test_objects_are_copied_without_a_wait(
         assert {tensor.device for tensor in copied} == {GPU}
         assert {of["boxes"].dtype for of in batch.targets} == {torch.float32}
     assert not gpu.waits
-
-
-class Detector(nn.Module):
-    """Finds what it was told to find, whatever it sees; a real one waits for its own boxes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.transform = nn.Module()
-
-    def forward(self, images: list[Tensor]) -> list[dict[str, Tensor]]:
-        assert {image_CHW.device for image_CHW in images} == {GPU}
-        found = {"boxes": torch.ones(1, 4), "scores": torch.ones(1), "labels": torch.ones(1).long()}
-        return [{key: on_gpu(value) for key, value in found.items()} for _ in images]
-
-
-def test_measuring_a_detector_waits_for_what_it_found_alone(
-    object_data: ObjectData, gpu: FakeGPU
-) -> None:
-    compute = Compute(fabric=FakeFabric(mixed=True))  # type: ignore[arg-type]
-    encoder = FrozenEncoder(nn.Identity(), compute)
-    list(Detection().measure(encoder, Detector(), object_data))
-    assert {wait.partition(": ")[2] for wait in gpu.waits} == {"a copy to cpu"}
-    assert len(gpu.waits) == 3 * len(object_data.test)

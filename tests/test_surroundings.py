@@ -1,9 +1,5 @@
 """What is set around a call of the library, or for a process, changes nothing of its result."""
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -156,21 +152,3 @@ def test_what_a_caller_set_for_products_comes_back() -> None:
             assert {place.fp32_precision for place in places} == {"ieee"}
         assert [place.fp32_precision for place in places] == was
         assert torch.get_float32_matmul_precision() == "high"
-
-
-def test_what_other_libraries_refuse_of_the_environment_is_named() -> None:
-    code = """
-from importlib import import_module
-from mast.analyses.figure import styled
-for refused in (lambda: import_module("mast.augment.compiled.rows"), styled(dict)):
-    try:
-        refused()
-    except Exception as error:
-        print(type(error).__name__, error)
-"""
-    environment = os.environ | {"NUMBA_NUM_THREADS": "0", "MPLBACKEND": "none"}
-    call = [sys.executable, "-c", code]
-    ended = subprocess.run(call, check=True, env=environment, capture_output=True, text=True)
-    threads, backend = ended.stdout.splitlines()
-    assert re.match(r"UserError .*NUMBA_NUM_THREADS.*\b0\b", threads)
-    assert re.match("UserError .*MPLBACKEND.*none", backend)
