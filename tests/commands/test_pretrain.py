@@ -189,7 +189,7 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     config = read(run.config)
     mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result
     assert run.encoder.stat().st_mtime_ns == before
-    with pytest.raises(UserError, match=r"batch_size=16, now it is 8"):
+    with pytest.raises(UserError, match=r"batch_size=8, and .* trained with 16"):
         mast.pretrain(replace(config, batch_size=8))
 
 
