@@ -64,12 +64,9 @@ def short_name(name: str, most: int = 200, whole: str = "") -> str:
 
 
 def as_word(path: str | Path) -> str:
-    """A path as a word that a command of this program reads as one; a shell wants it quoted.
-
-    One that begins unlike names could be an option, a list, a comment or a home folder.
-    """
+    """A path as a word that a command of this program reads as one, not as an option."""
     text = str(path)
-    return text if re.match(r"[\w./]", text) and text != "null" else os.path.join(".", text)
+    return os.path.join(".", text) if text.startswith("-") else text
 
 
 def quoted(path: str | Path) -> str:
