@@ -175,7 +175,7 @@ def _open_folder(
         kept = checkpoint.get("kept")  # not verified yet
         before = kept.get("config", {}) if isinstance(kept, dict) else {}
         refuse_changes(run, before, run.last, deciding(config))
-    if fabric.is_global_zero:
+    if fabric.is_global_zero and not run.encoder.is_file():
         run.open(record(config))
     return started_from
 
