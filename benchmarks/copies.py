@@ -29,7 +29,6 @@ from PIL import Image
 
 import mast
 from mast.core.checkpoint import write_json
-from mast.core.launch import use_faster_threads
 from mast.core.run import provenance
 
 SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
@@ -120,7 +119,6 @@ def main() -> None:
             }
             true = len(chosen) * 15  # pairs of six
             for tool in [*tools, *others]:
-                use_faster_threads()  # as on the command line
                 begun = time.monotonic()
                 if tool in tools:
                     pairs, seconds = tools[tool](), time.monotonic() - begun

@@ -1,6 +1,6 @@
 """Two hosts in network namespaces, of which a process or a whole host is killed, again and again.
 
-    python benchmarks/nodes.py [--kills 20] [--shard_optimizer]
+    python benchmarks/nodes.py [--kills 20]
 
 Needs Linux, root, and `ip`. torchrun starts one process on each host, which train together by gloo
 on shards. At a random moment of the training a random victim is killed by SIGKILL: the process of
@@ -85,8 +85,8 @@ class Job:
             command = ["ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run",
                        "--nnodes", "2", "--node-rank", str(number), "--nproc-per-node", "1",
                        "--master-addr", ADDRESS.format(1), "--master-port", str(port),
-                       "-m", "mast.cli", "pretrain", "--config", str(config), "--out", str(out),
-                       "--nodes", "2"]  # fmt: skip
+                       "-m", "mast.cli", "pretrain", "--config", str(config), "--out",
+                       str(out)]  # fmt: skip
             environment = os.environ | {
                 "GLOO_SOCKET_IFNAME": f"cable{number}", "OMP_NUM_THREADS": "1"
             }  # fmt: skip
@@ -144,7 +144,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--shard_optimizer", action="store_true")
     options = parser.parse_args()
     draw, port = random.Random(options.seed), 29_500
     rows: list[dict[str, Any]] = []
@@ -161,7 +160,6 @@ def main() -> None:
             score_every=EPOCHS,
             checkpoint_minutes=0.0,
             device="cpu",
-            shard_optimizer=options.shard_optimizer,
             encoder={"name": "timm:resnet18",
                      "options": {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}},
             objective={"projector": {"hidden": 32, "dim": 24}},
@@ -192,7 +190,7 @@ def main() -> None:
         lines = sorted(set(re.findall(r"^error: .*$", said, re.MULTILINE)))
         print("\n".join(lines))
     write_json(
-        RESULTS / f"nodes{'-sharded' * options.shard_optimizer}.json",
+        RESULTS / "nodes.json",
         {"kills": rows, "same": same, "steps": EPOCHS * STEPS_AN_EPOCH, "provenance": provenance()},
     )
     assert same

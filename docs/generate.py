@@ -22,7 +22,7 @@ from written.methods import methods, oracles, splits
 from written.path import path
 from written.photos import photos
 from written.result_files import ROOT, WHOLE
-from written.scale import many, nodes, scale, state
+from written.scale import many, nodes, scale
 from written.site import controls, copies, home, pretrained, reference
 from written.starts import starts
 from written.subspaces import found, pairs
@@ -35,7 +35,7 @@ PARTS = {
     "docs/start.md": {"path": path},
     "docs/data.md": {"splits": splits},
     "docs/pretraining.md": {
-        "starts": starts, "nodes": nodes, "state": state, "scale": scale, "many": many,
+        "starts": starts, "nodes": nodes, "scale": scale, "many": many,
     },
     "docs/clean.md": {
         "photos_measured": photos_measured, "ways": ways, "pairs": pairs, "search": search,

@@ -26,11 +26,11 @@ from experiments.starts import Starts
 from experiments.uncertainty_check import UncertaintyCheck
 from mast.core.display import terminal
 from mast.core.errors import UserError
-from mast.runs.cost import GPUS
 from paper.experiment import Experiment, perform
 from paper.reproduce import fitted, reproduced, seeds_of, workplace_of
 from paper.studies.engine import RunShard, failures, table
 from paper.tables import TableExperiment
+from paper.tables.flops import GPUS
 
 EXPERIMENTS: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(),  # MAST-C over VICReg's distance beside VICReg at equal budgets

@@ -27,7 +27,6 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
 from mast.models import Depths
-from mast.runs.cost import flops_an_image
 from paper.experiment import (
     CIFAR,
     IMAGES,
@@ -41,6 +40,7 @@ from paper.experiment import (
 from paper.methods import BASELINES, recipe
 from paper.seeds import cell, difference, spread, unpack
 from paper.studies.engine import StudyRun
+from paper.tables.flops import flops_an_image
 from paper.tables.paper import AUGSELF, NEAR_COPIES
 from paper.tables.reproduction import RESULTS, TableExperiment
 

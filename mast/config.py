@@ -16,7 +16,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import read_text, short_name
 from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
-from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
+from mast.core.optim import OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.seeds import drawing
 from mast.core.tensors import read_header, read_metadata
@@ -30,8 +30,8 @@ ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.
 _OPTIONS = "encoder.options"  # the one field whose names are not those of a version
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
-    "out", "device", "devices", "nodes", "shard_optimizer", "threads", "compile", "cuda_graphs",
-    "log_every", "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
+    "out", "device", "threads", "compile", "cuda_graphs", "log_every",
+    "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
     "data.resident_gb", "data.workers", "data.download", "data.root",
     "data.max_broken",
 )  # fmt: skip
@@ -59,10 +59,6 @@ class PretrainConfig:
             1 for methods with in-batch negatives, a queue or assignments.
         seed: Seed for initialization, data order and augmentation.
         device: auto, cpu or cuda.
-        devices: Processes on this node (torchrun overrides it). Each starts the program again.
-        nodes: Nodes (torchrun overrides it).
-        shard_optimizer: Shard the optimizer state across processes (ZeRO-1): less memory for large
-            encoders, same weights.
         threads: CPU threads per process; PyTorch's choice by default.
         precision: auto (bfloat16 on CUDA, float32 elsewhere), float32, or bfloat16 (mixed: weights
             stay in float32).
@@ -70,7 +66,6 @@ class PretrainConfig:
             Triton can build kernels for the GPU.
         cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:
             for steps so short that the GPU waits for the CPU. Needs one GPU and accumulate 1.
-        channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.
         checkpoint_minutes: Minutes between checkpoints.
@@ -92,14 +87,10 @@ class PretrainConfig:
     accumulate: int = 1
     seed: int = 0
     device: Device = "auto"
-    devices: int = 1
-    nodes: int = 1
-    shard_optimizer: bool = False
     threads: int | None = None
     precision: Precision = "auto"
     compile: bool | None = None
     cuda_graphs: bool = False
-    channels_last: bool = True
     score_every: int | None = None
     log_every: int = 10
     checkpoint_minutes: float = 2.0
@@ -119,7 +110,7 @@ class PretrainConfig:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset, self.method
         numbers = fields.leaves(self)
-        for own in ("seed", "data.range", "data.no_data"):  # which have ranges of their own
+        for own in ("data.range", "data.no_data"):  # which have ranges of their own
             del numbers[own]
         fields.check_numbers(numbers, ENDLESS)
         for part in (self.objective, self.encoder, self.optimizer):
@@ -129,9 +120,7 @@ class PretrainConfig:
                 f"encoder.mean and encoder.std have {self.encoder.channels} numbers, and images "
                 f"{self.data.channels} channels: data.channels says how many"
             )
-        least = dict.fromkeys(
-            ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
-        )
+        least = dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every"), 1.0)
         least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
         for name, bound in (least | {"seed": 0}).items():
             value = getattr(self, name)
@@ -148,27 +137,10 @@ class PretrainConfig:
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
-        if self.cuda_graphs and (self.accumulate > 1 or self.devices * self.nodes > 1):
+        if self.cuda_graphs and self.accumulate > 1:
             raise UserError(
-                "cuda_graphs is for one process that computes a batch as a whole: leave it out, or "
-                f"accumulate, devices and nodes, which are {self.accumulate}, {self.devices} and "
-                f"{self.nodes}"
-            )
-        if self.cuda_graphs and self.compile is False:
-            raise UserError("cuda_graphs replays compiled parts: leave it out, or compile")
-        if self.shard_optimizer and self.optimizer.name in OF_ALL_GRADIENTS:
-            raise UserError(
-                f"shard_optimizer divides the parameters, and optimizer.name {self.optimizer.name} "
-                "needs the norm of all their gradients: leave one of them out"
-            )
-        rates = [
-            f"optimizer.{name}" for name in ("encoder_rate", "layer_decay")
-            if getattr(self.optimizer, name) != 1
-        ]  # fmt: skip
-        if self.encoder.freeze and rates:
-            raise UserError(
-                f"encoder.freeze leaves the encoder as it is, so that {' and '.join(rates)} would "
-                "do nothing: leave out either encoder.freeze or these"
+                f"cuda_graphs needs batches computed whole: accumulate must be 1, got "
+                f"{self.accumulate}"
             )
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
@@ -278,15 +250,22 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run; of a complete one it must be that of its embedding."""
+    """The configuration of a run; of a complete one it must be that of its embedding.
+
+    Its images may lie elsewhere by now.
+    """
     config = read(folder.config)
-    now = deciding(config)
+    now = {name: value for name, value in deciding(config).items() if name != "data.spec"}
+    refuse_changes(folder, trained_with(folder), folder.embedding, now)
+    return config
+
+
+def trained_with(folder: RunFolder) -> dict[str, Any]:
+    """What decided a complete run, as `deciding` has it; empty where its embedding is silent."""
     try:
-        trained_with = dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
+        return dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
-    refuse_changes(folder, trained_with, folder.embedding, now)
-    return config
 
 
 def refuse_changes(
@@ -301,29 +280,15 @@ def refuse_changes(
         file: From which that is known.
         now: As `deciding` has it.
     """
-    names = before.keys() & now.keys() - {"data.spec"}
+    names = before.keys() & now.keys()
     if before:
         names |= {name for name in before.keys() | now.keys() if name.startswith(_OPTIONS)}
     for name in sorted(names):
         if before.get(name) != now.get(name):
             raise UserError(
-                f"{folder.config} has {name}={now.get(name)!r}, and {file.name} was "
-                f"trained with {before.get(name)!r}: restore what was changed"
+                f"{folder.path} has {name}={now.get(name)!r}, and {file.name} was trained with "
+                f"{before.get(name)!r}: restore it, or start a new run with another out"
             )
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML whose fields are given once each; PyYAML would take the last of several."""
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)
-        lines: dict[str, int] = {}
-        for key, _ in node.value:
-            line, name = key.start_mark.line + 1, str(key.value)
-            if name in lines:
-                raise UserError(f"line {line}: {name} is given twice, first in line {lines[name]}")
-            lines[name] = line
-        return node
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -333,13 +298,11 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"no configuration file {path}")
     text = read_text(path)
     try:
-        # A few lines of aliases may stand for more values than memory holds.
-        for event in filter(lambda of: isinstance(of, yaml.AliasEvent), yaml.parse(text)):
-            line = event.start_mark.line + 1
-            raise UserError(f"line {line}: aliases are not read here; write out *{event.anchor}")
-        values = yaml.load(text, _Loader)
-    except UserError as error:
-        raise UserError(f"{path}, {error}") from error
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
+        values = yaml.safe_load(text)
+    except UserError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
@@ -350,7 +313,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
-    """A configuration with other values, checked.
+    """As `replaced`, checked."""
+    changed = replaced(config, values)
+    changed.check()
+    return changed
+
+
+def replaced(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
+    """A configuration with other values, each of its type.
 
     Args:
         config: All other values.
@@ -365,6 +335,4 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())
-    changed = fields.change(config, values, "field")
-    changed.check()
-    return changed
+    return fields.change(config, values, "field")

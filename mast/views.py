@@ -118,8 +118,6 @@ class ViewMaker:
     ) -> None:
         if isinstance(views, str) and views not in PRESETS:
             raise unknown("views", views, PRESETS)
-        if canvas is not None and canvas < 1:
-            raise UserError(f"canvas must be 1 or more, got {canvas}")
         preset = PRESETS[views] if isinstance(views, str) else views
         self.pipeline = Pipeline(preset.only(preset.operators), size)
         self.to_canvas = ToCanvas(canvas or canvas_size(size))

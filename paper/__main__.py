@@ -6,16 +6,15 @@ from mast.cli import main
 from mast.cli.verbs import VERBS, Program, Verb
 from paper import register
 
-REPORT = "python -m paper report {run}"
 PROGRAM = Program(
     "python -m paper",
     {
         "reproduce": Verb("reproduce:reproduce", ("table",), package="paper"),
         **VERBS,
         "advise": Verb("advise:advise", ("encoder",), package="paper"),
-        "analyze": Verb("analyze:analyze", ("run",), then=REPORT, package="paper"),
+        "analyze": Verb("analyze:analyze", ("run",), package="paper"),
         "report": Verb("report:report", ("run",), package="paper"),
-        "study": Verb("study:study", ("name", "run"), then=REPORT, package="paper"),
+        "study": Verb("study:study", ("name", "run"), package="paper"),
     },
     register,
 )

@@ -13,7 +13,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, EncoderLike, later
 from mast.core.run import RunFolder
-from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of
+from mast.core.table import Columns, Rows, Shown, TextTable, columns_of
 
 if TYPE_CHECKING:
     from mast.evaluation.named_sets import NamedSets
@@ -40,9 +40,9 @@ class AdviceResult(Shown, Rows):
     def by_column(self) -> Columns:
         return columns_of(self.columns, self.rows)
 
-    def shown(self) -> tuple[FittedTable, str]:
+    def shown(self) -> tuple[TextTable, str]:
         """The table and the text."""
-        table = FittedTable(2, title="Which augmentations each task can afford (95 % intervals)")
+        table = TextTable(title="Which augmentations each task can afford (95 % intervals)")
         for column in self.columns:
             table.add_column(column, no_wrap=column == "operator")
         for row in self.rows:

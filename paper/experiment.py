@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from mast.analyses import Grid
-from mast.config import PretrainConfig
+from mast.config import PretrainConfig, build_method
 from mast.core.checkpoint import write_json
 from mast.core.compute import Compute
 from mast.core.errors import DivergedError, UserError, unknown
 from mast.core.files import read_json
-from mast.core.kinds import Device
+from mast.core.kinds import Device, Representation
 from mast.core.launch import find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
@@ -34,8 +34,8 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.result import Result
 from mast.models import Encoder, load_encoder
 from mast.recipes import configure
-from mast.runs.load import Representation, load_representation
-from mast.runs.start import untrained
+from mast.runs.load import load_representation
+from mast.runs.start import start, with_architecture
 from paper import register
 from paper.studies.engine import (
     ALL,
@@ -116,7 +116,7 @@ class Workplace:
     def encoder(self, run: StudyRun) -> Encoder:
         """The encoder of a run: what it learned, or as it starts for one that is not trained."""
         assert run.config is not None
-        encoder = load_encoder(run.folder.path) if run.trained else untrained(run.config)
+        encoder = load_encoder(run.folder.path) if run.trained else _untrained(run.config)
         return encoder.to(find_device(self.device))
 
 
@@ -314,3 +314,11 @@ def link_cifar(
     everything = workplace.open("cifar10/train", SIZE)
     root, index_N = workplace.sets / "cifar10/train", drawn_positions(len(everything), images)
     link(everything, root, index_N, workplace.derived(name), flat)
+
+
+def _untrained(config: PretrainConfig) -> Encoder:
+    """The encoder of a run before its first step, in evaluation mode."""
+    config = with_architecture(config)
+    method = build_method(config)
+    start(method, config)
+    return method.encoder.eval()

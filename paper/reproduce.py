@@ -15,8 +15,8 @@ from mast.commands.pretrain import pretrain
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, one_line
 from mast.core.files import out_folder
-from mast.core.kinds import Device, GpuName
-from mast.core.table import FittedTable, Shown, literal
+from mast.core.kinds import Device
+from mast.core.table import Shown, TextTable, literal
 from paper.study import seeds_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 ScaleName = Literal["small", "paper"]
+GpuName = Literal["H200", "H100", "A100", "RTX4090"]
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
 
@@ -57,7 +58,7 @@ class Reproduced(Shown):
         text = f"{done} of {len(self.runs)} runs are trained and measured"
         return f"{text}, {waiting} wait for the trials of their row" if waiting else text
 
-    def shown(self) -> tuple[str | Text | FittedTable, ...]:
+    def shown(self) -> tuple[str | Text | TextTable, ...]:
         """The tables, the notes, how much is done, and where it was written."""
         tables = (fitted(grid, heading) for heading, grid in self.grids.items())
         files = map(one_line, map(str, self.files))
@@ -122,9 +123,9 @@ def reproduced(
     gpu: GpuName | None,
 ) -> Reproduced:
     """What `reproduce` returns, of any experiment that is a table; `part` is for this process."""
-    from mast.runs.cost import GPUS
     from paper.experiment import perform
     from paper.tables import assumed, costs
+    from paper.tables.flops import GPUS
     from paper.tables.printed import refuse_something_else, write
 
     refuse_something_else(place.out / kind.results, kind.title)
@@ -145,9 +146,9 @@ def reproduced(
     return Reproduced(kind.title, runs, grids, kind.notes(), files)
 
 
-def fitted(grid: Grid, title: str | None = None) -> FittedTable:
+def fitted(grid: Grid, title: str | None = None) -> TextTable:
     """A grid for a rich console."""
-    rendered = FittedTable(1, title=title)
+    rendered = TextTable(title=title)
     for column in grid.columns:
         rendered.add_column(column)
     for row in grid.rows:

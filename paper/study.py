@@ -16,7 +16,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Shown, TextTable
 
 if TYPE_CHECKING:
     from paper.studies.engine import StudyRun
@@ -37,7 +37,7 @@ class StudyResult(Shown):
 
         return failures(self.runs)
 
-    def shown(self) -> Iterator[str | Text | FittedTable]:
+    def shown(self) -> Iterator[str | Text | TextTable]:
         """The plan and its state, and the answer."""
         from paper.studies.engine import table
 
@@ -109,7 +109,7 @@ def study(
     target_set = labelled(str(data), folder)
     subject = subject_of(folder, None, 0, find_device("cpu"), 0)
     plan = question.plan(replace(subject, epochs=config.epochs))
-    operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
+    operational = {"device": device, "threads": threads}
     runs = vary(change(config, operational), plan, chosen, studies)
 
     def state(run: StudyRun) -> str:

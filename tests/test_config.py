@@ -55,32 +55,23 @@ def test_a_wrong_file_is_refused_and_named(
     assert error.startswith(f"error: {file}")
 
 
-BAD = (float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-320, 10**30, -(10**30))
+BAD = (float("nan"), float("inf"), -float("inf"))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
+def test_numbers_are_finite(method: str) -> None:
     config = change(configure("mast_c5_small"), {"method": method})
     for name, hint in fields.kinds(config).items():
         if not {int, float} & {hint, *get_args(hint)} or (
             method != "mast" and not name.startswith("objective.")
         ):
             continue
-        for value in BAD[: 3 if name == "data.no_data" else None]:
+        for value in BAD:
             if value == float("inf") and name in ENDLESS:
                 change(config, {name: value})
                 continue
             with pytest.raises(UserError, match=re.escape(name)):
                 change(config, {name: value})
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [("swav", "iterations"), ("mae", "depth")],
-)
-def test_no_number_of_layers_or_rounds_is_endless(method: str, name: str) -> None:
-    with pytest.raises(UserError, match=rf"objective.{name} must be in \[., 1000\], got"):
-        change(configure("mast_c5_small"), {"method": method, f"objective.{name}": 10**9})
 
 
 def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +80,8 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     folder = mast.pretrain(config)
     written = read(folder.config)
     values = yaml.safe_load(folder.config.read_text())
-    del values["channels_last"], values["optimizer"]["momentum"]
-    monkeypatch.setitem(
-        RECIPES, values["recipe"], lambda: replace(config, channels_last=False, epochs=77)
-    )
+    del values["compile"], values["optimizer"]["momentum"]
+    monkeypatch.setitem(RECIPES, values["recipe"], lambda: replace(config, compile=True, epochs=77))
     folder.config.write_text(yaml.safe_dump(values))
     assert read(folder.config) == written
 

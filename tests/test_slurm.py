@@ -1,7 +1,4 @@
-"""As SLURM starts processes, on two nodes: they find each other, and go on after a pre-emption.
-
-The optimizer's state is divided between them until then, and not afterwards.
-"""
+"""As SLURM starts processes, on two nodes: they find each other, and go on after a pre-emption."""
 
 import os
 import signal
@@ -49,8 +46,7 @@ def task(rank: int, config: str, folder: str, ports: list[int]) -> None:
         os.environ["MASTER_PORT"] = str(port)
         hook = register_optimizer_step_post_hook(preempt) if preempted else None
         words = ["pretrain", "--config", config, "--out", os.path.join(folder, out)]
-        words += ["shard_optimizer=true"] * preempted
-        codes.append(main([*words, "--nodes", "2", "--devices", "1", "--device", "cpu"]))
+        codes.append(main([*words, "--device", "cpu"]))
         if hook is not None:
             hook.remove()
         torch.distributed.destroy_process_group()

@@ -1,11 +1,6 @@
 """What is set around a call of the library, or for a process, changes nothing of its result."""
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +13,7 @@ from torch import Tensor
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
 from mast.core.canvases import Canvases
-from mast.core.entry import entry, restore_torch_state
+from mast.core.compute import whole_float32
 from mast.core.run import RunFolder
 
 
@@ -31,19 +26,11 @@ def setting(change: Callable[[Any], object], value: Any, before: Any) -> Iterato
         change(before)
 
 
-def products(precision: str) -> None:
-    """As a user may set them in the newer way."""
-    torch.backends.fp32_precision = precision
-
-
 SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "float64": lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
     "device": lambda: torch.device("meta"),
     "inference": torch.inference_mode,
-    "products": lambda: setting(torch.set_float32_matmul_precision, "medium", "highest"),
-    "newer products": lambda: setting(products, "bf16", "none"),
-    "numpy": lambda: np.errstate(all="raise"),
 }
 
 
@@ -52,9 +39,8 @@ def all_at_once() -> Iterator[None]:
     """Everything that can be set together, and a seed."""
     torch.manual_seed(7)
     with ExitStack() as stack:
-        for name, surrounding in SURROUNDINGS.items():
-            if name != "newer products":
-                stack.enter_context(surrounding())
+        for surrounding in SURROUNDINGS.values():
+            stack.enter_context(surrounding())
         yield
 
 
@@ -65,9 +51,7 @@ def settings() -> list[Any]:
         torch.is_autocast_enabled("cpu"),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.backends.mkldnn.matmul.fp32_precision,
         torch.get_num_threads(),
-        np.geterr(),
         torch.get_rng_state().tolist(),
     ]
 
@@ -139,18 +123,7 @@ def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
     ]
 
 
-def found(run: RunFolder, photos: Path, folder: Path) -> Any:
-    near = mast.neighbours(photos / "test", "0", run.path, k=3, match="color", device="cpu")
-    alike = mast.duplicates(photos / "test", run.path, level="similar", device="cpu")
-    return near.columns, alike.columns
-
-
-def drawn(run: RunFolder, photos: Path, folder: Path) -> Any:
-    insights = mast.analyze(run.path, analyses="neighbours", device="cpu")
-    return [insight.text for insight in insights]
-
-
-@pytest.mark.parametrize("what", [features, scores, learned, found, drawn])
+@pytest.mark.parametrize("what", [features, scores, learned])
 def test_what_is_measured_and_decided_is_the_same(
     what: Callable[[RunFolder, Path, Path], Any], ours: RunFolder, photos: Path, tmp_path: Path
 ) -> None:
@@ -159,32 +132,6 @@ def test_what_is_measured_and_decided_is_the_same(
         before = settings()
         assert what(ours, photos, tmp_path) == expected
         assert settings() == before
-
-
-def test_calls_in_several_threads_are_those_of_one_after_another(
-    ours: RunFolder, photos: Path, tmp_path: Path, tiny: Callable[..., mast.PretrainConfig]
-) -> None:
-    """A process has one generator from which networks draw their first weights."""
-
-    def drawn_by(seed: int) -> Any:
-        run = mast.pretrain(
-            tiny(epochs=1, threads=1, seed=seed, out=str(tmp_path / f"{seed} {name}"))
-        )
-        mast.load_encoder(ours.path)
-        file = tmp_path / f"{seed} {name}.npz"
-        mast.embed(photos / "test", "timm:test_resnet", file, size=32, untrained=True, device="cpu")
-        return run.encoder.read_bytes(), np.load(file)["features"].tolist()
-
-    name = "alone"
-    expected = [drawn_by(seed) for seed in range(2)]
-    name = "together"
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(drawn_by, range(2))) == expected
-
-
-def test_what_numpy_raises_for_the_caller_is_not_raised_here() -> None:
-    with np.errstate(all="raise"):
-        assert entry()(lambda: np.exp(np.float64(-1000)))() == 0
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:
@@ -197,34 +144,11 @@ def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None
 
 
 def test_what_a_caller_set_for_products_comes_back() -> None:
-    for change, value, before in (
-        (torch.set_float32_matmul_precision, "high", "highest"),
-        (products, "tf32", "none"),
-    ):
-        with setting(change, value, before):
-            places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-            was = [place.fp32_precision for place in places]
-            with restore_torch_state():
-                assert torch.get_float32_matmul_precision() == "highest"
-                assert {place.fp32_precision for place in places} == {"ieee"}
-            assert [place.fp32_precision for place in places] == was
-            if change is not products:
-                assert torch.get_float32_matmul_precision() == value
-
-
-def test_what_other_libraries_refuse_of_the_environment_is_named() -> None:
-    code = """
-from importlib import import_module
-from mast.analyses.figure import styled
-for refused in (lambda: import_module("mast.augment.compiled.rows"), styled(dict)):
-    try:
-        refused()
-    except Exception as error:
-        print(type(error).__name__, error)
-"""
-    environment = os.environ | {"NUMBA_NUM_THREADS": "0", "MPLBACKEND": "none"}
-    call = [sys.executable, "-c", code]
-    ended = subprocess.run(call, check=True, env=environment, capture_output=True, text=True)
-    threads, backend = ended.stdout.splitlines()
-    assert re.match(r"UserError .*NUMBA_NUM_THREADS.*\b0\b", threads)
-    assert re.match("UserError .*MPLBACKEND.*none", backend)
+    with setting(torch.set_float32_matmul_precision, "high", "highest"):
+        places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+        was = [place.fp32_precision for place in places]
+        with whole_float32():
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert {place.fp32_precision for place in places} == {"ieee"}
+        assert [place.fp32_precision for place in places] == was
+        assert torch.get_float32_matmul_precision() == "high"

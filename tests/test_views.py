@@ -184,7 +184,7 @@ def test_processes_draw_their_parts(
         ({"views": "mast6"}, "unknown views 'mast6'. Did you mean 'mast5'"),
         ({"views": Preset(())}, "operators is empty"),
         ({"seed": -1}, "seed must be 0 or more"),
-        ({"canvas": 0}, "canvas must be 1 or more"),
+        ({"canvas": -1}, "side must be 1 to"),
         ({"mean": (0.5, 0.5, 0.5)}, "expected mean and std of three channels"),
         ({"mean": (0.5,) * 3, "std": (0.0,) * 3}, "std above 0"),
     ],

@@ -67,7 +67,7 @@ def verdict(
 
 def _says(words: tuple[str, ...], said: str) -> bool:
     """Whether one of some words is in something else than progress."""
-    lines = (line for line in said.splitlines() if not line.startswith(("done: ", "next: ")))
+    lines = (line for line in said.splitlines() if not line.startswith("done: "))
     return any(word in line for line in lines for word in words)
 
 

@@ -37,7 +37,7 @@ BASES = {
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": ("analyze", "run", "--data", "photos/test", "--images", "8", "--analyses", "masks"),
-    "plan": ("plan", "photos/train", "--recipes", "mast_c5_small", "--gpu", "A100"),
+    "plan": ("plan", "photos/train", "--recipes", "mast_c5_small"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
     "shard": ("shard", "photos/test", "--out", "shards", "--size", "16"),
     "show operators": ("show", "operators"),
@@ -49,7 +49,7 @@ BASES = {
 # A network, or a compiler.
 LEFT_OUT = {"download", "compile", "push", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
-    "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
+    "epochs", "resamples", "score_every", "checkpoint_minutes", "data.workers",
     "workers",
 }  # fmt: skip
 ANYTHING = (

@@ -137,21 +137,16 @@ def many() -> str:
 def nodes() -> str:
     """How two hosts end when one of their processes, or one of them, is killed."""
     result = json.loads((RESULTS / "nodes.json").read_text())
-    divided = json.loads((RESULTS / "nodes-sharded.json").read_text())
-    seconds = [_by_victim(each["kills"]) for each in (result, divided)]
+    seconds = _by_victim(result["kills"])
     rows = tuple(
-        (victim, *(
-            f"{len(some[victim])}, {min(some[victim]):.1f} to {max(some[victim]):.1f} s"
-            for some in seconds
-        ))
-        for victim in sorted(seconds[0])
-    )  # fmt: skip
-    assert all(each["same"] for each in (result, divided))
-    head = ("killed", "kills, time until all exited", "with a sharded optimizer")
+        (victim, f"{len(some)}, {min(some):.1f} to {max(some):.1f} s")
+        for victim, some in sorted(seconds.items())
+    )
+    assert result["same"]
+    head = ("killed", "kills, time until all exited")
     return (
         f"After {len(result['kills'])} kills in {result['steps']} steps, the encoder is byte for "
-        f"byte that of an undisturbed run, with and without `shard_optimizer` "
-        f"({link_table('nodes', Grid(head, rows))})."
+        f"byte that of an undisturbed run ({link_table('nodes', Grid(head, rows))})."
     )
 
 
@@ -160,20 +155,3 @@ def _by_victim(kills: list[dict[str, Any]]) -> dict[str, list[float]]:
     for kill in kills:
         found.setdefault(kill["victim"], []).append(kill["seconds"])
     return found
-
-
-def state() -> str:
-    """What a large encoder takes with the optimizer's state in each process, and divided."""
-    result = json.loads((RESULTS / "optimizer-state.json").read_text())
-    titles = {"plain": "in each process", "sharded": "sharded (`shard_optimizer`)"}
-    rows = tuple(
-        (titles[name], " and ".join(f"{gb:.1f}" for gb in of["most"]),
-         f"{of['bytes'] / 1e9:.2f}", f"{of['save']:.1f}")
-        for name, of in result["ways"].items()
-    )  # fmt: skip
-    head = ("optimizer state", "GB per process", "checkpoint, GB", "seconds to save")
-    assert all(result["same"].values())
-    return (
-        f"{link_table('optimizer-state', Grid(head, rows), 'Memory')} of "
-        f"{result['encoder'].removeprefix('timm:')} in {result['processes']} processes on a CPU."
-    )

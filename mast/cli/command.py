@@ -7,32 +7,16 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from mast.cli.verbs import MAST, REGISTRIES, TOPICS, Program, named, show
 from mast.cli.words import arguments_of, help_of
-from mast.core import entry, stopping
+from mast.core import stopping
 from mast.core.errors import UserError, is_out_of_memory, one_line, unknown
-from mast.core.processes import ProcessEndedError
 
 _SHOWN = (*TOPICS, *REGISTRIES)
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
-
-
-class _ClosedPipeError(Exception):
-    """The reader of the output is gone, as after `| head`."""
-
-
-@contextmanager
-def _printing() -> Iterator[None]:
-    """Print to stdout, and notice at once if its reader is gone: other pipes may break as well."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise _ClosedPipeError from error
 
 
 def run(arguments: Sequence[str] | None, program: Program | None) -> int:
@@ -45,11 +29,10 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
         stopping.answer_signals(raising=True)
     try:
         _run(words, program or MAST)
-    except SystemExit as ended:  # the processes of `mast.core.processes` did the work
-        return int(ended.code or 0)
+        sys.stdout.flush()
     except BaseException as error:
         why: BaseException = next(iter(stopping.received), error)
-        if isinstance(why, _ClosedPipeError):  # such as `mast show config | head`
+        if isinstance(why, BrokenPipeError):  # such as `mast show config | head`
             _drop_output()
             return BROKEN_PIPE
         code, message = _ending(why)
@@ -57,8 +40,6 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
             raise
         _say(code, message)
         return code
-    finally:
-        entry.advised = True
     return 0
 
 
@@ -66,7 +47,7 @@ def _ending(error: BaseException) -> tuple[int, str]:
     """The exit code of an error, and what to say of it."""
     what = " ".join(str(error).split())[:300]
     if isinstance(error, UserError):
-        return (error.code if isinstance(error, ProcessEndedError) else 2), str(error)
+        return 2, str(error)
     if isinstance(error, stopping.Interrupted):
         return error.code, str(error)
     if isinstance(error, KeyboardInterrupt):
@@ -83,14 +64,13 @@ def _ending(error: BaseException) -> tuple[int, str]:
 
 
 def _say(code: int, message: str) -> None:
-    """Print why a command ended, once for all of its processes."""
+    """Print why a command ended."""
     try:
         if code <= 2:
             from mast.core.display import say
 
-            if not stopping.leave_message(message):
-                say(f"error: {message}", style="red")
-        elif stopping.is_first_here() and not stopping.is_launched():
+            say(f"error: {message}", style="red")
+        elif stopping.is_first_here():
             print(one_line(message), file=sys.stderr, flush=True)
     except OSError:  # the terminal is gone, and its signal may be why
         _drop_output()
@@ -107,20 +87,20 @@ def _run(words: list[str], program: Program) -> None:
     first, second = [*words, "", ""][:2]
     if first in ("", "-h", "--help"):
         summaries = {name: verb.summary for name, verb in program.verbs.items()}
-        _print(_overview(program.name, "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
+        print(_overview(program.name, "COMMAND", {**summaries, "show": " | ".join(_SHOWN)}))
     elif first == "--version":
         from importlib.metadata import version
 
-        _print(version("mast-ssl"))
+        print(version("mast-ssl"))
     elif first == "show" and second in ("", "-h", "--help"):
         summaries = {name: verb.summary for name, verb in TOPICS.items()}
         listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
-        _print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
+        print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
     elif first == "show" and second in REGISTRIES and len(words) == 2:
         program.register()
         module, _, registry = REGISTRIES[second].partition(":")
         rows = getattr(import_module(module), registry)
-        _print(_rows({name: row.title for name, row in rows.items()}))
+        print(_rows({name: row.title for name, row in rows.items()}))
     elif first == "show" and second not in TOPICS:
         raise unknown("topic", second, _SHOWN)
     elif first == "show":
@@ -129,11 +109,6 @@ def _run(words: list[str], program: Program) -> None:
         raise unknown("command", first, [*program.verbs, "show"])
     else:
         _call(first, words[1:], program)
-
-
-def _print(text: str) -> None:
-    with _printing():
-        print(text)
 
 
 def _rows(texts: Mapping[str, str]) -> str:
@@ -152,21 +127,15 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
 
 def _call(name: str, words: list[str], program: Program) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
-    asked = bool({"-h", "--help"} & {*words})
-    if sys.flags.optimize > 1 and (asked or name == "show recipes"):
-        raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
-    if asked:
-        with _printing():
-            help_of(name, program)
+    if {"-h", "--help"} & {*words}:
+        help_of(name, program)
         return
-    from mast.core.display import doing, say, show_warnings
+    from mast.core.display import doing, show_warnings
 
     show_warnings()
     program.register()
-    verb = named(name, program)
     arguments = arguments_of(name, words, program)
-    entry.advised = (threads := arguments.pop("threads", None)) is not None
-    if threads is not None:
+    if (threads := arguments.pop("threads", None)) is not None:
         import torch
 
         from mast.core.launch import check_threads
@@ -174,10 +143,5 @@ def _call(name: str, words: list[str], program: Program) -> None:
         check_threads(threads)
         torch.set_num_threads(threads)
     with doing(name):
-        result = verb.load()(**arguments)
-    with _printing():
-        show(result)
-    following = verb.next(arguments, result)
-    if stopping.is_first_here() and following and following.isprintable():
-        with suppress(OSError):  # the terminal is gone, and the work is done
-            say(f"next: {program.name} {following}")
+        result = named(name, program).load()(**arguments)
+    show(result)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mast.core.errors import UserError, one_line, visible
-from mast.core.files import quoted
 
 
 class Verb(NamedTuple):
@@ -15,8 +14,6 @@ class Verb(NamedTuple):
     function: str  # its module in the package and its name
     words: tuple[str, ...] = ()  # parameters that need no name, in order; the last may be several
     configured: bool = False  # whether its `config` is made from options and key=value
-    left_out: tuple[str, ...] = ()  # parameters that only Python has
-    then: str = ""  # the command that may come next, of the arguments and the path of the result
     package: str = "mast.commands"
 
     def load(self) -> Callable[..., Any]:
@@ -24,13 +21,6 @@ class Verb(NamedTuple):
         module, _, name = self.function.partition(":")
         function: Callable[..., Any] = getattr(import_module(f"{self.package}.{module}"), name)
         return function
-
-    def next(self, arguments: Mapping[str, Any], result: Any) -> str:
-        """The command that may come next, as a shell takes it; empty if there is none."""
-        places = {**arguments, "path": getattr(result, "path", "")}
-        words = {name: quoted(str(each)) for name, each in places.items()}
-        of_file = str(arguments.get("encoder")).endswith((".npz", ".parquet"))
-        return self.then.format_map({**words, "features": " --features FILE" * of_file})
 
     @property
     def summary(self) -> str:
@@ -71,20 +61,16 @@ VERBS: dict[str, Verb] = {
     "neighbours": Verb("neighbours:neighbours", _DATA),
     "duplicates": Verb("duplicates:duplicates", _DATA),
     "outliers": Verb("outliers:outliers", _DATA),
-    "adapt": Verb(
-        "adapt:adapt", _DATA, then="neighbours {data} --encoder {path} --query 0 --ignore all"
-    ),
-    "fit": Verb("fit:fit", _DATA, then="predict FOLDER --classifier {path}{features}"),
+    "adapt": Verb("adapt:adapt", _DATA),
+    "fit": Verb("fit:fit", _DATA),
     "predict": Verb("predict:predict", _DATA),
     "embed": Verb("embed:embed", _DATA),
-    "pretrain": Verb(
-        "pretrain:pretrain", _DATA, configured=True, then="evaluate {path} --data SET"
-    ),
+    "pretrain": Verb("pretrain:pretrain", _DATA, configured=True),
     "plan": Verb("plan:plan", _DATA),
-    "shard": Verb("shard:shard", _DATA, then="plan shards:{path}"),
-    "evaluate": Verb("evaluate:evaluate", ("encoder",), then="compare {encoder}"),
+    "shard": Verb("shard:shard", _DATA),
+    "evaluate": Verb("evaluate:evaluate", ("encoder",)),
     "compare": Verb("compare:compare", ("runs",)),
-    "analyze": Verb("analyze:analyze", ("run",), then="report {run}"),
+    "analyze": Verb("analyze:analyze", ("run",)),
     "report": Verb("report:report", ("run",)),
     "export": Verb("export:export", ("model",)),
 }

@@ -126,7 +126,7 @@ def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
     texts, hints = TEXTS | _texts(function), hints_of(function)
     for name, one in inspect.signature(function).parameters.items():
         made = verb.configured and name == "config"
-        if one.kind is one.VAR_KEYWORD or made or name in verb.left_out:
+        if one.kind is one.VAR_KEYWORD or made:
             continue
         option, text = "changes" if name == "settings" else name, texts.get(name, "")
         if one.default is Kind.empty:

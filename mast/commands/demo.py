@@ -14,7 +14,7 @@ from mast.commands.common import command
 from mast.commands.pretrain import pretrain
 from mast.core.files import out_folder
 from mast.core.kinds import Device
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Shown, TextTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,10 +71,10 @@ class DemoResult(Shown):
     # Percent of the ten nearest images that have the query's label, by way and task.
     shares: Mapping[str, Mapping[str, float]]
 
-    def shown(self) -> tuple[str | FittedTable, ...]:
+    def shown(self) -> tuple[str | TextTable, ...]:
         """The table, the page, and last the command to go on with."""
         title = "Of the ten nearest images, those that share it with the query (%)"
-        table = FittedTable(1, title=title, box=SIMPLE, padding=0)
+        table = TextTable(title=title, box=SIMPLE, padding=0)
         table.add_column("", min_width=21)
         for name in TASKS:
             table.add_column(name, justify="right", no_wrap=True)

@@ -15,7 +15,6 @@ from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.files import short_name
 from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
-from mast.core.processes import launch_processes
 from mast.core.run import EVALUATIONS, SPACES, RunFolder
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def evaluate(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     size: int | None = None,
     device: Device = "auto",
-    devices: int = 1,
     precision: Precision = "float32",
     seed: int = 0,
     cache: bool = True,
@@ -64,7 +62,6 @@ def evaluate(
         protocols: Names of protocols (`mast show protocols`), in the order they run.
         settings: Settings by protocol, overriding the defaults; on the command line as key=value,
             such as knn.temperatures=0.1.
-        devices: Processes on this node (torchrun overrides it); they split training and encoding.
         precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without parts.
         cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
@@ -86,7 +83,7 @@ def evaluate(
 
     from mast.core.bench import Bench
     from mast.core.compute import Compute
-    from mast.core.launch import find_device, make_fabric, type_of
+    from mast.core.launch import find_device, launch_processes, make_fabric, type_of
     from mast.core.tensors import digest
     from mast.encoders.load import EncoderOptions, frozen, load, source_name
     from mast.evaluation.named_sets import NamedSets
@@ -109,7 +106,7 @@ def evaluate(
         given = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
             "match": match, "space": space, "near_duplicates": near_duplicates,
-            "devices": devices != 1, "size": size not in (None, classifier.size),
+            "size": size not in (None, classifier.size),
             "protocols": protocols != DEFAULT,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
@@ -129,7 +126,7 @@ def evaluate(
         raise UserError("untrained is for a run's first weights: leave ignore, match and space out")
     options = EncoderOptions(encoder, size, weights, sets.download, untrained, seed)
     with doing("setting up devices"):
-        fabric = make_fabric(device, devices, precision=precision)
+        fabric = make_fabric(device, precision)
     with launch_processes(fabric, lambda: "the same command continues from what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         first_weights = untrained and is_run

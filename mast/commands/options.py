@@ -35,8 +35,6 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "batch_size": (int | None, "batch_size", "Images per step, over all processes."),
     "seed": (int | None, "seed", "Decides weights, order and views."),
     "device": (Literal["auto", "cpu", "cuda"] | None, "device", "Where to compute."),
-    "devices": (int | None, "devices", "Processes on this machine (torchrun overrides it)."),
-    "nodes": (int | None, "nodes", "Machines (torchrun overrides it)."),
     "threads": (int | None, "threads", "CPU threads per process; PyTorch's choice by default."),
     "precision": (Literal["auto", "float32", "bfloat16"] | None, "precision",
                   "auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16."),
@@ -59,7 +57,6 @@ def configured(
         config: A YAML file whose fields replace the recipe's.
         values: Options, and fields by name.
     """
-    from mast.config import change
     from mast.recipes import merge
 
     given = {
@@ -74,7 +71,7 @@ def configured(
         if name in given:
             raise UserError(f"{name} is given twice")
         given[name] = value
-    return change(merge(recipe, config), given)
+    return merge(recipe, config, given)
 
 
 def with_texts(config: PretrainConfig) -> str:

@@ -7,20 +7,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import disk_usage
-from typing import TYPE_CHECKING, Literal
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain, starting
 from mast.core.arguments import as_list
 from mast.core.display import say
 from mast.core.errors import OutOfMemoryError, UserError, counted
-from mast.core.files import as_word, default_cache, in_gb
+from mast.core.files import as_word
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
-from mast.core.table import Columns, Rows, Shown, literal
+from mast.core.table import Columns, Rows, Shown, TextTable
 
 if TYPE_CHECKING:
     from mast.runs.cost import Cost
@@ -28,13 +25,6 @@ if TYPE_CHECKING:
 
 ON_A_GPU = ("mast_c5_medium", "mast_c5_medium_vit", "mast_c5_medium_convnext")
 ON_A_CPU = ("mast_c5_small",)
-SHORT = {
-    "size": "px",
-    "batch_size": "batch",
-    "accumulate": "parts",
-    "memory_gb": "memory GB",
-    "images_per_second": "images/s",
-}  # heads of columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,16 +55,16 @@ class Plan(Shown, Rows):
             "hours": [each.seconds / 3600 for each in costs],
         }
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """One row a cost."""
-        title = f"{self.costs[0].images:,} images of {self.data}"
-        table = Table(title=literal(title, "table.title"))
+        table = TextTable(title=f"{self.costs[0].images:,} images of {self.data}")
         columns = dict(self.by_column)
         if all(each.memory is None for each in self.costs):
             del columns["memory_gb"]
         for name in columns:
-            head = SHORT.get(name, name)
-            table.add_column(head, justify="left" if name == "recipe" else "right", no_wrap=True)
+            table.add_column(
+                name.replace("_", " "), justify="left" if name == "recipe" else "right"
+            )
         for row in zip(*columns.values(), strict=True):
             table.add_row(*(_cell(each) for each in row))
         return table
@@ -84,7 +74,7 @@ class Plan(Shown, Rows):
         """The command of each row."""
         return tuple(map(self._command, self.costs))
 
-    def shown(self) -> tuple[str | Table, ...]:
+    def shown(self) -> tuple[str | TextTable, ...]:
         """The table, the notes and the commands."""
         return self.table(), *self.notes, *self.commands
 
@@ -99,7 +89,7 @@ class Plan(Shown, Rows):
                 words += [f"--{name}", str(getattr(config, name))]
         if config.data.download:
             words += ["--download"]
-        if each.measured and config.device != find_device("auto").type:
+        if config.device != find_device("auto").type:
             words += ["--device", config.device]
         if self.encoder is not None:
             words += ["--encoder", as_word(self.encoder)]
@@ -111,7 +101,6 @@ class Plan(Shown, Rows):
 @command
 def plan(
     data: str | Path,
-    gpu: Literal["H200", "H100", "A100", "RTX4090"] | None = None,
     hours: float | None = None,
     recipes: str | Sequence[str] = (),
     weights: str | None = None,
@@ -119,21 +108,18 @@ def plan(
     download: bool = False,
     encoder: str | None = None,
 ) -> Plan:
-    """Estimate what pretraining on your images costs, and print the command.
+    """Estimate what pretraining on your images costs here, and print the command.
 
-    Times a few training steps on generated images here; for another GPU it computes the time from
-    a step's FLOPs and the vendor's specifications.
+    Times a few training steps on generated images.
 
     Args:
         data: The images.
-        gpu: The GPU to plan for; by default this machine.
         hours: Time limit per run; as many epochs as fit, up to eight times the recipe's. By
             default the recipe's epochs, as in `mast pretrain`; a second row has as many steps as
             the recipe takes on 50,000 images.
         recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise
             `mast_c5_small`.
         weights: Starting weights, as in `mast pretrain --weights`.
-        device: auto, cpu or cuda, on this machine.
         download: Allow downloading weights.
         encoder: The encoder, as in `mast pretrain --encoder`; the recipe's by default.
 
@@ -148,10 +134,10 @@ def plan(
     from mast.data import open_source
     from mast.evaluation.verdict import ADAPT_FIRST
     from mast.recipes import recipe
-    from mast.runs.cost import GPUS, Cost, cost, decoding_seconds
+    from mast.runs.cost import Cost, cost, decoding_seconds
 
-    here, there = find_device(device), None if gpu is None else GPUS[gpu]
-    default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
+    here = find_device(device)
+    default = ON_A_GPU if here.type == "cuda" else ON_A_CPU
     if weights or encoder:  # whose architecture all recipes would train
         default = default[:1]
     configs = []
@@ -165,12 +151,11 @@ def plan(
     if len(source) < 2:
         raise UserError(f"{data} has {counted(len(source), 'image')}; give two or more")
     decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
-    if there is None:
-        say("A few steps are trained on generated images, to measure how fast they are:")
+    say("Timing a few training steps on generated images:")
     costs, notes = list[Cost](), list[str]()
     for config in configs:
         try:
-            costs.append(cost(config, source, decoding[config.size], there, pretrain))
+            costs.append(cost(config, source, decoding[config.size], pretrain))
         except OutOfMemoryError as error:
             notes.append(f"{config.recipe} does not fit here: {error}")
     if not costs:
@@ -179,7 +164,7 @@ def plan(
         costs += [other for each in costs if (other := each.scaled()) != each]
     else:
         costs = [each.within(hours) for each in costs]
-    notes += _notes(costs, gpu)
+    notes += _notes(costs)
     if weights is not None and not RunFolder(weights).config.is_file():
         notes.append(ADAPT_FIRST)
     return Plan(str(data), tuple(costs), tuple(notes), encoder)
@@ -191,22 +176,15 @@ def _cell(value: str | float) -> str:
     return str(value)
 
 
-def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
-    from mast.runs.cost import MOST_TIMES, REACHED, REACHED_ONCE, USUAL_IMAGES
+def _notes(costs: Sequence[Cost]) -> list[str]:
+    from mast.runs.cost import MOST_TIMES, USUAL_IMAGES
 
     notes = [
         f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. Rows with other epochs see "
         f"fewer images more often, up to {MOST_TIMES} times, and more images less often; --hours "
-        "plans as many epochs as fit."
+        "plans as many epochs as fit.",
+        "Speed: measured here, on a few steps. Nothing else may run beside the training.",
     ]
-    if gpu is None:
-        notes.append("Speed: measured here, on a few steps. Nothing else may work beside the run.")
-    else:
-        notes.append(
-            f"Speed: computed, not measured: {REACHED:.0%} of the {gpu}'s peak in bfloat16 "
-            f"({REACHED_ONCE}); where images must be read faster than the CPU can, it is less. "
-            "Whether a step fits into its memory is not computed: plan again there."
-        )
     for size, disk in {each.config.size: each.disk for each in costs}.items():
         notes.append(
             f"Disk: {disk / 1e6:,.0f} MB for the resized images of {size} pixels."
@@ -214,8 +192,4 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
             else f"Disk: the resized images of {size} pixels would take more than "
             "data.cache_limit_gb, so that every epoch reads all files again."
         )
-    cache = default_cache()
-    free = disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
-    if gpu is None and max(each.disk for each in costs) > free:
-        notes.append(f"Only {in_gb(free)} are free at {cache}: name another data.cache.")
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from mast.core.checkpoint import saved
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.kinds import later
-from mast.core.processes import launch_processes
 from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
         UserError: A configuration, images or a folder that cannot be used; a loss that is no longer
             finite.
         OutOfMemoryError: A step needs more memory than there is.
-        ProcessEndedError: One of several processes was killed, or has an error of its own.
         Interrupted: A signal asked to stop. The step was finished and saved.
     """
     if isinstance(config, str | Path):
@@ -51,26 +50,25 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     run = RunFolder(config.folder())
     import torch
 
-    from mast.core.launch import check_threads, choose_threads, local_processes, make_fabric
+    from mast.core.launch import check_threads, launch_processes, make_fabric, started
     from mast.runs.acceleration import compiles, fitting
     from mast.runs.pretraining import part_size, train
 
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    else:
-        choose_threads()
     with doing("setting up devices"):
         fabric = make_fabric(
-            config.device, config.devices, config.nodes, config.precision, _loggers(config, run),
+            config.device, config.precision, _loggers(config, run),
             same_graph=config.accumulate == 1,
         )  # fmt: skip
-    compiles(config, fabric.device)  # if it can
-    part_size(config, local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1))
+    processes = math.prod(started())
+    compiles(config, fabric.device, processes)  # if it can
+    part_size(config, processes)
     with (
         launch_processes(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
-        fitting(config, fabric.device, fabric.world_size),
+        fitting(config, fabric.device),
     ):
         train(config, run, fabric)
     return run

@@ -15,7 +15,7 @@ from mast.core.display import say
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
-from mast.core.table import FittedTable, literal
+from mast.core.table import TextTable, literal
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -26,13 +26,13 @@ else:
 
 
 @command
-def show_operators(size: int = 224) -> FittedTable:
+def show_operators(size: int = 224) -> TextTable:
     """All operators: what they destroy, probability and magnitudes for views of `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
     """
-    table = FittedTable(2, title=f"operators at {size} pixels")
+    table = TextTable(title=f"operators at {size} pixels")
     for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
         table.add_column(column)
     from mast.augment import OPERATORS, PRESETS
@@ -73,12 +73,12 @@ BY_PHOTOS = (
 @command
 def show_recipes() -> Group:
     """Which recipe suits how many photos, then all recipes with what they train."""
-    first = FittedTable(1, title="which recipe", show_lines=True)
+    first = TextTable(title="which recipe", show_lines=True)
     for column in ("photos", "recipe", "why"):
         first.add_column(column)
     for row in BY_PHOTOS:
         first.add_row(*row)
-    table = FittedTable(1, title="recipes", show_lines=True)
+    table = TextTable(title="recipes", show_lines=True)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it trains")
     from mast.methods import METHODS
@@ -110,7 +110,7 @@ def show_config(config: PretrainConfig) -> str:
 
 def show_cache(
     cache: str | Path | None = None, verify: bool = False, forget: str | None = None
-) -> FittedTable:
+) -> TextTable:
     """What the cache keeps: features by encoder, and canvases by set.
 
     Damage is noticed on reading: what is damaged is made anew.
@@ -135,7 +135,7 @@ def show_cache(
             shutil.rmtree(folder / name, ignore_errors=True)
     if verify and (changed := store.recheck()):
         say(f"{counted(changed, 'file')} changed and kept size and time: encoded again when used")
-    table = FittedTable(2, title=f"kept in {folder}")
+    table = TextTable(title=f"kept in {folder}")
     table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):
         table.add_column(column, justify="right")

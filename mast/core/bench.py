@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mast.core.checkpoint import remove_checkpoint
+from mast.core.checkpoint import previous
 from mast.core.compute import Compute
 from mast.core.display import doing
-from mast.core.launch import make_fabric, precision_of
-from mast.core.loop import Losses, StepResult, Training
+from mast.core.kinds import Precision
 from mast.core.memory import keep_freed_memory
 from mast.core.seeds import forked
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lightning_fabric import Fabric
+
+    from mast.core.loop import Losses, StepResult, Training
 
 
 class Bench:
@@ -32,11 +33,7 @@ class Bench:
             other files of a protocol; None writes nothing.
     """
 
-    def __init__(
-        self,
-        compute: Compute | None = None,
-        workspace: Path | None = None,
-    ) -> None:
+    def __init__(self, compute: Compute | None = None, workspace: Path | None = None) -> None:
         self.compute = compute or Compute()
         self.workspace = workspace
         self._unfinished: list[Path] = []
@@ -46,8 +43,11 @@ class Bench:
         """What trainings run through."""
         if self.compute.fabric is not None:
             return self.compute.fabric
+        from mast.core.launch import make_fabric
+
         cuda = torch.device(self.compute.device or "cpu").type == "cuda"
-        return make_fabric("cuda" if cuda else "cpu", precision=precision_of(self.compute.dtype))
+        precision: Precision = "float32" if self.compute.dtype is torch.float32 else "bfloat16"
+        return make_fabric("cuda" if cuda else "cpu", precision=precision)
 
     def unfinished(self, *key: object) -> Path | None:
         """Where the state of a training is kept until its result is written; None without a
@@ -64,7 +64,8 @@ class Bench:
         """Remove the state of all trainings so far: their results are written."""
         if self.compute.rank == 0:
             for path in self._unfinished:
-                remove_checkpoint(path)
+                path.unlink(missing_ok=True)
+                previous(path).unlink(missing_ok=True)
         self._unfinished.clear()
 
     def fit(

@@ -112,12 +112,6 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> Non
     write_atomically(path, write, keep=previous(path) if keep else None)
 
 
-def remove_checkpoint(path: Path) -> None:
-    """Remove what `save_checkpoint` wrote."""
-    for file in (path, previous(path)):
-        file.unlink(missing_ok=True)
-
-
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a file of `save_checkpoint` without executing anything from it.
 

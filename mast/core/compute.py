@@ -5,15 +5,14 @@ On a machine that is busy with something else, two threads took ten times as lon
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-
-from mast.core.entry import whole_float32
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -80,6 +79,32 @@ class Compute:
         if self.fabric is None or self.processes == 1:
             return tensor
         return cast(Tensor, self.fabric.all_reduce(tensor, reduce_op="sum"))
+
+
+@contextmanager
+def whole_float32() -> Iterator[None]:
+    """Multiply and convolve float32 as it is; by default a GPU convolves 10 bits of it (TF32).
+
+    PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
+    """
+    backends: Any = torch.backends
+    places = [backends.cuda.matmul, backends.mkldnn.matmul, backends.cudnn.conv,
+              backends.cudnn.rnn, backends.mkldnn.conv]  # fmt: skip
+    allow_tf32 = functools.partial(setattr, backends.cudnn, "allow_tf32")
+    older: list[tuple[Any, ...]] = [
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+        (lambda: backends.cudnn.allow_tf32, allow_tf32, False),
+    ]
+    with ExitStack() as before:
+        for place in places:
+            before.callback(setattr, place, "fp32_precision", place.fp32_precision)
+        for read, write, exact in older:
+            with suppress(RuntimeError):
+                before.callback(write, read())
+            write(exact)
+        for place in places:
+            place.fp32_precision = "ieee"
+        yield
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Board(Progress):
         self._thread: threading.Thread | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """A row for each, with its note below."""
+        """A row for each."""
         rows = Table.grid(padding=(0, 1))
         rows.add_column(overflow="ellipsis", no_wrap=True)
         rows.add_column(width=20)
@@ -61,10 +61,9 @@ class Board(Progress):
         tasks = self._visible()
         for depth, task in enumerate(tasks):
             bar = "" if task.total is None else ProgressBar(task.total, task.completed, width=20)
-            what = Text("  " * depth + one_line(task.description))
-            rows.add_row(what, bar, Text(one_line(_facts(task, task is tasks[-1]))))
-            if note := task.fields["note"]:
-                rows.add_row("", "", Text(one_line(note), style="dim"))
+            facts = filter(None, (_facts(task, task is tasks[-1]), task.fields["note"]))
+            what = "  " * depth + one_line(task.description)
+            rows.add_row(Text(what), bar, Text(one_line("  ".join(facts))))
         yield rows
 
     def line(self) -> str:
@@ -109,35 +108,12 @@ class Board(Progress):
 
 
 class Work:
-    """Something under way, and how far it is.
+    """Something under way, and how far it is; see `doing`."""
 
-    Args:
-        what: What it does; empty where the unit says it.
-        total: How many there are; None: not counted.
-        unit: Of what, such as "images".
-        done: How many an earlier process did.
-        even: Whether all take about as long, so that the time left can be estimated.
-        images: How many images one stands for, to show their speed.
-        shown: Whether to show it.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        total: int | None = None,
-        unit: str = "",
-        done: int = 0,
-        even: bool = True,
-        images: int = 0,
-        shown: bool = True,
-    ) -> None:
-        self.what, self.total, self.unit, self.done = what, total, unit, done
-        self.images = 1 if unit == "images" else images
-        self.note = ""
-        self.task = _board.add_task(
-            what, completed=done, total=total, visible=shown,
-            unit=unit, even=even, images=self.images, note="",
-        )  # fmt: skip
+    def __init__(self, what: str, total: int | None, unit: str, done: int, **how: Any) -> None:
+        self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
+        self.images = how["images"]
+        self.task = _board.add_task(what, completed=done, total=total, unit=unit, note="", **how)
 
     def advance(self, count: int = 1) -> None:
         """Count what was done."""
@@ -153,11 +129,6 @@ _board = Board()
 _silent = ContextVar("silent", default=False)
 
 
-def hand_over() -> None:
-    """Show nothing of what is under way here any more, as other processes go on with it."""
-    _board.rest()
-
-
 @contextmanager
 def doing(
     what: str,
@@ -171,11 +142,23 @@ def doing(
 ) -> Iterator[Work]:
     """Show that something is under way during the block, in the first process alone.
 
-    The arguments are those of `Work`, which it yields: the block says how far it is.
+    Args:
+        what: What it does; empty where the unit says it.
+        total: How many there are; None: not counted.
+        unit: Of what, such as "images".
+        done: How many an earlier process did.
+        even: Whether all take about as long, so that the time left can be estimated.
+        images: How many images one stands for, to show their speed.
+        enabled: Whether to show it.
+
+    Yields:
+        The work, which the block updates.
     """
-    work = Work(what, total, unit, done, even, images, enabled and is_first_here())
+    shown = enabled and is_first_here()
+    images = 1 if unit == "images" else images
+    work = Work(what, total, unit, done, even=even, images=images, visible=shown)
     try:
-        if enabled and is_first_here():
+        if shown:
             _board.watch()
         yield work
     finally:

@@ -17,8 +17,6 @@ from mast.core.arguments import argument, choices, in_words, is_list, members
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
-# Numbers of a configuration: products of a few of them are finite in float32, and are not 0.
-SMALLEST, LARGEST = 1e-30, 10**9
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
@@ -72,20 +70,13 @@ def _walk(instance: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:
-    """Refuse numbers with which float32 cannot compute: NaN, infinite, very large and very small.
-
-    Those that are named in `endless` may be infinite.
-    """
+    """Refuse NaN and infinity; those that are named in `endless` may be infinite."""
     for name, value in values.items():
         for each in value if isinstance(value, tuple) else (value,):
             if not isinstance(each, int | float) or (each == math.inf and name in endless):
                 continue
             if not math.isfinite(each):
                 raise UserError(f"{name} must be finite, got {each}")
-            if each != 0 and not SMALLEST <= abs(each) <= LARGEST:
-                raise UserError(
-                    f"{name} must be 0 or from {SMALLEST:g} to {LARGEST:,} in size, got {each}"
-                )
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:

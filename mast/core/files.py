@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import errno
 import hashlib
 import io
 import json
@@ -12,18 +11,16 @@ import re
 import shlex
 import stat
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from mast.core.errors import UserError
 
-_DIGITS = 20  # of a number of 64 bits
 _HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # of characters, but for undecoded bytes
 
 _KINDS = {
@@ -67,12 +64,9 @@ def short_name(name: str, most: int = 200, whole: str = "") -> str:
 
 
 def as_word(path: str | Path) -> str:
-    """A path as a word that a command of this program reads as one; a shell wants it quoted.
-
-    One that begins unlike names could be an option, a list, a comment or a home folder.
-    """
+    """A path as a word that a command of this program reads as one, not as an option."""
     text = str(path)
-    return text if re.match(r"[\w./]", text) and text != "null" else os.path.join(".", text)
+    return os.path.join(".", text) if text.startswith("-") else text
 
 
 def quoted(path: str | Path) -> str:
@@ -202,30 +196,12 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is damaged: it {error}") from error
 
 
-def parse_json(text: str | bytes, finite: bool = True) -> Any:
-    """JSON whose numbers are finite and whose fields have one value each.
-
-    Looking for numbers such as 1e400 (`finite`) takes a third longer. The message of the ValueError
-    goes on after "it".
-    """
+def parse_json(text: str | bytes) -> Any:
+    """JSON whose numbers are finite; the message of the ValueError continues "it"."""
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_fields,
-            parse_float=_finite if finite else None,
-            parse_int=_whole if finite else None,
-            parse_constant=_finite,
-        )
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from error
-
-
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"has the field {name!r} twice")
-    return fields
 
 
 def _finite(text: str) -> float:
@@ -233,37 +209,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"has the number {text:.20}, which is not finite")
     return value
-
-
-def _whole(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"has the number {text:.20}…, of {len(text)} digits")
-    return int(text)
-
-
-SIGNATURE = re.compile(r"<!-- sha256 ([0-9a-f]{64}) -->\s*\Z")
-
-
-def signed(markup: str) -> str:
-    """XML with a comment at its end by which `read_markup` sees whether it changed."""
-    markup = markup.rstrip()
-    return f"{markup}\n<!-- sha256 {_digest(markup)} -->\n"
-
-
-def read_markup(path: Path) -> str:
-    """What a file of `signed` XML holds, without the signature; without one, unverified."""
-    text = read_text(path)
-    signature = SIGNATURE.search(text)
-    if signature is None:
-        return text
-    markup = text[: signature.start()].rstrip()
-    if _digest(markup) != signature[1]:
-        raise UserError(f"{path} is damaged: it is not what was written")
-    return markup
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def as_unicode(text: str) -> str:
@@ -282,24 +227,20 @@ def spelling(name: str) -> str:
     return name if name.isascii() else unicodedata.normalize("NFC", as_unicode(name))
 
 
-# What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.
-NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.EPERM)
-
-
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold a lock during the block; yields whether it is held.
 
-    Where the file system has no locks it is not, and no file is put in its place, which a killed
-    process would leave behind. With `wait` the lock only saves work: the block runs without it
-    where it cannot be made. Without, `filelock.Timeout` says that another process holds it.
+    On a file system without locks it is not. Without `wait`, `filelock.Timeout` says that another
+    process holds it.
     """
     lock = FileLock(path, timeout=-1 if wait else 0, fallback_to_soft=False)
     try:
         lock.acquire()
-    except OSError as error:
-        if not wait and error.errno not in NO_LOCKS:
-            raise
+    except Timeout:
+        raise
+    except OSError:  # such as NFS without its daemon
+        pass
     try:
         yield lock.is_locked
     finally:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Representation = Literal["encoder", "ensemble", "embedding"]
-GpuName = Literal["H200", "H100", "A100", "RTX4090"]
 
 
 class _Later(type):

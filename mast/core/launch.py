@@ -1,24 +1,21 @@
-"""Processes and devices, through Lightning Fabric; torchrun's environment wins over options."""
+"""Devices and processes, through Lightning Fabric; torchrun or srun starts several."""
 
 import logging
 import os
-import time
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from mast.core import entry
-from mast.core.display import say
-from mast.core.errors import UserError, counted, unknown
+from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, Precision
-from mast.core.stopping import is_first_here, is_launched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets
-SLOWER = 1.2  # times as long as fewer all threads must take before a command uses fewer
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 FABRIC: dict[str, Any] = {
@@ -33,7 +30,6 @@ def find_device(name: Device) -> torch.device:
         raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
-    choose_threads()
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -47,14 +43,6 @@ def resolve(precision: Precision, device: torch.device) -> Literal["float32", "b
 def type_of(precision: Precision, device: torch.device) -> torch.dtype:
     """The type in which a network takes images."""
     return torch.float32 if resolve(precision, device) == "float32" else torch.bfloat16
-
-
-def precision_of(dtype: torch.dtype) -> Precision:
-    """The precision of a type."""
-    return "float32" if dtype is torch.float32 else "bfloat16"
-
-
-# ---------------------------------------------------------------------------------- threads
 
 
 def cores() -> int:
@@ -71,66 +59,25 @@ def check_threads(threads: int | None) -> None:
         raise UserError(f"threads: expected 1 to {most} for {cores()} CPU cores, got {threads}")
 
 
-def _convolutions() -> None:
-    """Some work of few milliseconds a piece, as that of a network is."""
-    images_BCHW, weight_CDKK = torch.ones(16, 64, 16, 16), torch.ones(64, 64, 3, 3)
-    for _ in range(2):
-        torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
-
-
-def choose_threads() -> None:
-    """Once, on the command line, where nobody gives a number of threads: use the faster one."""
-    if not entry.advised:
-        entry.advised = True
-        use_faster_threads()
-
-
-def use_faster_threads(work: Callable[[], None] = _convolutions) -> None:
-    """Compute with fewer threads where other programs keep the cores of this machine busy.
-
-    All threads wait for the last one at the end of an operation: if one has to share its core,
-    several may take ten times as long as one. It measures `work` in turns, for a tenth of a second,
-    on a machine without a GPU, in a program of one process.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1 or torch.cuda.is_available() or is_launched() or not is_first_here():
-        return
-    seconds = dict.fromkeys((threads, max(1, threads // 2), 1), 0.0)
-    for turn in range(4):
-        for count in seconds:
-            torch.set_num_threads(count)
-            begun = time.perf_counter()
-            work()
-            seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
-    fastest = min(seconds, key=lambda count: seconds[count])
-    times = seconds[threads] / seconds[fastest]
-    torch.set_num_threads(fastest if times >= SLOWER else threads)
-    if times >= SLOWER:
-        say(
-            f"using {counted(fastest, 'thread')}: the cores are busy, and {threads} threads would "
-            f"take {times:.1f} times as long (--threads {threads} uses them anyway)",
-            style="yellow",
-        )
-
-
-# -------------------------------------------------------------------------------- processes
-
-
-def local_processes(fabric: "Fabric") -> int:
-    """How many processes of a fabric share this machine, launched or not."""
-    return getattr(fabric.strategy, "num_processes", 1)
+def started() -> tuple[int, int]:
+    """Processes on each machine and machines, as torchrun or srun started them; else 1 and 1."""
+    if TORCHRUN in os.environ:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        return devices, int(os.environ["WORLD_SIZE"]) // devices
+    # In a batch script SLURM says how many tasks there may be, and has started none of them.
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_NNODES", "1")))
+    return (tasks // nodes, nodes) if tasks > 1 else (1, 1)
 
 
 def make_fabric(
     device: Device = "auto",
-    devices: int = 1,
-    nodes: int = 1,
     precision: Precision = "auto",
     loggers: Sequence[Any] = (),
     *,
     same_graph: bool = False,
 ) -> "Fabric":
-    """Devices, precision and loggers; not launched yet.
+    """The processes that torchrun or srun started, or this one alone; not launched yet.
 
     With `same_graph` every step of a training has the same graph and its batch is computed whole:
     of parts, PyTorch would add up the gradients wrongly (its issue 143580).
@@ -140,30 +87,9 @@ def make_fabric(
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    # Fabric logs its precision, and advises TF32, which is off on purpose (`core.entry`)
+    # Fabric logs its precision, and advises TF32, which is off on purpose (`core.compute`)
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(logging.WARNING)
-    if devices < 1 or nodes < 1:
-        raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
-    if kind.type == "cpu" and devices > max(2, cores()):
-        raise UserError(
-            f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
-        )
-    by_torchrun = TORCHRUN in os.environ
-    if by_torchrun:
-        devices = int(os.environ["LOCAL_WORLD_SIZE"])
-        nodes = int(os.environ["WORLD_SIZE"]) // devices
-    # In a batch script SLURM says how many tasks there may be, and has started none of them.
-    tasks = 1 if by_torchrun else int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
-    if tasks not in (1, devices * nodes):
-        raise UserError(
-            f"devices {devices} x nodes {nodes} are not the {tasks} processes that srun started: "
-            "give as many devices as --ntasks-per-node, and as many nodes"
-        )
-    if nodes > 1 and tasks == 1 and not by_torchrun:
-        raise UserError(
-            f"nodes is {nodes}, and nothing says where the others are: start them by torchrun or "
-            "srun"
-        )
+    devices, nodes = started()
     # gradients lie in the buffers that are summed: a copy less of each
     several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
     return Fabric(
@@ -173,5 +99,28 @@ def make_fabric(
         strategy=several if devices * nodes > 1 else "auto",
         precision=FABRIC[resolve(precision, kind)],
         loggers=list(loggers),
-        plugins=[] if by_torchrun or tasks > 1 else [LightningEnvironment()],  # no batch script's
+        plugins=[LightningEnvironment()] if devices * nodes == 1 else [],  # no batch script's
     )
+
+
+@contextmanager
+def launch_processes(fabric: "Fabric", remedy: Callable[[], str]) -> Iterator[None]:
+    """Launch a fabric for the block; where another process ended, the error says so.
+
+    The launcher ends the others. `remedy` says what the same command does after that.
+    """
+    from torch.distributed import DistError
+
+    try:
+        fabric.launch()
+        if fabric.global_rank > 0:  # all find the same; the first one says it
+            logging.getLogger("mast").setLevel(logging.ERROR)
+        yield
+    except RuntimeError as error:
+        # gloo's errors have no type of their own
+        if fabric.world_size == 1 or not (isinstance(error, DistError) or "gloo" in str(error)):
+            raise
+        reason = re.sub(r"^\[\S+\] ", "", str(error)).partition("\n")[0].partition(". ")[0][:200]
+        raise UserError(
+            f"another process ended or cannot be reached ({reason}); {remedy()}"
+        ) from error

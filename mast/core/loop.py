@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.collectives import rank
 from mast.core.errors import DivergedError, UserError
-from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
+from mast.core.optim import load_state, set_learning_rate
 from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.threads import UnwantedError, waits_until
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mast")
 
-_REQUEST = "request"  # a loss that processes average: what the first one is to do
-_SAVE = -1  # to save and go on; a signal's number asks to save and stop
 Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
 
@@ -95,16 +92,8 @@ class Training:
     stop: StopRequest = field(default_factory=StopRequest)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
-    _not_finite: set[str] = field(init=False)  # buffers that were so from the start
     _whole: bool = True  # whether the checkpoint, where there is one, can be used
     _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
-
-    def __post_init__(self) -> None:
-        self._not_finite = {
-            name
-            for name, buffer in self.module.named_buffers(remove_duplicate=False)
-            if not buffer.isfinite().all()
-        }
 
     @property
     def steps(self) -> int:
@@ -156,20 +145,14 @@ class Training:
             ) from error
 
     def save(self) -> None:
-        """Write the checkpoint, from the first process; with a sharded optimizer all call this."""
+        """Write the checkpoint, from the first process."""
         assert self.checkpoint is not None
         self._read_losses()
-        optimizer = whole_state(self.optimizer)
-        if rank() == 0:
-            self._write(self.checkpoint, optimizer)
-        if is_sharded(self.optimizer):  # a launcher ends all as soon as one has ended
-            dist.barrier()
-
-    def _write(self, file: Path, optimizer: dict[str, Any]) -> None:
-        """Write the checkpoint, with the state of all that is trained."""
+        if rank() > 0:
+            return
         state: dict[str, Any] = {
             "module": self.module.state_dict(),
-            "optimizer": optimizer,
+            "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
             "rng_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
             "step": self.step,
@@ -177,10 +160,10 @@ class Training:
             "seconds": self.seconds,
         }
         # a finite loss may overflow in the update, which the next step alone would show
-        if bad := self._not_finite_of(state["module"], optimizer):
+        if bad := self._not_finite_of(state["module"], state["optimizer"]):
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
             raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
-        save_checkpoint(file, state, keep=self._whole)
+        save_checkpoint(self.checkpoint, state, keep=self._whole)
         self._whole = True
 
     def run(
@@ -208,9 +191,10 @@ class Training:
             Interrupted: A signal asked to stop; the steps so far are saved.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
-        settle(self.optimizer)  # Fabric moves the weights alone
+        # Fabric moves the weights alone
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
         module.train()
-        chief, sharded = fabric.is_global_zero, is_sharded(self.optimizer)
+        chief = fabric.is_global_zero
         saved_at, begun = time.monotonic(), self.step
         while self.step < self.steps:
             epoch, start = divmod(self.step, self.steps_per_epoch)
@@ -222,8 +206,8 @@ class Training:
                 optimizer.zero_grad(set_to_none=True)
                 outputs = []
                 for part in range(self.accumulate):
-                    # sharded processes save together; in a step that has begun nothing is whole
-                    batch = self._next(parts, chief and not sharded and part == 0, begun)
+                    # in a step that has begun nothing is whole
+                    batch = self._next(parts, chief and part == 0, begun)
                     last_part = part == self.accumulate - 1
                     with fabric.no_backward_sync(module, enabled=not last_part):
                         output = loss(module, batch, self.step, part)
@@ -242,26 +226,24 @@ class Training:
                 last_of_epoch = self.step % self.steps_per_epoch == 0
                 due = self.step % self.log_every == 0 or last_of_epoch
                 losses = _mean(outputs)
-                if due and sharded:  # all save, and stop, at the same step
-                    request = self._request(saved_at) if chief else 0
-                    losses[_REQUEST] = losses["loss"].new_tensor(float(request))
                 if due:
                     losses = cast(Losses, fabric.all_reduce(losses))
                 self._unread.append((self.step, losses))
-                metrics, agreed = None, 0
-                if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
-                    metrics = self._read_losses()
-                    agreed = round(metrics.pop(_REQUEST, 0) * fabric.world_size)
+                # reading a number makes a GPU wait
+                metrics = self._read_losses() if due or fabric.device.type == "cpu" else None
                 yield StepResult(self.step, share, metrics, due, last_of_epoch)
 
                 # ------------------------------------------------------------------- save
-                if not sharded:  # the others end with the first: one step further they wait for it
-                    agreed = self._request(saved_at) if chief else 0
-                if agreed and self.checkpoint is not None:
+                # the others end with the first: one step further they wait for it
+                if not chief:
+                    continue
+                minutes, number = (time.monotonic() - saved_at) / 60, self.stop.number
+                to_save = number is not None or minutes >= self.checkpoint_minutes
+                if to_save and self.checkpoint is not None:
                     self.save()
                     saved_at = time.monotonic()
-                if agreed > 0:
-                    raise self._interrupted(agreed)
+                if number is not None:
+                    raise self._interrupted(number)
             del parts  # with what it read ahead, before the next epoch begins
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
@@ -289,7 +271,7 @@ class Training:
         return metrics
 
     def _not_finite_of(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> list[str]:
-        """What of a state is not finite, but for buffers that were so from the start."""
+        """What of a state is not finite."""
         tensors: dict[str, Any] = dict(module)
         for index, state in optimizer["state"].items():
             for name, value in state.items():
@@ -297,17 +279,8 @@ class Training:
         return [
             name
             for name, value in tensors.items()
-            if isinstance(value, Tensor)
-            and name not in self._not_finite
-            and not value.isfinite().all()
+            if isinstance(value, Tensor) and not value.isfinite().all()
         ]
-
-    def _request(self, saved_at: float) -> int:
-        """The number of a signal that asks to stop, `_SAVE` where it is time for that, or 0."""
-        if self.stop.number is not None:
-            return self.stop.number
-        minutes = (time.monotonic() - saved_at) / 60
-        return _SAVE if self.checkpoint is not None and minutes >= self.checkpoint_minutes else 0
 
     def _interrupted(self, number: int) -> Interrupted:
         kept = "nothing of it is kept"

@@ -5,9 +5,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -30,16 +28,6 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, -1)
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """Bytes that this process has needed at most: of a GPU, or else in all; None: not known."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device)
-    status = Path("/proc/self/status")  # of Linux
-    lines = status.read_text().splitlines() if status.is_file() else []
-    peaks = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]
-    return peaks[0] if peaks else None
 
 
 def machine_memory() -> int | None:

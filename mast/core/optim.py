@@ -3,18 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
 from mast.core.errors import UserError, unknown
 
-if TYPE_CHECKING:
-    from mast.core.sharded import ShardedOptimizer
-
 CPU = torch.device("cpu")
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
-OF_ALL_GRADIENTS = ("lamb",)  # which cannot step a share of the parameters alone
 
 
 @dataclass
@@ -37,8 +33,6 @@ class OptimizerConfig:
         final: Final learning rate as a share of the peak.
         clip: Clip gradients to this norm; None for no clipping, but for LAMB's own to 1.
         encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
-        layer_decay: Layer-wise learning-rate decay: factor from each encoder layer to the one
-            below it (Clark et al., ELECTRA, ICLR 2020); timm encoders only.
     """
 
     name: OptimizerName = "lars"
@@ -52,7 +46,6 @@ class OptimizerConfig:
     final: float = 0.001
     clip: float | None = None
     encoder_rate: float = 1.0
-    layer_decay: float = 1.0
 
     def check(self) -> None:
         """Refuse values that cannot be."""
@@ -64,7 +57,6 @@ class OptimizerConfig:
             (("encoder_rate",), lambda of: 0 < of < math.inf, "positive; freeze the encoder for 0"),
             (("clip",), lambda of: of is None or of > 0, "positive"),
             (at_least_0, lambda of: 0 <= of < math.inf, "0 or more and finite"),
-            (("layer_decay",), lambda of: 0 < of <= 1, "above 0 and at most 1"),
             (("momentum", "final"), lambda of: 0 <= of <= 1, "in [0, 1]"),
         ):
             for name in names:
@@ -106,8 +98,6 @@ def make_optimizer(
     config: OptimizerConfig,
     batch_size: int,
     device: torch.device = CPU,
-    *,
-    sharded: bool = False,
 ) -> torch.optim.Optimizer:
     """Build the optimizer over parameter groups, which then carry "peak_lr".
 
@@ -118,8 +108,6 @@ def make_optimizer(
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
         device: Where the parameters are when it steps.
-        sharded: Whether its state is divided among the processes, which run already; parameters are
-            on the device then.
     """
     config.check()
     prepared = []
@@ -137,11 +125,7 @@ def make_optimizer(
             options["adapt"] = is_weight
         prepared.append({**group, **options})
     kind, options = _kind(config, device)
-    if not sharded:
-        return kind(prepared, **options)
-    from mast.core.sharded import ShardedOptimizer
-
-    return ShardedOptimizer(prepared, kind, **options)
+    return kind(prepared, **options)
 
 
 def _kind(
@@ -162,29 +146,6 @@ def _kind(
     if config.name == "lamb":
         return Lamb, {}
     return Lars, {"momentum": config.momentum, "trust_coeff": config.trust}
-
-
-def moments(config: OptimizerConfig) -> int:
-    """How many tensors of a parameter's size the optimizer keeps for each of them."""
-    if config.name in ("adamw", "lamb"):
-        return 2
-    return int(config.momentum != 0)
-
-
-def is_sharded(optimizer: torch.optim.Optimizer) -> "TypeGuard[ShardedOptimizer]":
-    """Whether its state is divided among the processes."""
-    return hasattr(optimizer, "whole_state")
-
-
-def whole_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The state to be saved; of a sharded one on the first process, by a call of all of them."""
-    return optimizer.whole_state() if is_sharded(optimizer) else optimizer.state_dict()
-
-
-def settle(optimizer: torch.optim.Optimizer) -> None:
-    """Move the state to where the parameters are, and where the optimizer steps."""
-    own = optimizer.optim if is_sharded(optimizer) else optimizer
-    own.load_state_dict(own.state_dict())
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

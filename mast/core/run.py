@@ -5,7 +5,7 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -24,18 +24,8 @@ _log = logging.getLogger("mast")
 EVALUATIONS = "evaluations"  # inside a run folder
 SPACES = "spaces"  # likewise, with a folder of evaluations in a space each
 MOST = 2**53  # steps and epochs of a training
-PACKAGES = (
-    "mast-ssl",
-    "torch",
-    "torchvision",
-    "timm",
-    "lightning-fabric",
-    "numpy",
-    "numba",
-    "pillow",
-    "torchmetrics",
-    "faster-coco-eval",
-)
+PACKAGES = ("mast-ssl", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "numba",
+            "pillow", "torchmetrics", "faster-coco-eval")  # fmt: skip
 
 
 class RunFolder:
@@ -101,29 +91,8 @@ class RunFolder:
         if not all(any(map(file.match, ours)) for file in inside):
             raise UserError(f"{self.path} exists and is not a run folder; choose another out")
 
-    def open(
-        self,
-        config: dict[str, Any],
-        operational: Collection[str],
-        read: Callable[[Path], dict[str, Any]],
-    ) -> None:
-        """Create the folder, or make sure that it holds a run of the same configuration.
-
-        Args:
-            config: The configuration as plain values.
-            operational: Dotted names that may differ (device, threads, …): they do not change what
-                is computed.
-            read: Reads an existing config.yaml as plain values.
-        """
-        if self.config.is_file():
-            before, now = flatten(read(self.config)), flatten(config)
-            for name in sorted(before.keys() | now.keys()):
-                old, new = before.get(name), now.get(name)
-                if old != new and name not in operational:
-                    raise UserError(
-                        f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
-                        "same values to continue that run, or another out for a new one."
-                    )
+    def open(self, config: dict[str, Any]) -> None:
+        """Create the folder, with a configuration as plain values."""
         self._refuse_something_else()
         write_text(self.config, yaml.safe_dump(config, sort_keys=False))
 

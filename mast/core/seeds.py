@@ -69,18 +69,10 @@ def drawing() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def isolated_rng() -> Iterator[None]:
+def isolated_rng() -> AbstractContextManager[None]:
     """Have PyTorch's own generators, of the CPU and of every GPU, as they were after a block."""
-    there = torch.cuda.is_initialized()
-    with own_generator:
-        cpu, gpus = torch.get_rng_state(), torch.cuda.get_rng_state_all() if there else []
-    try:
-        yield
-    finally:
-        with own_generator:  # no other thread draws its first weights now
-            torch.set_rng_state(cpu)
-        torch.cuda.set_rng_state_all(gpus)
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    return torch.random.fork_rng(gpus)
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:

@@ -1,10 +1,8 @@
 """Stopping when a signal asks to: a training ends its step and saves, other work ends at once."""
 
-import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -17,31 +15,10 @@ SIGNALS = tuple(
     if hasattr(signal, name)
 )
 
-LAUNCHED = "mast"  # how a launch by `mast.core.processes` is called
-# Of a process that was launched so: where it leaves a message, and what launched it. The first is
-# taken out, so that what this process starts is not taken for one of them.
-_launched = os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED
-_error_file = os.environ.pop("TORCHELASTIC_ERROR_FILE", None) if _launched else None
-_launcher = os.getppid()
-
 
 def is_first_here() -> bool:
     """Whether this process is the first of its command on this machine."""
     return os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")) == "0"
-
-
-def is_launched() -> bool:
-    """Whether another process of this command started this one, and is still there."""
-    return _error_file is not None and os.getppid() == _launcher
-
-
-def leave_message(message: str) -> bool:
-    """Leave a message for the process that launched this one; false where there is none."""
-    if _error_file is None or not is_launched():
-        return False
-    with suppress(OSError), open(_error_file, "w") as file:
-        json.dump({"message": message, "timestamp": int(time.time())}, file)
-    return True
 
 
 class Interrupted(KeyboardInterrupt):
@@ -60,11 +37,8 @@ received: list[Interrupted] = []  # by the command line; libraries may have made
 
 
 def answer_signals(raising: bool = False) -> None:
-    """Have signals end this process in a line, or with `raising` the first one by `Interrupted`.
-
-    A process that another one of the same command launched ends without a word: that one speaks.
-    """
-    _handle(signal.SIG_DFL if is_launched() else _interrupt if raising else _end)
+    """Have signals end this process in a line, or with `raising` the first one by `Interrupted`."""
+    _handle(_interrupt if raising else _end)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -117,14 +91,12 @@ class StopRequest:
             raise Interrupted(number, "stopped at once; what was saved before is kept")
         self.number = number
         # Not by print, which the signal may have interrupted.
-        if is_first_here() and not is_launched():
+        if is_first_here():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
                 os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
 
 
-def _handle(
-    handler: Callable[[int, FrameType | None], Any] | signal.Handlers,
-) -> dict[int, Any]:
+def _handle(handler: Callable[[int, FrameType | None], Any]) -> dict[int, Any]:
     """Handle the signals that the process does not ignore, from the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         return {}

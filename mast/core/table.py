@@ -1,7 +1,4 @@
-"""Tables that keep their words where the terminal, or what is printed to, is narrow.
-
-What is in a cell is shown as it is: a text is no markup, and has no control characters.
-"""
+"""Tables, on a terminal, in a notebook and in files; what is in a cell is shown as it is."""
 
 import csv
 import io
@@ -17,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, final, overload
 
 from rich.console import Console, ConsoleOptions, JustifyMethod
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -120,55 +116,17 @@ def literal(text: str, style: str = "") -> Text:
 
 
 @final
-class FittedTable(Table):
-    """A table whose text folds between words, and whose numbers, to the right, do not fold.
+class TextTable(Table):
+    """A table of plain text: no markup and no control characters; cells fold."""
 
-    Columns that do not fit follow below, next to the first `keys` ones once more. What is in a cell
-    is no markup.
-    """
-
-    def __init__(self, keys: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.keys = keys
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """One table or several, each with the width of every column."""
-        literals = [
-            replace(of, header=_literal(of.header), _cells=[*map(_literal, of.cells)])
-            for of in self.columns
-        ]
-        least, most = list[int](), list[int]()  # characters of the longest word or number, and cell
-        for column in literals:
-            sizes = [Measurement.get(console, options, of) for of in (column.header, *column.cells)]
-            whole = column.no_wrap or column.justify == "right"
-            words = [size.maximum if whole else size.minimum for size in sizes[1:]]
-            word = max([sizes[0].minimum, *words])
-            least.append(min(word, column.max_width or word))
-            most.append(max(size.maximum for size in sizes))
-        gap = self.padding[1] + self.padding[3] + 1  # with the line between two columns
-        keys = list(range(self.keys))
-        parts = [[*keys]]
-        for at in range(self.keys, len(self.columns)):
-            needed = sum(least[other] + gap for other in (*parts[-1], at))
-            if needed >= options.max_width and parts[-1] != keys:
-                parts.append([*keys])
-            parts[-1].append(at)
-        for part in parts:
-            widths = {at: least[at] for at in part}
-            spare = options.max_width - 1 - sum(width + gap for width in widths.values())
-            for at in sorted(part, key=lambda at: most[at] - least[at]):
-                more = min(most[at] - least[at], max(0, spare))
-                widths[at] += more
-                spare -= more
-            table = Table(box=self.box, padding=self.padding, show_lines=self.show_lines)
-            table.title = _literal(self.title) if part is parts[0] else None
-            table.caption = _literal(self.caption) if part is parts[-1] else None
-            table.columns = [
-                replace(literals[at], _index=index, width=widths[at], overflow="fold")
-                for index, at in enumerate(part)
-            ]
-            table.rows = self.rows
-            yield table
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        self.title, self.caption = _literal(self.title), _literal(self.caption)
+        self.columns = [
+            replace(each, header=_literal(each.header), _cells=[*map(_literal, each.cells)],
+                    overflow="fold")
+            for each in self.columns
+        ]  # fmt: skip
+        yield from super().__rich_console__(console, options)
 
 
 def _literal(cell: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
-from mast.core.files import special
+from mast.core.files import read_bytes, special
 
 OURS = "mast"  # the entry of a header that is ours, as JSON
 DIGEST = "sha256"  # in that entry
@@ -63,13 +63,7 @@ def read_tensors(
     """
     from safetensors import SafetensorError, safe_open
 
-    try:
-        if kind := special(path):
-            raise UserError(f"{path} is {kind}: expected a file")
-        with path.open("rb"):  # as safetensors calls no such file what may not be read
-            pass
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    read_bytes(path, 1)  # as safetensors calls no such file what may not be read
     try:
         with safe_open(path, framework="pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from mast.core.errors import UserError
 from mast.core.run import EVALUATIONS, SPACES, RunFolder, flatten
-from mast.core.table import Columns, FittedTable, Rows, Shown, columns_of, literal
+from mast.core.table import Columns, Rows, Shown, TextTable, columns_of, literal
 from mast.evaluation.paired import Difference, difference, of_changed_images
 from mast.evaluation.result import Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Results, Verdict, verdict
@@ -85,10 +85,10 @@ class Comparison(Shown, Rows):
         ]  # fmt: skip
         return columns_of(names, rows)
 
-    def table(self) -> FittedTable:
+    def table(self) -> TextTable:
         """Under each measure a line for each run that has it."""
         title = f"Percent of the test sets, 95 % intervals; gain: {self.runs[0]} minus the other"
-        table = FittedTable(1, title=title, box=SIMPLE_HEAD, padding=0)
+        table = TextTable(title=title, box=SIMPLE_HEAD, padding=0)
         for column in ("measure", "encoder"):
             table.add_column(column, max_width=16)  # so that all fit into 80
         for column in ("%", "interval", "gain"):
@@ -108,7 +108,7 @@ class Comparison(Shown, Rows):
                     table.add_row("" if at else row.heading[3], *line)
         return table
 
-    def shown(self) -> Iterator[str | Text | FittedTable]:
+    def shown(self) -> Iterator[str | Text | TextTable]:
         yield self.table()
         yield from map(literal, self.notes)
         yield ""

@@ -24,7 +24,7 @@ from mast.core.checkpoint import write_json
 from mast.core.errors import UserError, visible
 from mast.core.files import read_json, short_name
 from mast.core.run import EVALUATIONS
-from mast.core.table import FittedTable, Shown, as_frame, columns_of, literal
+from mast.core.table import Shown, TextTable, as_frame, columns_of, literal
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.encoders.fingerprint import weights_are_in
 from mast.evaluation.intervals import Measured, end_names
@@ -423,7 +423,7 @@ def _short(set_name: str) -> str:
 class Results(Shown, list[Result]):
     """Results as a list, which is shown as a table."""
 
-    def shown(self) -> Iterator[FittedTable | Text]:
+    def shown(self) -> Iterator[TextTable | Text]:
         yield table(self)
         notes = (f"{_short(of.set_name)}: {note}." for of in self for note in of.notes())
         yield from map(literal, dict.fromkeys(notes))
@@ -441,9 +441,9 @@ class Results(Shown, list[Result]):
         return as_frame(columns_of(names, rows))
 
 
-def table(results: Sequence[Result]) -> FittedTable:
+def table(results: Sequence[Result]) -> TextTable:
     """A line for each measure but those at one magnitude, below its protocol, set and target."""
-    shown = FittedTable(1, title="Percent of the test set, 95 % intervals", box=SIMPLE_HEAD)
+    shown = TextTable(title="Percent of the test set, 95 % intervals", box=SIMPLE_HEAD)
     shown.add_column("measure")
     for column in ("%", "interval", "chance"):
         shown.add_column(column, justify="right")

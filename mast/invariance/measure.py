@@ -20,7 +20,7 @@ from mast.core.files import default_cache, out_folder, short_name
 from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import provenance
-from mast.core.table import FittedTable, Shown
+from mast.core.table import Shown, TextTable
 from mast.data import CanvasSet, DataConfig, open_photos, set_name
 from mast.data.store import key_of
 from mast.encoders.changes import acting_on, changed_by
@@ -63,9 +63,9 @@ class Adaptation(Shown):
     images: int
     left_out: tuple[str, ...] = ()
 
-    def shown(self) -> list[FittedTable | str]:
+    def shown(self) -> list[TextTable | str]:
         """How far each operator moves an image, and along how many axes."""
-        table = FittedTable(1, title=f"How operators move {self.images} images")
+        table = TextTable(title=f"How operators move {self.images} images")
         table.add_column("operator")
         for column in ("destroys", "mean square displacement, % of variance", "axes of 90 % of it"):
             table.add_column(column, justify="left" if column == "destroys" else "right")

@@ -294,18 +294,6 @@ class Encoder(nn.Module):
         for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.requires_grad_(gradient is not None)
 
-    def depths(self) -> dict[str, int]:
-        """By name, in which of its layers each parameter is; those next to the images are 0."""
-        from timm.models import group_parameters
-
-        if not hasattr(self.model, "group_matcher"):
-            raise UserError(
-                f"optimizer.layer_decay needs an encoder of timm, which says what its layers are; "
-                f"{self.config.name!r} is of {self.library}"
-            )
-        depth_of = group_parameters(self.model, self.model.group_matcher(), reverse=True)
-        return {f"model.{name}": depth for name, depth in depth_of.items()}
-
     def weights_of(self, source: "Encoder") -> dict[str, Tensor]:
         """The state dict of another encoder's model, for the channels of this one.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mast.config import PretrainConfig, change, load_yaml
+from mast.config import PretrainConfig, change, load_yaml, replaced
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
@@ -102,19 +102,21 @@ def configure(
     return change(recipe(recipe_name), changes)
 
 
-def merge(recipe_name: str | None, file: str | Path | None) -> PretrainConfig:
-    """A recipe with the fields of a file in place of its own.
+def merge(
+    recipe_name: str | None, file: str | Path | None, values: Mapping[str, Any]
+) -> PretrainConfig:
+    """A recipe with the fields of a file, then further values, in place of its own.
 
     Args:
         recipe_name: The recipe; if None the one that the file names, or the default.
         file: A configuration such as a run's config.yaml, whole or in part.
+        values: Fields by dotted names.
     """
     if file is None:
-        return recipe(recipe_name or DEFAULT)
-    values = load_yaml(file)
-    if recipe_name is not None:
-        values["recipe"] = recipe_name
+        return change(recipe(recipe_name or DEFAULT), values)
+    fields = load_yaml(file) | ({} if recipe_name is None else {"recipe": recipe_name})
     try:
-        return change(recipe(values.get("recipe") or DEFAULT), values)
+        config = replaced(recipe(fields.get("recipe") or DEFAULT), fields)
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
+    return change(config, values)

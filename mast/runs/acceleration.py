@@ -11,15 +11,15 @@ import torch
 from mast.augment.pipeline import has_triton
 from mast.config import PretrainConfig
 from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
-from mast.core.launch import type_of
-from mast.core.optim import OF_ALL_GRADIENTS
 
 FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
 
 
-def compiles(config: PretrainConfig, device: torch.device) -> bool:
+def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bool:
     """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
     if config.cuda_graphs:
+        if processes > 1:
+            raise UserError(f"cuda_graphs is for one process, and there are {processes}")
         if device.type != "cuda":
             raise UserError(f"cuda_graphs is for a GPU, and this run is on {device}: leave it out")
         return True
@@ -33,25 +33,17 @@ def compiles(config: PretrainConfig, device: torch.device) -> bool:
 
 
 @contextmanager
-def fitting(config: PretrainConfig, device: torch.device, processes: int) -> Iterator[None]:
+def fitting(config: PretrainConfig, device: torch.device) -> Iterator[None]:
     """If memory runs out in the block, say in an `OutOfMemoryError` what shrinks the run."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name",
-                 "a narrower objective.projector (hidden, dim)"]  # fmt: skip
+        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name"]
         if config.objective.needs_whole_batch is None:
             helps.insert(0, f"accumulate {2 * config.accumulate}")
-        if type_of(config.precision, device) is torch.float32:
-            helps += ["precision bfloat16"]
         if device.type == "cuda" and config.data.resident_gb != 0:
             helps += ["data.resident_gb 0"]
-        alone = config.shard_optimizer or config.optimizer.name in OF_ALL_GRADIENTS
-        if processes > 1 and not alone:
-            helps += ["shard_optimizer"]
-        if processes > 1 and device.type == "cpu":
-            helps += ["fewer devices"]
         why = str(error).partition("\n")[0].partition(". ")[0][:200]
         raise OutOfMemoryError(f"out of memory ({why}). What helps: {', '.join(helps)}") from error

@@ -1,26 +1,19 @@
-"""What a run costs: memory, disk and time, measured here or computed from stated rates."""
+"""What a run costs here: memory, disk and time, from a few steps."""
 
 import math
 import random
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
-from mast.augment import Pipeline, Views
-from mast.config import PretrainConfig, build_method, change
+from mast.config import PretrainConfig, change
 from mast.core.display import silent
 from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.launch import cores, find_device
-from mast.core.memory import peak_memory
 from mast.core.run import RunFolder
 from mast.core.stopping import Interrupted
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
@@ -28,18 +21,11 @@ from mast.data.source import sampled
 from mast.methods import METHODS
 from mast.models.encoders import IMAGENET
 
-# Share of a GPU's peak that a run is taken to reach, and what did: Table 6, PFLOP over minutes.
-REACHED = 0.3
-REACHED_ONCE = "six ResNet-18 runs together reached 23 % on an H200"
 SMALLEST_PART = 32  # images, of which variances are taken
 MEASURED_IMAGES = 64  # at most in a step that is measured on a CPU, and in a sample to decode
 MEASURED_STEPS = 10  # of each of two epochs, the second of which counts
 # A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
-
-# Peak dense bfloat16 operations per second, by NVIDIA's data sheets (SXM; GeForce RTX 4090).
-GpuName = Literal["H200", "H100", "A100", "RTX4090"]
-GPUS: dict[GpuName, float] = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "RTX4090": 165e12}
 
 
 @dataclass(frozen=True)
@@ -48,12 +34,11 @@ class Cost:
 
     Attributes:
         config: The run, with epochs and parts of a batch that fit.
-        memory: Bytes of the GPU here that the measured steps took; None elsewhere.
+        memory: Bytes of a GPU that the measured steps took; None on a CPU.
         disk: Bytes of the resized images that are kept; 0 where they are too many to be.
         images_per_second: Speed of the training.
         decoding: Seconds in which all images are read and resized, once or, where they are not
             kept, in every epoch.
-        measured: Whether the speed was measured here.
         images: How many there are.
     """
 
@@ -62,7 +47,6 @@ class Cost:
     disk: float
     images_per_second: float
     decoding: float
-    measured: bool
     images: int
 
     @property
@@ -106,7 +90,6 @@ def cost(
     config: PretrainConfig,
     source: Source,
     decoding: float,
-    gpu: float | None,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> Cost:
     """What a run of a recipe on some images costs.
@@ -114,61 +97,20 @@ def cost(
     Args:
         config: The run; a batch of more images than there are is halved.
         decoding: Seconds in which all of them are read and resized.
-        gpu: Operations per second of the GPU where it is to be trained; None: here.
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: The images have other channels, or a step's operations cannot be counted.
+        UserError: The images have other channels.
         OutOfMemoryError: A step does not fit here, in as many parts of a batch as there can be.
     """
     layout = config.data.find_reading(source.name, sampled(source)).layout
     images, batch_size = len(source), config.batch_size
     while batch_size > max(2, images):
         batch_size //= 2
-    config, memory = replace(config, batch_size=batch_size), None
-    if gpu is None:
-        config, speed, memory = measured(config, pretrain)
-    else:
-        speed = REACHED * gpu / flops_an_image(config)
+    config, speed, memory = measured(replace(config, batch_size=batch_size), pretrain)
     disk = expected_bytes(source, config.data.canvas or canvas_size(config.size), layout)
     disk = disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0
-    return Cost(config, memory, disk, speed, decoding, gpu is None, images)
-
-
-def flops_an_image(config: PretrainConfig) -> float:
-    """Operations of a training step for each image, of its matrix products and convolutions.
-
-    Forward and backward, a product and its sum as two, counted on fake tensors, which have shapes
-    and no numbers: an encoder or method that reads numbers is an error.
-    """
-    count = config.batch_size // config.accumulate
-    pipeline = Pipeline(config.preset, config.size)
-    records = pipeline.draw(count, torch.Generator())
-    label_B = torch.zeros(count, dtype=torch.int64)
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # the counter does not know all fused kernels
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with torch.device("meta"):
-                method = build_method(config).train()
-            with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
-                method.to_empty(device="cpu")
-                shape = (count, config.encoder.channels)
-                images = tuple(torch.empty(*shape, size, size) for size in pipeline.sizes)
-                views = Views(images, records, torch.ones(count), label_B)
-                with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-                    method(views, 0.0)["loss"].backward()
-    except UserError:
-        raise
-    except Exception as error:  # of whatever kind: an encoder's own code runs here
-        raise UserError(
-            f"the operations of a step of {config.encoder.name} cannot be counted "
-            f"({str(error)[:200]}): measure it on the machine that will train, without gpu"
-        ) from error
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-    return counter.get_total_flops() / count
+    return Cost(config, memory, disk, speed, decoding, images)
 
 
 def decoding_seconds(source: Source, size: int) -> float:
@@ -239,4 +181,5 @@ def _steps(
             raise Interrupted(stopped.code - 128, "stopped; nothing is kept") from None
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     assert math.isfinite(speeds[-1])
-    return float(speeds[-1]), peak_memory(device) if device.type == "cuda" else None
+    memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
+    return float(speeds[-1]), memory

@@ -1,20 +1,18 @@
 """What a run learned beside its encoder."""
 
 from pathlib import Path
-from typing import Literal
 
 from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint, previous
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.kinds import Representation
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import check_finite, read_tensors
 from mast.encoders.load import Loaded, load, source_name
 from mast.methods import ENCODER, Embedding, Method, MethodOutput
 from mast.models import load_encoder
 from mast.models.encoders import RETRAIN, load_whole
-
-Representation = Literal["encoder", "ensemble", "embedding"]
 
 
 @entry(draws=True)

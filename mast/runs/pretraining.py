@@ -9,20 +9,18 @@ import torch
 
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
 from mast.config import (
-    OPERATIONAL,
     PretrainConfig,
     build_method,
-    configuration_of,
     deciding,
-    read,
     record,
     refuse_changes,
+    trained_with,
 )
 from mast.core.checkpoint import saved
 from mast.core.compute import Compute
 from mast.core.display import doing, say
 from mast.core.errors import UserError, counted, visible
-from mast.core.launch import local_processes, resolve, type_of
+from mast.core.launch import resolve, started, type_of
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -31,7 +29,7 @@ from mast.core.run import RunFolder
 from mast.data import Batch, Feed, open_feed
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
-from mast.models import Encoder, save_encoder, synchronise_batchnorm
+from mast.models import save_encoder, synchronise_batchnorm
 from mast.runs.acceleration import FOR_IMAGES, compiles
 from mast.runs.start import start
 
@@ -117,7 +115,7 @@ def _open_images(config: PretrainConfig, fabric: "Fabric") -> Feed:
         config.seed,
         rank=fabric.global_rank,
         world_size=fabric.world_size,
-        local=local_processes(fabric),
+        local=started()[0],
         device=fabric.device,
     )
     if feed.steps_per_epoch < config.accumulate:
@@ -171,14 +169,14 @@ def _open_folder(
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
-    if fabric.is_global_zero:
-        run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
-        configuration_of(run)
+        refuse_changes(run, trained_with(run), run.embedding, deciding(config))
     else:
         kept = checkpoint.get("kept")  # not verified yet
-        trained_with = kept.get("config", {}) if isinstance(kept, dict) else {}
-        refuse_changes(run, trained_with, run.last, deciding(config))
+        before = kept.get("config", {}) if isinstance(kept, dict) else {}
+        refuse_changes(run, before, run.last, deciding(config))
+    if fabric.is_global_zero and not run.encoder.is_file():
+        run.open(record(config))
     return started_from
 
 
@@ -233,16 +231,11 @@ def _training(
     """The method with its optimizer and rates."""
     if fabric.world_size > 1:
         synchronise_batchnorm(method, fabric.device)
-    if config.channels_last:
-        method.to(memory_format=torch.channels_last)
-    if compiles(config, fabric.device):
+    method.to(memory_format=torch.channels_last)
+    if compiles(config, fabric.device, fabric.world_size):
         method.compile_parts(config.cuda_graphs)
-    groups = method.parameter_groups(encoder_shares(method.encoder, config))
-    if sharded := config.shard_optimizer and fabric.world_size > 1:
-        method.to(fabric.device)  # before its parameters are divided
-    optimizer = make_optimizer(
-        groups, config.optimizer, config.batch_size, fabric.device, sharded=sharded
-    )
+    groups = parameter_groups(method, config)
+    optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
     warmup = warmup_share(config.optimizer, config.epochs)
     return Training(
         method,
@@ -260,14 +253,10 @@ def _training(
     )
 
 
-def encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
-    """The rate of each of the encoder's parameters, as a share of the rate of the other ones."""
-    rate, decay = config.optimizer.encoder_rate, config.optimizer.layer_decay
-    depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
-    if decay < 1:
-        depths = encoder.depths()
-    last = max(depths.values())
-    return {name: rate * decay ** (last - at) for name, at in depths.items()}
+def parameter_groups(method: Method, config: PretrainConfig) -> list[dict[str, Any]]:
+    """Those of a method; the encoder's rate is a share of the others'."""
+    names = (name for name, _ in method.encoder.named_parameters())
+    return method.parameter_groups(dict.fromkeys(names, config.optimizer.encoder_rate))
 
 
 def _loss(

@@ -121,14 +121,6 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     return described | {"fingerprint": fingerprint(source, description)}
 
 
-def untrained(config: PretrainConfig) -> Encoder:
-    """The encoder of a run before its first step, in evaluation mode."""
-    config = with_architecture(config)
-    method = build_method(config)
-    start(method, config)
-    return method.encoder.eval()
-
-
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
     """The encoder of a run folder with the weights that it started from, for comparison.
 

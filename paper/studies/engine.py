@@ -13,7 +13,7 @@ from mast.config import PretrainConfig, change, read
 from mast.core.display import doing, say
 from mast.core.errors import UserError, counted
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
+from mast.core.table import TextTable
 from mast.recipes import rival
 
 TO_DO, BEGUN, WAITING, FINISHED = "to do", "begun", "waits for others", "finished"
@@ -157,9 +157,9 @@ def failures(runs: Sequence[StudyRun]) -> tuple[str, ...]:
     )
 
 
-def table(title: str, runs: Sequence[StudyRun]) -> FittedTable:
+def table(title: str, runs: Sequence[StudyRun]) -> TextTable:
     """The runs and their states, for a rich console."""
-    rows = FittedTable(2, title=title)
+    rows = TextTable(title=title)
     for column in ("run", "seed", "what differs", "state"):
         rows.add_column(column, justify="right" if column == "seed" else "left")
     for run in runs:

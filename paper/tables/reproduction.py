@@ -17,13 +17,12 @@ import torch
 from mast.analyses import Grid
 from mast.config import PretrainConfig, build_method, deciding
 from mast.core.errors import UserError
-from mast.core.optim import moments
 from mast.data import canvas_size
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result
 from mast.methods import METHODS
-from mast.runs.cost import REACHED, REACHED_ONCE, flops_an_image, measured
+from mast.runs.cost import measured
 from paper.experiment import (
     IMAGES,
     Experiment,
@@ -36,6 +35,7 @@ from paper.experiment import (
 from paper.methods import recipe
 from paper.seeds import cell, difference, pack
 from paper.studies.engine import FINISHED, TO_DO, StudyRun
+from paper.tables.flops import REACHED, REACHED_ONCE, flops_an_image
 from paper.tables.paper import (
     SCALES,
     SETS,
@@ -129,7 +129,9 @@ def saved_bytes(config: PretrainConfig) -> tuple[int, int]:
         method = build_method(config)
     weights = sum(each.nbytes for each in {*method.parameters(), *method.buffers()})
     trained = (each for each in method.parameters() if each.requires_grad)
-    return weights, moments(config.optimizer) * sum(each.nbytes for each in trained)
+    optimizer = config.optimizer
+    moments = 2 if optimizer.name in ("adamw", "lamb") else int(optimizer.momentum != 0)
+    return weights, moments * sum(each.nbytes for each in trained)
 
 
 def costs(

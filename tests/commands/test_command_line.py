@@ -33,7 +33,6 @@ Configure = Callable[..., mast.PretrainConfig]
         ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
         ("compare a --resamples 0", "resamples 1 or more"),
         ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
-        ("pretrain toys --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain toys --out=", "out is empty"),
         ("evaluate resnet18 --untrained true", "expected protocol.setting=value, such as"),
@@ -117,12 +116,12 @@ def test_settings_are_words(tmp_path: Path) -> None:
 
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
-    words = ["show", "config", "--recipe", "mast5", "compile=true", "channels_last=false"]
+    words = ["show", "config", "--recipe", "mast5", "compile=true", "cuda_graphs=false"]
     words += ["--batch-size=8", "objective.uncertainty=false", "objective.sparsity_weight=-1e-3"]
     main([*words, "operators=grayscale,gaussian_blur", "optimizer.clip=none", "data.range=-1e3,1e3",
           "--no_download"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
-    assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
+    assert (shown["compile"], shown["cuda_graphs"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["uncertainty"] is False
     assert shown["operators"] == ["grayscale", "gaussian_blur"]
     assert shown["optimizer"]["clip"] is None

@@ -196,7 +196,7 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     config = read(run.config)
     mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result
     assert run.encoder.stat().st_mtime_ns == before
-    with pytest.raises(UserError, match=r"batch_size=16, now it is 8"):
+    with pytest.raises(UserError, match=r"batch_size=8, and .* trained with 16"):
         mast.pretrain(replace(config, batch_size=8))
 
 
@@ -218,13 +218,11 @@ def test_changed_images_are_refused(
         ({"batch_size": 7, "accumulate": 2}, "batch_size 7 must be a multiple"),
         ({"batch_size": 64}, "fewer than one batch"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
-        ({"device": "cpu", "devices": 2000}, "devices is 2000, and there are"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
         ({"operators": []}, "operators is empty"),
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
-        ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs is for one process"),
-        ({"cuda_graphs": True, "compile": False}, "cuda_graphs replays compiled parts"),
+        ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs needs batches computed whole"),
         ({"cuda_graphs": True}, "cuda_graphs is for a GPU, and this run is on cpu"),
     ],
 )

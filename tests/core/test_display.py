@@ -40,24 +40,6 @@ def test_a_line_says_what_how_far_how_fast_and_how_long_yet(clock: Clock) -> Non
     assert display._board.line() == ""
 
 
-def test_the_speed_is_that_of_the_last_minute(clock: Clock) -> None:
-    with display.doing("training", 1000, "steps", 100, images=32) as work:
-        for step in range(101, 111):  # the first ones take ten times as long
-            clock.now += 10
-            work.update(step)
-        for step in range(111, 211):
-            clock.now += 1
-            work.update(step, "loss 0.5")
-        line = display._board.line()
-    assert line == "training: 210 of 1,000 steps, 32 images/s, 13 min left  loss 0.5"
-
-
-def test_a_single_long_step_gives_a_sign(clock: Clock) -> None:
-    with display.doing("training", 10, "steps"):
-        clock.now += 20
-        assert display._board.line() == "training: 0 of 10 steps, 20 s so far"
-
-
 def test_nested_work_is_one_line_from_the_outermost(clock: Clock) -> None:
     with (
         display.doing("evaluate"),

@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,9 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-import yaml
 
-from mast.core import run as run_module
 from mast.core.checkpoint import (
     load_checkpoint,
     save_checkpoint,
@@ -27,7 +24,7 @@ from mast.core.checkpoint import (
 from mast.core.errors import UserError
 from mast.core.files import locked
 from mast.core.loggers import TensorBoardLogger, WandbLogger
-from mast.core.run import RunFolder, provenance
+from mast.core.run import RunFolder
 from mast.data import DataConfig, open_canvas
 
 
@@ -150,40 +147,22 @@ def test_a_checkpoint_never_executes_code(tmp_path: Path) -> None:
 CONFIG = {"size": 32, "device": "cpu", "data": {"spec": "photos", "cache": None}, "views": "mast5"}
 
 
-def as_written(file: Path) -> dict[str, Any]:
-    """What a config.yaml says, with nothing filled in."""
-    values: dict[str, Any] = yaml.safe_load(file.read_text())
-    return values
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """A folder that was opened with CONFIG."""
     folder = RunFolder(tmp_path / "run")
-    folder.open(CONFIG, ("device", "data.cache"), as_written)
+    folder.open(CONFIG)
     return folder
-
-
-def test_open_continues_with_operational_changes_alone(run: RunFolder) -> None:
-    assert yaml.safe_load(run.config.read_text()) == CONFIG
-    for change in ({}, {"device": "cuda"}, {"data": {"spec": "photos", "cache": "there"}}):
-        run.open({**CONFIG, **change}, ("device", "data.cache"), as_written)
-        assert yaml.safe_load(run.require().config.read_text()) == {**CONFIG, **change}
-    before = run.config.read_text()
-    for other, name in (({"size": 64}, "size"), ({"data": {"spec": "x"}}, r"data\.spec")):
-        with pytest.raises(UserError, match=f"holds a run with {name}="):
-            run.open({**CONFIG, **other}, ("device", "data.cache"), as_written)
-    assert run.config.read_text() == before
 
 
 def test_a_folder_of_something_else_is_no_run(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     (empty / ".mast-killed.partial").mkdir(parents=True)  # by the process that was to make it
-    RunFolder(empty).open(CONFIG, (), as_written)
+    RunFolder(empty).open(CONFIG)
     (tmp_path / "thesis.tex").write_text("")
     for path in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(UserError, match="is not a run folder"):
-            RunFolder(path).open(CONFIG, (), as_written)
+            RunFolder(path).open(CONFIG)
         with pytest.raises(UserError, match="not a run folder"), RunFolder(path).held():
             pass
     with pytest.raises(UserError, match=r"no config\.yaml"):
@@ -194,7 +173,7 @@ def test_a_folder_of_something_else_is_no_run(tmp_path: Path) -> None:
 def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     with run.held():
-        run.open(CONFIG, (), as_written)
+        run.open(CONFIG)
         with pytest.raises(UserError, match="in use by another process"), run.held():
             pass
     with RunFolder(run.path).held():
@@ -212,7 +191,7 @@ def test_a_file_system_without_locks_is_worked_on(
     monkeypatch.setattr("fcntl.flock", refused)
     run = RunFolder(tmp_path / "run")
     with run.held():
-        run.open(CONFIG, (), as_written)
+        run.open(CONFIG)
     assert "file system without locks" in caplog.records[0].message
     with locked(tmp_path / "cache.lock") as held:  # which only saves work
         assert not held
@@ -244,22 +223,6 @@ def test_a_log_is_rewound_and_a_half_written_line_is_left_out(run: RunFolder) ->
     run.rewind_metrics(2)
     run.append_metrics({"step": 3})
     assert [record["step"] for record in run.read_metrics()] == [1, 2, 3]
-
-
-def test_the_revision_is_that_of_this_program_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not of a project in which it is installed, nor of one that Git's environment names."""
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init"], ["commit", "--allow-empty", "-m", "theirs"]):
-        subprocess.run([*git, *words], check=True, capture_output=True)
-    before = provenance()["git_revision"]
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
-    assert provenance()["git_revision"] == before
-    monkeypatch.setattr(run_module, "__file__", str(tmp_path / "mast" / "core" / "run.py"))
-    for name, known in (("theirs", False), ("mast-ssl", True)):
-        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-        assert (provenance()["git_revision"] is not None) is known
 
 
 def test_a_run_is_continued_at_wandb_by_its_folder(

@@ -1,15 +1,10 @@
-"""What launchers say in the environment: taken where it can be, else refused by its name."""
+"""Processes are those that a launcher started, by its environment."""
 
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import torch
 
-from mast.cli import main
-from mast.core.errors import UserError
-from mast.core.launch import make_fabric, use_faster_threads
+from mast.core.launch import make_fabric
 
 TORCHRUN = {
     "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0",
@@ -28,10 +23,11 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def fabric_in(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], **asked: int) -> Any:
+def processes(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> tuple[int, int]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    return make_fabric("cpu", **asked)
+    strategy = make_fabric("cpu").strategy
+    return getattr(strategy, "num_processes", 1), getattr(strategy, "num_nodes", 1)
 
 
 @pytest.mark.parametrize(
@@ -43,65 +39,21 @@ def fabric_in(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], **as
         {"MASTER_PORT": "nonsense", "MASTER_ADDR": "nowhere.invalid"},
     ],
 )
-def test_a_program_that_nothing_started_has_the_processes_that_are_asked_for(
+def test_a_program_that_nothing_started_is_one_process(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fabric_in(monkeypatch, environment).world_size == 1
-    two = make_fabric("cpu", 2).strategy
-    assert (two.num_processes, two.num_nodes) == (2, 1)
-    assert not two.cluster_environment.creates_processes_externally
+    assert processes(monkeypatch, environment) == (1, 1)
 
 
-def test_what_srun_started_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = SRUN | {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"}
-    fabric = fabric_in(monkeypatch, environment, devices=2)
-    assert fabric.strategy.cluster_environment.creates_processes_externally
-    assert fabric.strategy.cluster_environment.world_size() == 2
-
-
-def test_another_number_than_srun_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="devices 1 x nodes 1 are not the 2 processes"):
-        fabric_in(monkeypatch, SRUN | {"SLURM_NTASKS_PER_NODE": "2"})
-
-
-def test_torchrun_says_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    fabric = fabric_in(monkeypatch, TORCHRUN, devices=2)
-    assert (fabric.strategy.num_processes, fabric.strategy.num_nodes) == (1, 2)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (1, False)])
-def test_several_threads_that_wait_for_a_busy_core_are_noticed(
-    by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    clock = [0.0]
-
-    def work() -> None:
-        clock[0] += by_several if torch.get_num_threads() > 1 else 2
-
-    monkeypatch.setattr("mast.core.launch.time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    use_faster_threads(work)
-    monkeypatch.undo()
-    assert ("2 threads would take 5.0 times as long" in capsys.readouterr().err) is noticed
-    assert torch.get_num_threads() == (1 if noticed else 2)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_a_command_uses_them_where_nobody_named_the_threads(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"}, (2, 1)),
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2"}, (1, 2)),
+        (TORCHRUN, (1, 2)),
+    ],
+)
+def test_what_srun_or_torchrun_started_is_taken_over(
+    environment: dict[str, str], expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[int]()
-    monkeypatch.setattr("mast.core.launch.use_faster_threads", lambda: asked.append(1))
-    for more in ([], ["--threads", "2"]):
-        assert main(["embed", "toys", "--encoder", "no-run.pth", *more]) == 2
-        assert asked == [1]
+    assert processes(monkeypatch, environment) == expected

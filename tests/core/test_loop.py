@@ -151,14 +151,6 @@ def test_weights_that_overflow_in_the_update_are_not_saved(tmp_path: Path) -> No
     assert state["module"]["weight"].isfinite().all()
 
 
-def test_a_buffer_that_begins_without_a_number_is_saved(tmp_path: Path) -> None:
-    module = layer()
-    module.register_buffer("lowest_loss", torch.tensor(float("inf")))
-    running = steps(module, checkpoint=tmp_path / "last.pt", checkpoint_minutes=0.0)
-    list(running)
-    assert load_checkpoint(tmp_path / "last.pt")["module"]["lowest_loss"].isinf()
-
-
 def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
     module = layer()
     training = training_of(module, 0.0, 0.9, checkpoint=tmp_path / "last.pt")
@@ -171,20 +163,12 @@ def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
     assert not (tmp_path / "last.pt").exists()
 
 
-def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_optimizers_state_follows_the_weights(tmp_path: Path) -> None:
     """To another type in place of a device: loading moves the state to both."""
 
     class Moving(OnAGPU):
         def setup(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
             return self.fabric.setup(module.double(), optimizer)
-
-    state_of_gpu, restored = torch.arange(16, dtype=torch.uint8), []
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [state_of_gpu, state_of_gpu])
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # fewer than before
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *given: restored.append(given))
 
     module = layer()
     training = training_of(module, 0.1, 0.9, checkpoint=tmp_path / "last.pt")
@@ -199,9 +183,6 @@ def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
     run(make_fabric("cpu"), torch.float32)
     training.save()
     training.resume(0)
-    ((state, device),) = restored
-    assert torch.equal(state, state_of_gpu)
-    assert device == 0
     run(Moving(), torch.float64)
     assert training.step == 2
     assert training.optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
@@ -235,13 +216,6 @@ def test_what_is_dropped_goes_on_where_it_was(tmp_path: Path) -> None:
     run(again, STEPS)
     pairs = zip(again.module.parameters(), whole.module.parameters(), strict=True)
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
-def test_a_fault_after_a_signal_is_not_hidden() -> None:
-    stop = StopRequest()
-    stop.number = signal.SIGINT
-    with pytest.raises(torch.OutOfMemoryError), stop.listening():
-        raise torch.OutOfMemoryError
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mast.core.seeds import forked, seed_global, stream
+from mast.core.seeds import seed_global, stream
 
 
 def numbers(generator: torch.Generator | None = None) -> torch.Tensor:
@@ -33,16 +33,6 @@ def test_raw_numbers_are_those_of_numpy(place: tuple[int, ...]) -> None:
     assert stream(*place).get_state().shape == torch.Generator().get_state().shape
 
 
-def test_another_layout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Another(torch.Generator):
-        def get_state(self) -> torch.Tensor:
-            return torch.zeros(5056, dtype=torch.uint8)
-
-    monkeypatch.setattr(torch, "Generator", Another)
-    with pytest.raises(RuntimeError, match="keeps the state of a generator in another way"):
-        stream(0, 1)
-
-
 def test_a_place_seeds_the_global_generator_and_a_stream_leaves_it() -> None:
     before = torch.get_rng_state()
     numbers(stream(1, 2))
@@ -51,20 +41,3 @@ def test_a_place_seeds_the_global_generator_and_a_stream_leaves_it() -> None:
         for place in ((0, 1), (0, 2), (0, 1), (0, 50_699, 0), (0, 55_170, 0)):
             seed_global(*place)
             assert torch.equal(numbers(), numbers(stream(*place)))
-
-
-@pytest.mark.parametrize(("device", "forked_too"), [("cpu", []), ("cuda:1", ["cuda:1"])])
-def test_one_gpu_alone_is_forked(
-    device: str, forked_too: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[str] = []
-    restored: list[str] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda of: taken.append(str(of)))
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda _, of: restored.append(str(of)))
-    before = torch.get_rng_state()
-    with forked(torch.device(device)):
-        torch.rand(3)
-    assert taken == restored == forked_too
-    assert torch.equal(torch.get_rng_state(), before)

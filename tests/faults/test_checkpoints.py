@@ -111,7 +111,7 @@ def test_an_edited_configuration_is_not_gone_on_with(
     config = change(config, {field: value})
     begun.config.write_text(yaml.safe_dump(record(config)))
     log = begun.metrics.read_bytes()
-    with pytest.raises(UserError, match=rf"config\.yaml has {field}.*=.*last\.pt.*") as caught:
+    with pytest.raises(UserError, match=rf"begun has {field}.*=.*last\.pt.*") as caught:
         mast.pretrain(config)
     (name,) = (name for name, old in before.items() if deciding(config).get(name) != old)
     assert f"{name}={deciding(config).get(name)!r}" in str(caught.value)
@@ -145,3 +145,15 @@ def test_every_bit_of_a_checkpoint_counts(tmp_path: Path) -> None:
         assert torch.equal(loaded["weights"], state["weights"]), at
         assert loaded["step"] == 3
     assert read < len(whole) // 7 // 2  # padding between records, and dates
+
+
+def test_a_complete_run_is_not_taken_for_one_of_other_images(
+    ended: RunFolder, photos: Path, tiny: Configure
+) -> None:
+    written = ended.config.read_bytes()
+    config = tiny(checkpoint_minutes=0.0, out=str(ended.path), data=str(photos / "val"))
+    with pytest.raises(
+        UserError, match=r"has data\.spec=.*val.*embedding\.safetensors was trained"
+    ):
+        mast.pretrain(config)
+    assert ended.config.read_bytes() == written

@@ -14,6 +14,7 @@ import yaml
 
 import mast
 from mast.config import record
+from mast.core.checkpoint import load_checkpoint
 from mast.core.run import RunFolder
 
 pytestmark = [
@@ -22,59 +23,46 @@ pytestmark = [
 ]
 
 Configure = Callable[..., mast.PretrainConfig]
-# By what happens to which process: the exit code and the only line that is said of it.
-ENDS = {
-    ("killed", 1): (
-        2,
-        r"error: process 1 ended: it was killed by SIGKILL; the same command continues from step 2",
-    ),
-    ("launcher killed", 0): (-9, r"SIGTERM: stopped after step \d of 15, which is saved: .*"),
-    ("disk is full", 1): (2, r"error: /somewhere/file: No space left on device"),
-    ("asked", 0): (130, r"SIGINT: stopped; the same command continues from step \d+"),
-    ("none", 0): (0, r"done: .*ended/encoder\.safetensors"),
-}
-SECONDS = 30.0  # as the document promises; on an idle machine it takes 3
-
-
-def train(config: Path, out: Path, event: str, rank: int) -> tuple[int, float, str]:
-    """The exit code, the seconds from the event until all processes had ended, and what they said.
-
-    All processes hold the pipe from which this one reads.
-    """
-    since = config.with_name("since")
-    script = Path(__file__).parent.parent / "ended.py"
-    words = ["pretrain", "--config", str(config), "--devices", "2", "--out", str(out)]
-    around = {"EVENT": event, "RANK_OF_EVENT": str(rank), "SINCE": str(since)}
-    ended = subprocess.run(
-        [sys.executable, str(script), *words],
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | around,
-        stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    return ended.returncode, time.time() - float(since.read_text()), ended.stderr
-
-
-def told(text: str) -> list[str]:
-    """What processes said at their end: neither how they began nor what they logged."""
-    begun = ("Initializing", "----", "distributed_backend", "All distributed", "training ",
-             "pretrain: ", "epoch ", "warning: ", "next: ", "stopping after this step")  # fmt: skip
-    return [line for line in text.splitlines() if line.strip() and not line.startswith(begun)]
+PROCESS = """
+import os, signal, sys, time
+from pathlib import Path
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from mast.cli import main
+killed, since, *words = sys.argv[1:]
+updates = iter(range(1, 4))
+def look(*_):
+    if next(updates, 0) == 3 and os.environ["RANK"] == killed:
+        Path(since).write_text(str(time.time()))
+        os.kill(os.getpid(), signal.SIGKILL)
+register_optimizer_step_post_hook(look)
+sys.exit(main(words))
+"""
 
 
 def test_a_process_that_ends_early_ends_all_and_the_run_continues(
     tiny: Configure, tmp_path: Path
 ) -> None:
     config = tiny(epochs=5, log_every=1, score_every=5, checkpoint_minutes=0.0)
-    file = tmp_path / "config.yaml"
+    file, script, since = (tmp_path / name for name in ("config.yaml", "process.py", "since"))
     file.write_text(yaml.safe_dump(record(config)))
-    for (event, rank), (expected, line) in ENDS.items():
-        code, seconds, text = train(file, tmp_path / "ended", event, rank)
-        assert code == expected, text
-        (said,) = told(text)
-        assert re.fullmatch(line, said), text
-        assert seconds < SECONDS or event == "none", text
-    train(file, tmp_path / "whole", "none", 0)
-    continued, uninterrupted = RunFolder(tmp_path / "ended"), RunFolder(tmp_path / "whole")
-    assert continued.encoder.read_bytes() == uninterrupted.encoder.read_bytes()
+    script.write_text(PROCESS)
+
+    def by_torchrun(killed: str, out: str) -> int:
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2",
+                    "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+        words = ["pretrain", "--config", str(file), "--out", str(tmp_path / out)]
+        return subprocess.run(
+            [sys.executable, *launcher, str(script), killed, str(since), *words],
+            env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, check=False,
+        ).returncode  # fmt: skip
+
+    cut, whole = RunFolder(tmp_path / "cut"), RunFolder(tmp_path / "whole")
+    assert by_torchrun("1", "cut") != 0
+    assert time.time() - float(since.read_text()) < 30
+    assert not cut.encoder.exists()
+    assert load_checkpoint(cut.last)["step"] >= 2
+    assert [by_torchrun("none", out) for out in ("cut", "whole")] == [0, 0]
+    assert cut.encoder.read_bytes() == whole.encoder.read_bytes()
 
 
 # Where a signal comes, and what the process has done by then.
@@ -115,15 +103,6 @@ def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_pat
     assert all(line.startswith("pretrain: ") for line in shown)  # what it does, if it takes long
     assert {path.suffix for path in (tmp_path / "cache").glob("*")} <= {".lock"}
     assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_script_that_processes_cannot_read_again_is_refused(photos: Path) -> None:
-    script = (
-        f"import mast\nmast.pretrain(mast.configure('mast_c5_small', {str(photos / 'train')!r}, "
-        "size=32, batch_size=16, device='cpu', devices=2))"
-    )
-    ended = subprocess.run([sys.executable], input=script, text=True, capture_output=True)  # noqa: PLW1510
-    assert "several processes need a script in a file" in ended.stderr
 
 
 def test_a_pipe_that_nobody_reads_any_more_is_no_fault() -> None:

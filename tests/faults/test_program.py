@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 import signal
 import sys
 import time
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 from faults import __main__ as program
 from faults.case import Case
-from faults.files import DAMAGES
 from faults.process import Outcome, run, start
 from faults.world import CANARY, Runs
 
@@ -64,15 +62,6 @@ def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert running.wait(0.1) is None
     running.ask(signal.SIGTERM)
     assert running.end().code == -signal.SIGTERM
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_damage_changes_a_file(how: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    content = bytes(range(256)) * 4
-    file.write_bytes(content)
-    DAMAGES[how](file, random.Random(0))
-    assert not file.is_file() or file.read_bytes() != content
 
 
 def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,6 @@ def test_a_baseline_is_pretrained_and_measured(
     config, run = tmp_path / "config.yaml", str(tmp_path / "run")
     config.write_text(yaml.safe_dump(record(tiny(f"{recipe}_small", epochs=1))))
     assert main(["pretrain", "--config", str(config)], PROGRAM) == 0
-    assert f"next: python -m paper evaluate {run} " in capsys.readouterr().err
     protocol = "ensemble" if recipe == "looc" else "embedding"
     words = ["evaluate", run, "--data", str(photos), "--protocols", protocol]
     assert main([*words, f"{protocol}.penalties=0.01"], PROGRAM) == 0

@@ -19,12 +19,12 @@ from mast.core.errors import DivergedError, UserError
 from mast.core.run import flatten, plain
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.runs.cost import GPUS, REACHED, flops_an_image
 from paper.__main__ import PROGRAM
 from paper.experiment import Workplace
 from paper.reproduce import Reproduced, reproduce, reproduced
 from paper.studies.engine import ALL, FINISHED, WAITING, RunShard
 from paper.tables import SCALES, TABLES, TableExperiment, experiment, paper
+from paper.tables.flops import GPUS, REACHED, flops_an_image
 from paper.tables.paper import SETS, Scale
 from paper.tables.printed import as_csv, as_latex, as_markdown
 

@@ -99,7 +99,7 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
     save_file(whole | {"masks.logits_DK": whole["masks.logits_DK"].to(torch.int8)}, ours.embedding)
     refused(r"embedding\.safetensors does not fit .*masks\.logits_DK torch\.int8")
     shutil.copy(theirs.embedding, ours.embedding)
-    refused(r"config\.yaml has .*, and embedding\.safetensors was trained with")
+    refused(r"ours has .*, and embedding\.safetensors was trained with")
     ours.embedding.write_bytes(b"not weights")
     refused(r"embedding\.safetensors is damaged, not a readable safetensors file")
     save_file(whole, ours.embedding)

@@ -20,7 +20,8 @@ from mast.core.run import RunFolder
 from mast.encoders.load import load
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.encoders import usual_normalization
-from mast.runs.start import load_untrained, start, untrained, with_architecture
+from mast.runs.pretraining import parameter_groups
+from mast.runs.start import load_untrained, start, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -29,7 +30,10 @@ DARK = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
 
 def started(config: mast.PretrainConfig) -> tuple[mast.PretrainConfig, Encoder]:
     """A configuration with its architecture, and its encoder before the first step."""
-    return with_architecture(config), untrained(config)
+    config = with_architecture(config)
+    method = build_method(config)
+    start(method, config)
+    return config, method.encoder.eval()
 
 
 def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
@@ -188,54 +192,27 @@ def test_weights_of_other_channels_start_runs_of_as_many(tiny: Configure, tmp_pa
     source = Encoder(replace(ENCODER, **FIVE), 32).eval()
     weights = tmp_path / "encoder.safetensors"
     save_encoder(source, weights)
+    config, encoder = started(tiny(encoder={"weights": str(weights)}, **OF_FIVE))
+    assert config.encoder.normalization._asdict() == FIVE
     images_BCHW = torch.rand(2, 5, 32, 32)
-    for moments in ({}, FIVE, usual_normalization(5)._asdict()):
-        config, encoder = started(tiny(encoder={"weights": str(weights), **moments}, **OF_FIVE))
-        assert config.encoder.normalization._asdict() == FIVE
-        with torch.no_grad():
-            assert torch.equal(encoder(images_BCHW), source(images_BCHW))
-    torch.save(source.model.state_dict(), tmp_path / "file.pth")  # which is silent of them
-    asked = {"name": ENCODER.name, "options": ENCODER.options, "stem_stride": 2, **FIVE}
-    config, encoder = started(
-        tiny(encoder={"weights": str(tmp_path / "file.pth"), **asked}, **OF_FIVE)
-    )
     with torch.no_grad():
-        torch.testing.assert_close(encoder(images_BCHW), source(images_BCHW))
-    with pytest.raises(UserError, match=r"leave encoder\.std out"):
-        with_architecture(
-            tiny(encoder={"weights": str(weights), **FIVE, "std": (0.7,) * 5}, **OF_FIVE)
-        )
+        assert torch.equal(encoder(images_BCHW), source(images_BCHW))
     with pytest.raises(UserError, match="images of 5 channels, and these have 4"):
         with_architecture(tiny(encoder={"weights": str(weights)}, **{"data.channels": 4}))
 
 
-def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder) -> None:
-    """Layer by layer from the images: stem, four blocks, each `decay` of the next."""
-    from mast.runs.pretraining import encoder_shares
-
-    config = tiny(
-        "mast_c5_small",
-        encoder={"weights": str(theirs.path)},
-        optimizer={"name": "adamw", "lr": 1.0, "encoder_rate": 0.2, "layer_decay": 0.5},
-        batch_size=256,
-    )
-    config = with_architecture(config)
+def test_the_encoder_has_its_own_rate(tiny: Configure) -> None:
+    config = tiny(optimizer={"name": "adamw", "lr": 1.0, "encoder_rate": 0.2}, batch_size=256)
     method = build_method(config)
-    shares = encoder_shares(method.encoder, config)
-    optimizer = make_optimizer(method.parameter_groups(shares), config.optimizer, 256)
-    rate_of = {
-        id(parameter): group["peak_lr"]
+    optimizer = make_optimizer(parameter_groups(method, config), config.optimizer, 256)
+    own = {*method.encoder.parameters()}
+    rates = {
+        (parameter in own, group["peak_lr"])
         for group in optimizer.param_groups
+        if group["name"] != "gates"
         for parameter in group["params"]
     }
-    names = dict(method.named_parameters())
-    assert rate_of[id(names["projector.trunk.0.weight"])] == 1.0
-    rates = [
-        rate_of[id(names[f"encoder.model.{name}"])]
-        for name in ("conv1.weight", "layer1.0.bn1.bias", "layer3.0.conv1.weight",
-                     "layer4.0.conv2.weight")
-    ]  # fmt: skip
-    assert rates == pytest.approx([0.2 * 0.5**below for below in (4, 3, 1, 0)])
+    assert rates == {(True, 0.2), (False, 1.0)}
 
 
 @pytest.mark.parametrize(
