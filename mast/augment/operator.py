@@ -208,7 +208,8 @@ class Operator:
         bounds, values = getattr(self, self.drawn), parameters[self.drawn]
         if self.two_sided:
             return parameters | {self.drawn: away(magnitude, bounds, values, self.neutral)}
-        return parameters | {self.drawn: between(magnitude, bounds, values)}
+        weakest_first = sorted(bounds, key=lambda bound: abs(bound - self.neutral))
+        return parameters | {self.drawn: between(magnitude, weakest_first, values)}
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -219,7 +220,8 @@ class Operator:
         """
         if not cls.drawn:
             return torch.ones(len(aspect_B), 1)
-        return (parameters[cls.drawn] - cls.neutral)[:, None]
+        distance_B = parameters[cls.drawn] - cls.neutral
+        return (distance_B if cls.two_sided else distance_B.abs())[:, None]
 
     @classmethod
     def difference(
@@ -324,7 +326,7 @@ def hide(numbers_BT: Tensor, hidden_B: Tensor) -> Tensor:
     return numbers_BT.masked_fill(hidden_B[:, None], torch.nan)
 
 
-def between(magnitude: float, bounds: tuple[float, float], like: Tensor) -> Tensor:
+def between(magnitude: float, bounds: Sequence[float], like: Tensor) -> Tensor:
     """The same float32 number for all samples: the first bound at 0, the second at 1."""
     return torch.full_like(
         like, bounds[0] + magnitude * (bounds[1] - bounds[0]), dtype=torch.float32
