@@ -226,6 +226,7 @@ def blur_along(table, halves, of: tl.constexpr):
 
 @triton.jit
 def sharpen(table, halves, of: tl.constexpr):
+    """Away from a 3 × 3 smoothing or towards it; the border pixels stay."""
     row, sample, _, pixel, live = part_of(table, of)
     half = whole(row, of.sharpen)
     if half == UNTOUCHED:
@@ -284,6 +285,7 @@ def _luminance(image, x, y, live, of: tl.constexpr):
 
 @triton.jit
 def blend_edges(table, halves, of: tl.constexpr):
+    """Blend with the gradient magnitude of the luminance."""
     row, sample, _, pixel, live = part_of(table, of)
     half = whole(row, of.blend_edges)
     if half == UNTOUCHED:
