@@ -43,6 +43,7 @@ SIDE, SIZE = 256, 224
 CAPABILITIES = (80, 90)  # A100; H100 and H200
 SAMPLED = 32  # images whose rows are looked at, for the rest of the batch too
 TYPES = {torch.uint8: "*u8", torch.int32: "*i32", torch.float32: "*fp32", torch.bfloat16: "*bf16"}
+BY_KERNEL = [name for each in chain.PASSES for name in each.operators] + ["cut_out"]
 # Images of float32 that a kernel reads and writes of each sample that it treats.
 IMAGES = {
     "tone": 2.0,
@@ -69,7 +70,8 @@ def recorded(
         launches.append((kernel, arguments))
 
     pipeline = Pipeline(PRESETS[preset], size)
-    with patch.object(chain, "launch", launch), fused(pipeline):
+    on_cpu = patch("mast.augment.pipeline.is_fused", lambda device: True)
+    with patch.object(chain, "launch", launch), on_cpu:
         canvases = Canvases.of(torch.zeros(count, side, side, 3, dtype=torch.uint8))
         memory = pipeline.buffer(count, canvases.device, torch.bfloat16)
         records = pipeline.draw(count, torch.Generator().manual_seed(0))
@@ -77,23 +79,17 @@ def recorded(
     return launches
 
 
-@contextmanager
-def fused(pipeline: Pipeline) -> Iterator[None]:
-    """Draw by Triton's kernels wherever the canvases are."""
-    with patch.object(pipeline, "fill", pipeline._fill_fused):
-        yield
-
-
 def traffic(kernel: Any, arguments: dict[str, Any], size: int, side: int) -> float:
     """Bytes that a launch reads and writes."""
     name, table_BN = kernel.__name__, arguments.get("table")
     assert table_BN is not None
     if name == "canvas_means":  # only of those beyond which a view reaches
-        share = float(table_BN[:, arguments["AT"] + COLUMNS - 1].float().mean())
+        share = float(table_BN[:, COLUMNS - 1].float().mean())
         return float(arguments["values_T"].nbytes) * share
-    columns = [value for key, value in arguments.items() if key[:2] == "AT" and value >= 0]
+    of = arguments["of"]
+    columns = [at for operator in BY_KERNEL if (at := getattr(of, operator)) >= 0]
     if name == "sum_colors":
-        columns = [arguments["AT_CUT_OUT"]]
+        columns = [of.cut_out]
     treated = len(table_BN)
     if name not in ("warp", "finish"):
         treated = int((table_BN[:, columns] >= 0).any(dim=1).sum())
@@ -191,10 +187,10 @@ def compiled(capability: int) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for preset in ("mast19", "vicreg"):
         for kernel, arguments in recorded(preset, 2):
-            options = "".join(
-                f", {key.lower()}" for key in ("BICUBIC", "BACK") if arguments.get(key)
-            )
-            name = f"{kernel.__name__}{options}"
+            of = arguments["of"]
+            options = [", bicubic"] * (of.bicubic and kernel.__name__ == "warp")
+            options += [", back"] * of.back
+            name = "".join([kernel.__name__, *options])
             if name not in found:
                 found[name] = resources(kernel, arguments, capability)
     return found

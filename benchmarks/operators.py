@@ -30,11 +30,12 @@ def pair(name: str, images_BCHW: Tensor) -> Work:
     count, size = len(images_BCHW), images_BCHW.shape[3]
     operator = OPERATORS[name](size)
     parameters = operator.sample(count, torch.Generator().manual_seed(0))
-    step = operator.compiled(np.arange(count), parameters)
+    step = operator.compiled(torch.ones(count, dtype=torch.bool), parameters)
+    assert step is not None
     scratch = images_BCHW.clone()
     return {
         "PyTorch": lambda: operator.apply(images_BCHW, parameters),
-        "compiled": lambda: step.run(scratch.numpy(), 0, count),
+        "compiled": lambda: step(scratch.numpy(), slice(0, count)),
         "copy": lambda: scratch.copy_(images_BCHW),
     }
 

@@ -36,7 +36,7 @@ def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> No
         return lambda *arguments: (calls.append(name), kernel(*arguments))[1]
 
     own = {each.kernel for each in OPERATORS.values() if each.kernel}
-    for module, names in ((operators, own), (resample, ("resize_boxes", "warp_affine"))):
+    for module, names in ((operators, own), (resample, ("warp",))):
         for name in names:
             monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     threads = torch.get_num_threads()
@@ -46,7 +46,7 @@ def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> No
         pipeline.views(*batch)
     finally:
         torch.set_num_threads(threads)
-    assert len(calls) == 2 * len(set(calls)) == 2 * 14  # geometry is one of two warps
+    assert len(calls) == 2 * len(set(calls)) == 2 * 13  # geometry is one warp
 
 
 def objective(

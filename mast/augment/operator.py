@@ -7,7 +7,7 @@ Kernels compute in float32.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import partial, reduce
+from functools import reduce
 from math import inf, isfinite
 from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, final
 
@@ -21,6 +21,7 @@ from mast.core.errors import UserError
 SMALLEST = 8  # pixels: side of the smallest view
 Parameters: TypeAlias = dict[str, Tensor]
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
+Step: TypeAlias = Callable[[np.ndarray, slice], None]  # draws or changes images of part of a batch
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ class Operator:
         bounds, values = getattr(self, self.drawn), parameters[self.drawn]
         if self.two_sided:
             return parameters | {self.drawn: away(magnitude, bounds, values, self.neutral)}
-        return parameters | {self.drawn: between(magnitude, bounds, values)}
+        weakest_first = sorted(bounds, key=lambda bound: abs(bound - self.neutral))
+        return parameters | {self.drawn: between(magnitude, weakest_first, values)}
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -218,7 +220,8 @@ class Operator:
         """
         if not cls.drawn:
             return torch.ones(len(aspect_B), 1)
-        return (parameters[cls.drawn] - cls.neutral)[:, None]
+        distance_B = parameters[cls.drawn] - cls.neutral
+        return (distance_B if cls.two_sided else distance_B.abs())[:, None]
 
     @classmethod
     def difference(
@@ -252,30 +255,27 @@ class Operator:
         """
         return [*parameters.values()]
 
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
-        """What transforms samples (ascending) in place, by a compiled kernel if there is one."""
-        from mast.augment.compiled import operators as compiled
+    def compiled(self, applied_B: Tensor, parameters: Parameters) -> Step | None:
+        """What transforms part of a batch in place, if there is a compiled kernel.
 
-        kernel = getattr(compiled, self.kernel or "", None)
+        It takes images_BCHW (contiguous float32), and where in the batch they are.
+        """
+        from mast.augment.compiled import operators
+
+        kernel = getattr(operators, self.kernel or "", None)
         if kernel is None:
-            kernel = partial(self._apply_in_place, parameters)
-            return Step(kernel, index_N, (np.arange(len(index_N)),))
-        arguments = (
+            return None
+        arguments = [
             (argument.float() if argument.is_floating_point() else argument).numpy()
             for argument in self.arguments(parameters)
-        )
-        return Step(kernel, index_N, tuple(arguments))
+        ]
 
-    def _apply_in_place(
-        self,
-        parameters: Parameters,
-        images_BCHW: np.ndarray,
-        index_N: np.ndarray,
-        row_N: np.ndarray,
-    ) -> None:
-        """`apply` as a kernel: to the samples `index_N`, by these rows of the parameters."""
-        own = {name: values[row_N] for name, values in parameters.items()}
-        images_BCHW[index_N] = self.apply(torch.from_numpy(images_BCHW[index_N]), own).numpy()
+        def step(images_BCHW: np.ndarray, some: slice) -> None:
+            index_N = np.flatnonzero(applied_B.numpy()[some])
+            if len(index_N):
+                kernel(images_BCHW, index_N, *(argument[some] for argument in arguments))
+
+        return step
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -320,36 +320,13 @@ def operator(
     return decorated
 
 
-@dataclass(frozen=True)
-class Step:
-    """A compiled kernel with the samples it treats and what it needs of each.
-
-    Args:
-        kernel: Takes images_BCHW (float32, contiguous, changed in place), the samples to treat, and
-            the arguments of these.
-        index_N: Samples, ascending.
-        arguments: Arrays of N rows.
-    """
-
-    kernel: Callable[..., None]
-    index_N: np.ndarray
-    arguments: tuple[np.ndarray, ...] = ()
-
-    def run(self, images_BCHW: np.ndarray, first: int, stop: int) -> None:
-        """Treat those of the samples from `first` up to `stop`."""
-        low, high = np.searchsorted(self.index_N, (first, stop))
-        if low < high:
-            rows = (argument[low:high] for argument in self.arguments)
-            self.kernel(images_BCHW, self.index_N[low:high], *rows)
-
-
 def hide(numbers_BT: Tensor, hidden_B: Tensor) -> Tensor:
     """NaN in the rows that no observer could tell; of any dtype or device, without waiting."""
     hidden_B = hidden_B.to(numbers_BT.device, non_blocking=True)
     return numbers_BT.masked_fill(hidden_B[:, None], torch.nan)
 
 
-def between(magnitude: float, bounds: tuple[float, float], like: Tensor) -> Tensor:
+def between(magnitude: float, bounds: Sequence[float], like: Tensor) -> Tensor:
     """The same float32 number for all samples: the first bound at 0, the second at 1."""
     return torch.full_like(
         like, bounds[0] + magnitude * (bounds[1] - bounds[0]), dtype=torch.float32

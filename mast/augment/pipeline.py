@@ -3,34 +3,32 @@
 Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Record, Step, Views, join
+from mast.augment.operator import Operator, Record, Views, join
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Preset
-from mast.augment.warp import Warp, compiled_steps, render
+from mast.augment.warp import Warp, compiled, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.reading import RGB
 
-if TYPE_CHECKING:
-    from mast.augment.fused import Chain
-
+Kernels: TypeAlias = Literal["PyTorch", "Numba", "Triton"]
 TRITON = find_spec("triton") is not None
-# numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
-COMPILED_PART_VALUES = 2_400_000
-PADDED = 100_000_000  # numbers of padded images that a GPU without Triton treats at a time
-SHEET_VALUES = 100_000_000  # numbers of sheets that a GPU treats at a time
-PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
+# numbers treated at a time
+COMPILED_PART_VALUES = 2_400_000  # of a thread: a few images cost Python, many the cache
+PART_VALUES = 1_600_000  # by PyTorch on a CPU: best of 0.1 to 100 million, by a fifth
+GPU_PART_VALUES = 100_000_000  # of padded images, or of sheets
 
 
 class Pipeline:
@@ -62,7 +60,6 @@ class Pipeline:
         self._shares = tuple(view.shares for view in preset.views)
         self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
         self._alike_runs = _alike_runs(self.operators)
-        self._chains: dict[tuple[int | None, int], Chain] = {}
 
     @entry()
     def draw(
@@ -122,9 +119,8 @@ class Pipeline:
                 # these may be those of an earlier batch: autograd must notice if it needs them
                 torch.autograd.graph.increment_version(images_BCHW)
                 record = join([records[view] for view in run])
-                geometry, aspects = self._geometry[run.start], aspect_B.repeat(len(run))
-                warp = compose(geometry, record, aspects)
-                self.fill(images_BCHW, canvases, warp, record, run.start)
+                warp = compose(self._geometry[run.start], record, aspect_B.repeat(len(run)))
+                self._fill(images_BCHW, canvases, warp, record, run.start)
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
@@ -141,127 +137,112 @@ class Pipeline:
         """How many numbers the first views of `n` images have; by default all views."""
         return sum(n * self.channels * size**2 for size in self.sizes[:views])
 
-    def fill(
+    def _fill(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
-        """Draw views (B, C, V, V) of equal operators by the fastest kernels that their device has.
+        """Draw views (B, C, V, V) of equal operators by the fastest kernels of their device.
 
         There are fewer canvases than views where several views of each follow one another.
         """
-        if canvases.layout == RGB:
-            self._fill(images, canvases, warp, record, view)
+        kernels = _fastest_kernels(images.device) if self.compiled else "PyTorch"
+        layout, size, operators = canvases.layout, images.shape[3], self._pointwise[view]
+        if kernels == "Triton" and layout == RGB:
+            from mast.augment.fused import draw_views
+
+            draw_views(operators, canvases, warp, record, images)
             return
-        count, size, sheets = len(images), images.shape[3], canvases.layout.sheets
-        shown = canvases[torch.arange(count) % len(canvases)]
-        most = SHEET_VALUES
-        if canvases.device.type == "cpu":
-            most = COMPILED_PART_VALUES * torch.get_num_threads()
-        part = max(1, most // (3 * sheets * size**2))
-        for start in range(0, count, part):
-            some = slice(start, start + part)
-            apart, drawn = shown[some].apart(), record[some]
-            pictures = torch.empty(len(apart), 3, size, size, device=canvases.device)
-            self._fill(pictures, apart, warp[some].repeated(sheets), drawn, None)
-            joined = canvases.layout.joined(pictures.view(len(drawn), 3 * sheets, size, size))
-            joined = joined.contiguous()
-            if self.compiled and joined.device.type == "cpu":
-                _run(_compiled(self._pointwise[view], drawn), joined)
-            else:
-                for operator in self._pointwise[view]:
-                    joined = _apply_where(operator, joined, drawn)
-            images[some] = joined
+        canvases = canvases[torch.arange(len(images)) % len(canvases)]
+        threads = torch.get_num_threads() if kernels == "Numba" else 1
+        part = min(_most_at_once(kernels, images, canvases), -(-len(images) // threads))
+        draw = _geometry(kernels, canvases.apart(), warp.repeated(layout.sheets), size)
+        steps = [_step(kernels, operator, record) for operator in operators]
+        in_place = layout == RGB and images.dtype == torch.float32
 
-    def _fill(
-        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int | None
-    ) -> None:
-        """As `fill`, of pictures of three bytes a pixel; by no view no operator acts."""
-        operators = [] if view is None else self._pointwise[view]
-        device = canvases.device
-        if self.compiled and device.type == "cpu":
-            steps = compiled_steps(canvases, warp, images.shape[3])
-            _run([*steps, *_compiled(operators, record)], images)
-        elif self.compiled and _is_fused(device):
-            self._fill_fused(images, canvases, warp, record, view)
-        else:
-            _fill_in_parts(images, canvases, warp, record, operators)
+        def fill(first: int) -> None:
+            some = slice(first, min(first + part, len(images)))
+            drawn = slice(layout.sheets * some.start, layout.sheets * some.stop)
+            target, shape = images[some], (drawn.stop - drawn.start, 3, size, size)
+            views = target if in_place else torch.empty(shape, device=images.device)
+            draw(views, drawn)
+            if layout != RGB:
+                views = layout.joined(views.view(len(target), -1, size, size)).contiguous()
+            for step in steps:
+                views = step(views, some)
+            if views is not target:
+                target.copy_(views)
 
-    def _fill_fused(
-        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int | None
-    ) -> None:
-        """By a few kernels over all images."""
-        key = view, images.shape[3]
-        if key not in self._chains:
-            from mast.augment.fused import Chain
-
-            operators = [] if view is None else self._pointwise[view]
-            self._chains[key] = Chain(operators, images.shape[3])
-        self._chains[key].draw(canvases, warp, record, images)
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            list((pool.map if pool else map)(fill, range(0, len(images), part)))
 
 
-def _fill_in_parts(
-    images: Tensor, canvases: Canvases, warp: Warp, record: Record, operators: Sequence[Operator]
-) -> None:
-    """By PyTorch, in parts: of a CPU they fit the caches, of a GPU the padded images."""
-    count, size = len(images), images.shape[3]
-    if count > len(canvases):
-        canvases = canvases[torch.arange(count) % len(canvases)]
-    part = PADDED // (3 * int(canvases.size_B2.amax(0).prod())) if count else 1
-    if images.device.type == "cpu":
-        part = min(part, PART_VALUES // (3 * size**2))
-    for start in range(0, count, max(part, 1)):
-        some = slice(start, start + max(part, 1))
-        drawn = render(canvases[some], warp[some], size)
-        for operator in operators:
-            drawn = _apply_where(operator, drawn, record[some])
-        images[some] = drawn
+def _geometry(
+    kernels: Kernels, canvases: Canvases, warp: Warp, size: int
+) -> Callable[[Tensor, slice], None]:
+    """What draws some of the views into float32 memory, without operators."""
+    if kernels == "Numba":
+        draw = compiled(canvases, warp, size)
+        return lambda views, some: draw(views.numpy(), some)
+    if kernels == "PyTorch":
+        return lambda views, some: render(canvases[some], warp[some], views)
+    from mast.augment.fused import draw_views
+
+    none = Record((), torch.empty(len(canvases), 0, dtype=torch.bool), {})
+    return lambda views, some: draw_views((), canvases[some], warp[some], none[some], views)
 
 
-def _compiled(operators: Sequence[Operator], record: Record) -> list[Step]:
-    """What applies operators in place, by compiled kernels where there are."""
-    steps = []
-    for operator in operators:
-        index = record.applied(operator.name).nonzero()[:, 0]
-        if len(index):
-            drawn = record.parameters[operator.name]
-            parameters = {key: values[index] for key, values in drawn.items()}
-            steps.append(operator.compiled(index.numpy(), parameters))
-    return steps
+def _step(
+    kernels: Kernels, operator: Operator, record: Record
+) -> Callable[[Tensor, slice], Tensor]:
+    """What applies an operator to those of some views that drew it; others keep their bits."""
+    applied_B, drawn = record.applied(operator.name), record.parameters[operator.name]
+    in_place = operator.compiled(applied_B, drawn) if kernels == "Numba" else None
+
+    def step(images_BCHW: Tensor, some: slice) -> Tensor:
+        if in_place is not None:
+            in_place(images_BCHW.numpy(), some)
+            return images_BCHW
+        index = applied_B[some].nonzero()[:, 0]
+        if len(index) == 0:
+            return images_BCHW
+        parameters = {key: values[some][index] for key, values in drawn.items()}
+        if len(index) == len(images_BCHW):
+            return operator.apply(images_BCHW, parameters)
+        device_index = index.to(images_BCHW.device, non_blocking=True)
+        transformed = operator.apply(images_BCHW.index_select(0, device_index), parameters)
+        return images_BCHW.index_copy_(0, device_index, transformed)
+
+    return step
 
 
-def _run(steps: Sequence[Step], images: Tensor) -> None:
-    """Treat a few images at a time, while these are in a cache."""
-    count, threads = len(images), torch.get_num_threads()
-    in_float32 = images.dtype == torch.float32
-    views = images if in_float32 else torch.empty_like(images, dtype=torch.float32)
-    array = views.numpy()
-    part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
-
-    def run(first: int) -> None:
-        for step in steps:
-            step.run(array, first, first + part)
-
-    if threads == 1 or part >= count:
-        for first in range(0, count, part):
-            run(first)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run, range(0, count, part)))
-    if not in_float32:
-        images.copy_(views)
-
-
-def has_triton(device: torch.device) -> bool:
-    """Whether Triton's kernels run on a device: an NVIDIA GPU of compute capability 8 or more."""
-    return (
-        TRITON
-        and device.type == "cuda"
-        and torch.version.hip is None
-        and torch.cuda.get_device_capability(device) >= (8, 0)
+def _most_at_once(kernels: Kernels, images: Tensor, canvases: Canvases) -> int:
+    """How many views fit the caches of a CPU, or the memory of a GPU, with their images padded."""
+    of_view, of_image = (
+        3 * canvases.layout.sheets * area
+        for area in (images.shape[3] ** 2, int(canvases.size_B2.amax(0).prod()))
     )
+    if kernels == "Numba":
+        most = COMPILED_PART_VALUES // of_view
+    else:
+        most = GPU_PART_VALUES // (of_view if kernels == "Triton" else of_image)
+        if images.device.type == "cpu":
+            most = min(most, PART_VALUES // of_view)
+    return max(1, most)
 
 
-def _is_fused(device: torch.device) -> bool:
-    if not has_triton(device):
+def _fastest_kernels(device: torch.device) -> Kernels:
+    if is_fused(device):
+        return "Triton"
+    return "Numba" if device.type == "cpu" else "PyTorch"
+
+
+def is_fused(device: torch.device) -> bool:
+    """Whether Triton's kernels run on a device: an NVIDIA GPU of compute capability 8 or more."""
+    if (
+        not TRITON
+        or device.type != "cuda"
+        or torch.version.hip is not None
+        or torch.cuda.get_device_capability(device) < (8, 0)
+    ):
         return False
     from mast.augment.fused import works_on
 
@@ -291,20 +272,6 @@ def _in_order(
     geometry = [each for each in known if isinstance(each, GeometricOperator)]
     rest = [each for each in known if not isinstance(each, GeometricOperator)]
     return geometry, sorted(rest, key=lambda each: each.stage)
-
-
-def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Tensor:
-    """Apply an operator to the samples that drew it; the others keep their bits."""
-    index = record.applied(operator.name).nonzero()[:, 0]
-    if len(index) == 0:
-        return images_BCHW
-    drawn = record.parameters[operator.name]
-    if len(index) == len(images_BCHW):
-        return operator.apply(images_BCHW, drawn)
-    device_index = index.to(images_BCHW.device, non_blocking=True)
-    parameters = {key: values[index] for key, values in drawn.items()}
-    transformed = operator.apply(images_BCHW.index_select(0, device_index), parameters)
-    return images_BCHW.index_copy_(0, device_index, transformed)
 
 
 @entry()

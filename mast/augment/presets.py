@@ -101,25 +101,10 @@ class Preset:
         return replace(self, operators=tuple(names.values()), views=tuple(views))
 
 
-MAST5 = (
-    "random_resized_crop",
-    "horizontal_flip",
-    "color_jitter",
-    "grayscale",
-    "gaussian_blur",
-)
+MAST5 = ("random_resized_crop", "horizontal_flip", "color_jitter", "grayscale", "gaussian_blur")
 MAST15 = (
-    *MAST5,
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "rotate",
-    "invert",
-    "sharpness",
-    "gaussian_noise",
-    "sobel",
-    "cutout",
+    *(*MAST5, "shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
+    *("invert", "sharpness", "gaussian_noise", "sobel", "cutout"),
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mast.augment.operator import Step
 from mast.core.canvases import Canvases
 from mast.core.transfer import to_device
 
@@ -45,7 +44,7 @@ class Warp:
     bounded_B: Tensor
     bicubic: bool = False
 
-    def __getitem__(self, samples: slice) -> "Warp":
+    def __getitem__(self, samples: slice | Tensor) -> "Warp":
         return self._each(lambda values: values[samples])
 
     def repeated(self, count: int) -> "Warp":
@@ -193,60 +192,48 @@ def _between_centres(share_BVV: Tensor, pixels_B: Tensor, count_B: Tensor) -> Te
     return place_BVV.minimum(count_B[:, None, None] - 0.5)
 
 
-def render(canvases: Canvases, warp: Warp, size: int) -> Tensor:
-    """Resample every sample by the cheapest way that its matrix allows: float32 (B, 3, V, V)."""
-    device = canvases.device
-    matrices_B33 = to_device(warp.matrices_B33, device)
-    images = torch.empty(len(canvases), 3, size, size, device=device)
-    straight, turned = warp.aligned_B.nonzero()[:, 0], (~warp.aligned_B).nonzero()[:, 0]
-    if len(straight):
-        index = straight.to(device, non_blocking=True)
-        bounded = warp.bounded_B[straight].to(device, non_blocking=True)
-        some = canvases[straight]
-        views = resize_boxes(
-            padded(some), some.size_B2, matrices_B33[index], size, bounded, warp.bicubic
-        )
-        images.index_copy_(0, index, views)
-    if len(turned):
-        index = turned.to(device, non_blocking=True)
-        some = canvases[turned]
-        smaller = (of_B2[turned] for of_B2 in shrunk(canvases, warp, size))
-        views = warp_affine(padded(some), some.size_B2, matrices_B33[index], size, *smaller)
-        images.index_copy_(0, index, views)
-    return images
+def render(canvases: Canvases, warp: Warp, images: Tensor) -> None:
+    """Draw every sample, float32 (B, 3, V, V), by the cheapest way that its matrix allows."""
+    device, size = canvases.device, images.shape[3]
+    for turned, samples_B in ((False, warp.aligned_B), (True, ~warp.aligned_B)):
+        chosen = samples_B.nonzero()[:, 0]
+        if len(chosen) == 0:
+            continue
+        some, own = canvases[chosen], warp[chosen]
+        padded_BCHW, matrices_B33 = padded(some), to_device(own.matrices_B33, device)
+        if turned:
+            smaller = shrunk(some, own, size)
+            views = warp_affine(padded_BCHW, some.size_B2, matrices_B33, size, *smaller)
+        else:
+            bounded_B = to_device(own.bounded_B, device)
+            views = resize_boxes(
+                padded_BCHW, some.size_B2, matrices_B33, size, bounded_B, own.bicubic
+            )
+        images.index_copy_(0, chosen.to(device, non_blocking=True), views)
 
 
-def compiled_steps(canvases: Canvases, warp: Warp, size: int) -> list[Step]:
-    """As `render`, by compiled kernels that read only what a view shows; on the CPU.
+def compiled(canvases: Canvases, warp: Warp, size: int) -> Callable[[np.ndarray, slice], None]:
+    """What draws some of the views as `render` does, into float32, reading only what they show.
 
-    Two steps that share the samples fill float32 views.
+    It is for canvases on the CPU.
     """
-    from mast.augment.compiled import resample as compiled
+    from mast.augment.compiled import resample
 
-    values, start_B, size_B2 = (
+    values_T, *arguments = (
         tensor.contiguous().numpy()
-        for tensor in (canvases.values_T, canvases.start_B, canvases.size_B2)
-    )
-    straight, turned = (index.nonzero()[:, 0] for index in (warp.aligned_B, ~warp.aligned_B))
-    # scale and offset along x, then along y
-    boxes_N4 = warp.matrices_B33[straight][:, [0, 0, 1, 1], [0, 2, 1, 2]]
-    boxes = boxes_N4.contiguous(), warp.bounded_B[straight]
-    smaller = (of_B2[turned] for of_B2 in shrunk(canvases, warp, size))
-    matrices = (warp.matrices_B33[turned], *smaller)
-
-    def resize(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
-        compiled.resize_boxes(images, index_N, *rows, values, start_B, size_B2, warp.bicubic)
-
-    def turn(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
-        compiled.warp_affine(images, index_N, *rows, values, start_B, size_B2)
-
-    return [
-        Step(kernel, index.numpy(), tuple(tensor.numpy() for tensor in arguments))
-        for kernel, index, arguments in (
-            (resize, straight, boxes),
-            (turn, turned, matrices),
+        for tensor in (
+            canvases.values_T,
+            *(warp.matrices_B33, warp.aligned_B, warp.bounded_B),
+            *shrunk(canvases, warp, size),
+            *(canvases.start_B, canvases.size_B2),
         )
-    ]
+    )
+
+    def draw(images_BCVV: np.ndarray, some: slice) -> None:
+        own = (argument[some] for argument in arguments)
+        resample.warp(images_BCVV, values_T, *own, warp.bicubic)
+
+    return draw
 
 
 def separable(images_BCHW: Tensor, along_y_BVH: Tensor, along_x_BVW: Tensor) -> Tensor:

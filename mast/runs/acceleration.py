@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from mast.augment.pipeline import has_triton
+from mast.augment.pipeline import is_fused
 from mast.config import PretrainConfig
 from mast.core.errors import OutOfMemoryError, UserError, is_out_of_memory
 
@@ -25,11 +25,7 @@ def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bo
         return True
     if config.compile is not None:
         return config.compile
-    if not has_triton(device):
-        return False
-    from mast.augment.fused import works_on
-
-    return works_on(device)
+    return is_fused(device)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from mast.core.canvases import Canvases
 from mast.core.reading import Layout
 
 pytest.importorskip("triton")
-from mast.augment.fused import Chain, chain
+from mast.augment.fused import chain
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +63,8 @@ def share_that_differs(
 
 def fused(preset: Preset, size: int, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline that draws by Triton's kernels, on the CPU too."""
-    pipeline = Pipeline(preset, size)
-    monkeypatch.setattr(pipeline, "_fill", pipeline._fill_fused)
-    return pipeline
+    monkeypatch.setattr("mast.augment.pipeline.is_fused", lambda device: True)
+    return Pipeline(preset, size)
 
 
 @pytest.mark.parametrize("name", FUSED)
@@ -82,7 +81,7 @@ def test_a_kernel_equals_its_reference(name: str) -> None:
     applied_BK = torch.zeros(6, 1, dtype=torch.bool).index_fill_(0, index, True)
     actual = torch.full((6, 3, SIZE, SIZE), torch.nan, device=DEVICE)
     record = Record((name,), applied_BK, {name: parameters})
-    Chain([operator], SIZE).draw(Canvases.of(canvas.to(DEVICE)), whole(6), record, actual)
+    chain.draw_views([operator], Canvases.of(canvas.to(DEVICE)), whole(6), record, actual)
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=TOLERANCE)
     # those that did not draw it
     torch.testing.assert_close(actual.cpu()[[1, 4]], images[[1, 4]], rtol=0, atol=1e-6)
@@ -98,7 +97,7 @@ def test_as_few_passes_as_the_order_allows() -> None:
         "mast19": [tone, chain.EQUALIZE, blur, sharpen, correlate, grain, edges, finish],
         "mae": [finish],
     }.items():
-        passes = Chain(Pipeline(PRESETS[name], SIZE)._pointwise[0], SIZE).passes
+        passes = chain.passes_of(Pipeline(PRESETS[name], SIZE)._pointwise[0])
         assert [each for each, _ in passes] == expected
 
 
@@ -173,20 +172,6 @@ def test_nothing_is_read_that_was_not_written(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch, "empty", filled)
     for first, second in zip(expected, pipeline.views(*batch).images, strict=True):
         assert torch.equal(first, second)
-
-
-def test_the_kernel_that_is_tried_first_reads_what_is_there() -> None:
-    """As it is launched, not as it is compiled; what lies beyond would end the process."""
-    arguments: list[dict[str, object]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "launch", lambda kernel, grid, launched: arguments.append(launched))
-        assert chain.works_on.__wrapped__(DEVICE)
-    (launched,) = arguments
-    table_1N = launched["table"]
-    assert isinstance(table_1N, Tensor)
-    assert table_1N[0, -5:].tolist() == [0, 0, 1, 1, 1]  # start in two parts, height, width
-    chain.launch(chain.resample.canvas_means, (1,), launched)
-    assert launched["mean_BC"].tolist() == [[0.0, 0.0, 0.0]]  # type: ignore[attr-defined]
 
 
 def test_where_triton_cannot_build_a_kernel(

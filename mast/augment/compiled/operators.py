@@ -26,10 +26,10 @@ _SIX = np.float32(6)
 
 
 @kernel
-def jitter(images_BCHW, index_N, factor_N3, turn_N, order_N4):
+def jitter(images_BCHW, index_N, factor_B3, turn_B, order_B4):
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
-    for n in range(len(index_N)):
-        image, order, turn = images_BCHW[index_N[n]].ravel(), order_N4[n], turn_N[n] * _SIX
+    for n in index_N:
+        image, order, turn = images_BCHW[n].ravel(), order_B4[n], turn_B[n] * _SIX
         contrast_at = 0
         for step in range(4):
             if order[step] == CONTRAST:
@@ -38,7 +38,7 @@ def jitter(images_BCHW, index_N, factor_N3, turn_N, order_N4):
         for start in range(0, area, _PART):
             count = min(_PART, area - start)
             for step in range(contrast_at):
-                factor = factor_N3[n, min(order[step], 2)]
+                factor = factor_B3[n, min(order[step], 2)]
                 _adjust(count, image, start, area, order[step], factor, ZERO, turn)
             luminance = ZERO
             for i in range(count):
@@ -49,7 +49,7 @@ def jitter(images_BCHW, index_N, factor_N3, turn_N, order_N4):
         for start in range(0, area, _PART):
             count = min(_PART, area - start)
             for step in range(contrast_at, 4):
-                factor = factor_N3[n, min(order[step], 2)]
+                factor = factor_B3[n, min(order[step], 2)]
                 _adjust(count, image, start, area, order[step], factor, mean, turn)
 
 
@@ -96,13 +96,13 @@ def _channel(sixth):
 
 
 @kernel
-def jitter_bands(images_BCHW, index_N, factor_N2, gain_NC):
+def jitter_bands(images_BCHW, index_N, factor_B2, gain_BC):
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
-    for n in range(len(index_N)):
-        contrast = factor_N2[n, 1]
+    for n in index_N:
+        contrast = factor_B2[n, 1]
         for c in range(images_BCHW.shape[1]):
-            plane, total = images_BCHW[index_N[n], c].ravel(), 0.0
-            gain = factor_N2[n, 0] * gain_NC[n, c]
+            plane, total = images_BCHW[n, c].ravel(), 0.0
+            gain = factor_B2[n, 0] * gain_BC[n, c]
             for start in range(0, area, _PART):
                 part = ZERO
                 for i in range(min(_PART, area - start)):
@@ -135,17 +135,17 @@ def invert(images_BCHW, index_N):
 
 
 @kernel
-def solarize(images_BCHW, index_N, threshold_N):
-    for n in range(len(index_N)):
-        values, threshold = images_BCHW[index_N[n]].ravel(), threshold_N[n]
+def solarize(images_BCHW, index_N, threshold_B):
+    for n in index_N:
+        values, threshold = images_BCHW[n].ravel(), threshold_B[n]
         for j in range(values.shape[0]):
             values[j] = ONE - values[j] if values[j] >= threshold else values[j]
 
 
 @kernel
-def posterize(images_BCHW, index_N, step_N):
-    for n in range(len(index_N)):
-        values, step = images_BCHW[index_N[n]].ravel(), step_N[n]
+def posterize(images_BCHW, index_N, step_B):
+    for n in index_N:
+        values, step = images_BCHW[n].ravel(), step_B[n]
         parts = ONE / step
         for j in range(values.shape[0]):
             level = np.floor(values[j] * np.float32(255.999))
@@ -182,14 +182,14 @@ def equalize(images_BCHW, index_N):
 
 
 @kernel
-def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
+def gaussian_blur(images_BCHW, index_N, sigma_B, radius_B):
     size = images_BCHW.shape[3]
-    most = radius_N.max()
+    most = radius_B.max()
     weights_T = np.empty(most + 1, np.float32)
     line = np.empty(size + 2 * most, np.float32)
     across = np.empty(size * size, np.float32)
-    for n in range(len(index_N)):
-        sigma, radius = float(sigma_N[n]), radius_N[n]
+    for n in index_N:
+        sigma, radius = float(sigma_B[n]), radius_B[n]
         total = 1.0
         for t in range(1, radius + 1):
             total += 2 * math.exp(-0.5 * (t / sigma) ** 2)
@@ -197,7 +197,7 @@ def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
         for t in range(radius + 1):
             weights_T[t] = math.exp(-0.5 * (t / sigma) ** 2) / total
         for c in range(images_BCHW.shape[1]):
-            plane = images_BCHW[index_N[n], c].ravel()
+            plane = images_BCHW[n, c].ravel()
             for y in range(size):
                 copy(size, line, radius, plane, y * size)
                 mirror_ends(line, radius, size)
@@ -249,15 +249,15 @@ def _pair(middle, distance, stride, size):
 
 
 @kernel
-def sharpen(images_BCHW, index_N, factor_N):
+def sharpen(images_BCHW, index_N, factor_B):
     height, width = images_BCHW.shape[2:]
     above, here = np.empty(width, np.float32), np.empty(width, np.float32)
     columns = np.empty(width, np.float32)
-    for n in range(len(index_N)):
-        factor = factor_N[n]
+    for n in index_N:
+        factor = factor_B[n]
         rest = (ONE - factor) * np.float32(1 / 13)
         for c in range(images_BCHW.shape[1]):
-            plane = images_BCHW[index_N[n], c].ravel()
+            plane = images_BCHW[n, c].ravel()
             copy(width, above, 0, plane, 0)
             for y in range(1, height - 1):
                 row = y * width
@@ -273,16 +273,16 @@ def sharpen(images_BCHW, index_N, factor_N):
 
 
 @kernel
-def motion_blur(images_BCHW, index_N, kernels_NTT):
+def motion_blur(images_BCHW, index_N, kernels_BTT):
     height, width = images_BCHW.shape[2:]
-    side = kernels_NTT.shape[1]
+    side = kernels_BTT.shape[1]
     radius = side // 2
     padded_width = width + 2 * radius
     padded = np.empty((height + 2 * radius) * padded_width, np.float32)
     line, row = np.empty(padded_width, np.float32), np.empty(width, np.float32)
-    for n in range(len(index_N)):
+    for n in index_N:
         for c in range(images_BCHW.shape[1]):
-            plane = images_BCHW[index_N[n], c].ravel()
+            plane = images_BCHW[n, c].ravel()
             for y in range(height + 2 * radius):
                 copy(width, line, radius, plane, mirrored(y - radius, height) * width)
                 mirror_ends(line, radius, width)
@@ -291,7 +291,7 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
                 row[:] = ZERO
                 for v in range(side):
                     for u in range(side):
-                        weight = kernels_NTT[n, v, u]
+                        weight = kernels_BTT[n, v, u]
                         if weight != 0:
                             add_scaled(width, row, 0, padded, (y + v) * padded_width + u, weight)
                 for x in range(width):
@@ -299,13 +299,13 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
 
 
 @kernel
-def blend_edges(images_BCHW, index_N, blend_N):
+def blend_edges(images_BCHW, index_N, blend_B):
     channels, height, width = images_BCHW.shape[1:]
     area, padded_width = height * width, width + 2
     gray = np.empty((height + 2) * padded_width, np.float32)
     edges = np.empty(width, np.float32)
-    for n in range(len(index_N)):
-        image, blend = images_BCHW[index_N[n]].ravel(), blend_N[n]
+    for n in index_N:
+        image, blend = images_BCHW[n].ravel(), blend_B[n]
         for y in range(height):
             row, line = y * width, (y + 1) * padded_width
             for c in range(channels):
@@ -342,19 +342,19 @@ def _sobel_row(count, gray, start, stride, out):
 
 
 @kernel
-def cut_out(images_BCHW, index_N, side_N, x_N, y_N):
+def cut_out(images_BCHW, index_N, side_B, x_B, y_B):
     height, width = images_BCHW.shape[2:]
-    for n in range(len(index_N)):
-        half = side_N[n] / np.float32(2)
+    for n in index_N:
+        half = side_B[n] / np.float32(2)
         for c in range(images_BCHW.shape[1]):
-            plane = images_BCHW[index_N[n], c]
+            plane = images_BCHW[n, c]
             mean = _mean(plane)
             for y in range(height):
                 at_y = (np.float32(y) + HALF) / np.float32(height)
-                if abs(at_y - y_N[n]) < half:
+                if abs(at_y - y_B[n]) < half:
                     for x in range(width):
                         at_x = (np.float32(x) + HALF) / np.float32(width)
-                        if abs(at_x - x_N[n]) < half:
+                        if abs(at_x - x_B[n]) < half:
                             plane[y, x] = mean
 
 
@@ -419,7 +419,7 @@ def _add_normal(count, bits_T, values, first, other, second, std):
 
 
 @kernel
-def add_noise(images_BCHW, index_N, std_N, seed_N):
+def add_noise(images_BCHW, index_N, std_B, seed_B):
     total = images_BCHW.shape[1] * images_BCHW.shape[2] * images_BCHW.shape[3]
     half = (total + 1) // 2
     position = np.empty(half, np.uint32)
@@ -427,16 +427,16 @@ def add_noise(images_BCHW, index_N, std_N, seed_N):
         position[i] = _mix(np.uint32(i + 1))
     bits = np.empty(_STRETCH, np.uint32)
     spare = np.zeros(_STRETCH, np.float32)
-    for n in range(len(index_N)):
-        values, seed = images_BCHW[index_N[n]].ravel(), _mix(np.uint32(seed_N[n]))
+    for n in index_N:
+        values, seed = images_BCHW[n].ravel(), _mix(np.uint32(seed_B[n]))
         for start in range(0, half, _STRETCH):
             count = min(_STRETCH, half - start)
             for i in range(count):
                 bits[at(0, i)] = _mix(np.uint32(position[at(start, i)] ^ seed))
             second = half + start
             if second + count <= total:
-                _add_normal(count, bits, values, start, values, second, std_N[n])
+                _add_normal(count, bits, values, start, values, second, std_B[n])
             else:  # an odd total leaves the last number without a partner
                 copy(total - second, spare, 0, values, second)
-                _add_normal(count, bits, values, start, spare, 0, std_N[n])
+                _add_normal(count, bits, values, start, spare, 0, std_B[n])
                 copy(total - second, values, second, spare, 0)

@@ -1,4 +1,4 @@
-"""From canvases to views, compiled: the two ways of `mast.augment.warp`.
+"""From canvases to views, compiled: `mast.augment.warp`.
 
 A row of a canvas is packed: red, green, blue, red, …, so its pixel x is at 3 x. Canvases lie one
 after the other in `values_T`, of their own sizes: `size_B2`, height and width.
@@ -26,22 +26,49 @@ _SLACK = np.float32(1e-3)
 
 
 @kernel
-def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, values_T, start_B, size_B2, bicubic):
-    size, reach = images_BCVV.shape[2], 2 if bicubic else 1
-    mean_C = np.empty(3, np.float32)
-    for n in range(len(index_N)):
-        i = index_N[n]
+def warp(
+    images_BCVV, values_T, matrices_B33, aligned_B, bounded_B, step_B2, count_B2, start_B, size_B2,
+    bicubic,
+):  # fmt: skip
+    """Draw every view: at once, or from a smaller image where it is turned or sheared."""
+    size, reach, mean_C = images_BCVV.shape[2], 2 if bicubic else 1, np.empty(3, np.float32)
+    for i in range(len(images_BCVV)):
+        matrix_33, image = matrices_B33[i], images_BCVV[i].ravel()
         (height, width), start = size_B2[i], start_B[i]
-        scale_x, offset_x, scale_y, offset_y = boxes_N4[n]
-        _resize(
-            values_T, start, height, width, scale_x, offset_x, scale_y, offset_y,
-            bounded_N[n], reach, images_BCVV[i].ravel(), size, size,
-        )  # fmt: skip
-        low_x, high_x = min(offset_x, offset_x + scale_x), max(offset_x, offset_x + scale_x)
-        low_y, high_y = min(offset_y, offset_y + scale_y), max(offset_y, offset_y + scale_y)
-        if min(low_x, low_y) < 0 or max(high_x, high_y) > 1:  # centres lie half a pixel inside
+        low_x, high_x = _reach(matrix_33[0])
+        low_y, high_y = _reach(matrix_33[1])
+        slack = ZERO if aligned_B[i] else _SLACK
+        is_beyond = min(low_x, low_y) < slack or max(high_x, high_y) > ONE - slack
+        if is_beyond:
             _mean_color(values_T, start, height, width, mean_C)
-            _fill_box(scale_x, offset_x, scale_y, offset_y, mean_C, images_BCVV[i])
+        if aligned_B[i]:
+            scale_x, offset_x = matrix_33[0, 0], matrix_33[0, 2]
+            scale_y, offset_y = matrix_33[1, 1], matrix_33[1, 2]
+            _resize(
+                values_T, start, height, width, scale_x, offset_x, scale_y, offset_y,
+                bounded_B[i], reach, image, size, size,
+            )  # fmt: skip
+            if is_beyond:
+                _fill_box(scale_x, offset_x, scale_y, offset_y, mean_C, images_BCVV[i])
+            continue
+        (step_x, step_y), (columns, rows) = step_B2[i], count_B2[i]
+        # of the smaller image only what the view shows
+        left, right = _shown(low_x * width / step_x, high_x * width / step_x, columns)
+        top, bottom = _shown(low_y * height / step_y, high_y * height / step_y, rows)
+        wide, high = right - left, bottom - top
+        smaller = np.empty(3 * wide * high, np.float32)
+        _resize(
+            values_T, start, height, width,
+            wide * step_x / width, left * step_x / width,
+            high * step_y / height, top * step_y / height,
+            False, 1, smaller, high, wide,
+        )  # fmt: skip
+        x_3 = matrix_33[0] * np.float32(width / step_x)
+        y_3 = matrix_33[1] * np.float32(height / step_y)
+        _sample(
+            smaller, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image,
+            size,
+        )  # fmt: skip
 
 
 @kernel
@@ -210,38 +237,6 @@ def _mean_color(values_T, start, height, width, mean_C):
         red, green, blue = red + row_red, green + row_green, blue + row_blue
     whole = 255.0 * height * width
     mean_C[0], mean_C[1], mean_C[2] = red / whole, green / whole, blue / whole
-
-
-@kernel
-def warp_affine(images_BCVV, index_N, matrices_N33, step_N2, count_N2, values_T, start_B, size_B2):
-    size = images_BCVV.shape[2]
-    mean_C = np.empty(3, np.float32)
-    for n in range(len(index_N)):
-        i, matrix_33 = index_N[n], matrices_N33[n]
-        (height, width), start = size_B2[i], start_B[i]
-        (step_x, step_y), (columns, rows) = step_N2[n], count_N2[n]
-        low_x, high_x = _reach(matrix_33[0])
-        low_y, high_y = _reach(matrix_33[1])
-        if min(low_x, low_y) < _SLACK or max(high_x, high_y) > ONE - _SLACK:
-            _mean_color(values_T, start, height, width, mean_C)
-        # of the smaller image only what the view shows
-        left, right = _shown(low_x * width / step_x, high_x * width / step_x, columns)
-        top, bottom = _shown(low_y * height / step_y, high_y * height / step_y, rows)
-        wide, high = right - left, bottom - top
-        smaller = np.empty(3 * wide * high, np.float32)
-        _resize(
-            values_T, start, height, width,
-            wide * step_x / width, left * step_x / width,
-            high * step_y / height, top * step_y / height,
-            False, 1, smaller, high, wide,
-        )  # fmt: skip
-        x_3 = matrix_33[0] * np.float32(width / step_x)
-        y_3 = matrix_33[1] * np.float32(height / step_y)
-        image = images_BCVV[i].ravel()
-        _sample(
-            smaller, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image,
-            size,
-        )  # fmt: skip
 
 
 @kernel

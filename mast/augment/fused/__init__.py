@@ -5,6 +5,6 @@ rounding, but for the blur, which is cut at four sigmas as on a CPU; the tests c
 Triton's interpreter where there is no GPU. Importing this needs Triton.
 """
 
-from mast.augment.fused.chain import Chain, works_on
+from mast.augment.fused.chain import draw_views, works_on
 
-__all__ = ["Chain", "works_on"]
+__all__ = ["draw_views", "works_on"]

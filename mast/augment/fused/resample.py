@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mast.augment.fused.color import until_contrast
+from mast.augment.fused.operators import until_contrast
 from mast.augment.fused.rows import (
     black,
     clip,
@@ -16,37 +16,36 @@ from mast.augment.fused.rows import (
     part_of,
     store,
     whole,
+    zeros,
 )
 from mast.augment.warp import Warp, shrunk
 from mast.core.canvases import Canvases
 
-COLUMNS = 20  # of a sample in the table
+COLUMNS = 21  # the first of a sample in the table
 
 
 @triton.jit
-def _canvas(values_T, table, sample, AT: tl.constexpr, WIDTH: tl.constexpr):
+def _canvas(values_T, row):
     """Where the canvas of a sample begins, its height and its width."""
-    low = whole(table, sample, AT + 15, WIDTH).to(tl.int64) & 0xFFFFFFFF
-    start = (whole(table, sample, AT + 16, WIDTH).to(tl.int64) << 32) | low
-    height = whole(table, sample, AT + 17, WIDTH)
-    return values_T + start, height, whole(table, sample, AT + 18, WIDTH)
+    low = whole(row, 15).to(tl.int64) & 0xFFFFFFFF
+    start = (whole(row, 16).to(tl.int64) << 32) | low
+    return values_T + start, whole(row, 17), whole(row, 18)
 
 
 @triton.jit
-def canvas_means(
-    values_T, table, mean_BC, AT: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def canvas_means(values_T, table, mean_BC, of: tl.constexpr):
     """The mean color of every canvas beyond which a view reaches; one program each."""
     sample = tl.program_id(0)
-    if whole(table, sample, AT + 19, WIDTH) == 0:
+    row = table + sample * of.width
+    if whole(row, 20) == 0:
         return
-    canvas, height, width = _canvas(values_T, table, sample, AT, WIDTH)
+    canvas, height, width = _canvas(values_T, row)
     count = height * width
-    red = tl.zeros([BLOCK], tl.int32)
-    green = tl.zeros([BLOCK], tl.int32)
-    blue = tl.zeros([BLOCK], tl.int32)
-    for first in range(0, count, BLOCK):
-        pixel = first + tl.arange(0, BLOCK)
+    red = zeros(tl.int32, of)
+    green = zeros(tl.int32, of)
+    blue = zeros(tl.int32, of)
+    for first in range(0, count, of.block):
+        pixel = first + tl.arange(0, of.block)
         there = canvas + 3 * pixel
         live = pixel < count
         red += tl.load(there, mask=live, other=0).to(tl.int32)
@@ -72,10 +71,10 @@ def _cubic(distance):
 
 
 @triton.jit
-def _resizing(pixel, center, reach, first, last, BICUBIC: tl.constexpr):
+def _resizing(pixel, center, reach, first, last, of: tl.constexpr):
     """Weight of a canvas pixel along an axis, where the view is neither turned nor sheared."""
     distance = tl.abs(pixel.to(tl.float32) + 0.5 - center) / reach
-    weight = _cubic(distance) if BICUBIC else _tent(distance)
+    weight = _cubic(distance) if of.bicubic else _tent(distance)
     return tl.where((pixel >= first) & (pixel <= last), weight, 0.0)
 
 
@@ -128,63 +127,47 @@ def _add(canvas, x, y, weight, live, red, green, blue, width):
     return red, green, blue
 
 
-@triton.jit(do_not_specialize=["count", "canvases"])
-def warp(
-    values_T,
-    mean_BC,
-    table,
-    halves,
-    sum_BCT,
-    count,
-    canvases,
-    V: tl.constexpr,
-    WIDTH: tl.constexpr,
-    AT: tl.constexpr,
-    AT_JITTER: tl.constexpr,
-    TILES: tl.constexpr,
-    BICUBIC: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+@triton.jit
+def warp(values_T, mean_BC, table, halves, sum_BCT, of: tl.constexpr):
     """Draw every view into the first half; see `mast.augment.warp`.
 
     Where the chain goes on with a jitter, it leaves the sums over tiles of the luminance that the
     jitter's contrast will meet.
     """
-    sample, tile, pixel, live = part_of(V, BLOCK)
-    origin = sample % canvases
-    canvas, height, width = _canvas(values_T, table, sample, AT, WIDTH)
-    u = ((pixel % V).to(tl.float32) + 0.5) / V
-    v = ((pixel // V).to(tl.float32) + 0.5) / V
-    x = number(table, sample, AT + 1, WIDTH) * u + number(table, sample, AT + 2, WIDTH) * v
-    y = number(table, sample, AT + 4, WIDTH) * u + number(table, sample, AT + 5, WIDTH) * v
-    x = (x + number(table, sample, AT + 3, WIDTH)) * width
-    y = (y + number(table, sample, AT + 6, WIDTH)) * height
-    reach_x = number(table, sample, AT + 7, WIDTH)
-    reach_y = number(table, sample, AT + 8, WIDTH)
-    taps_x = whole(table, sample, AT + 9, WIDTH)
-    taps_y = whole(table, sample, AT + 10, WIDTH)
-    red, green, blue = black(BLOCK)
-    total = tl.zeros([BLOCK], tl.float32)
-    if whole(table, sample, AT, WIDTH) > 0:  # neither turned nor sheared
-        low_x = whole(table, sample, AT + 11, WIDTH)
-        high_x = whole(table, sample, AT + 12, WIDTH)
-        low_y = whole(table, sample, AT + 13, WIDTH)
-        high_y = whole(table, sample, AT + 14, WIDTH)
-        side: tl.constexpr = 2.0 if BICUBIC else 1.0
+    row, sample, tile, pixel, live = part_of(table, of)
+    canvas, height, width = _canvas(values_T, row)
+    u = ((pixel % of.side).to(tl.float32) + 0.5) / of.side
+    v = ((pixel // of.side).to(tl.float32) + 0.5) / of.side
+    x = number(row, 1) * u + number(row, 2) * v
+    y = number(row, 4) * u + number(row, 5) * v
+    x = (x + number(row, 3)) * width
+    y = (y + number(row, 6)) * height
+    reach_x = number(row, 7)
+    reach_y = number(row, 8)
+    taps_x = whole(row, 9)
+    taps_y = whole(row, 10)
+    red, green, blue = black(of)
+    total = zeros(tl.float32, of)
+    if whole(row, 0) > 0:  # neither turned nor sheared
+        low_x = whole(row, 11)
+        high_x = whole(row, 12)
+        low_y = whole(row, 13)
+        high_y = whole(row, 14)
+        side: tl.constexpr = 2.0 if of.bicubic else 1.0
         first_x = tl.floor(x - side * reach_x - 0.5).to(tl.int32) + 1
         first_y = tl.floor(y - side * reach_y - 0.5).to(tl.int32) + 1
         for s in range(taps_y):
-            weight_y = _resizing(first_y + s, y, reach_y, low_y, high_y, BICUBIC)
+            weight_y = _resizing(first_y + s, y, reach_y, low_y, high_y, of)
             for t in range(taps_x):
-                weight = weight_y * _resizing(first_x + t, x, reach_x, low_x, high_x, BICUBIC)
+                weight = weight_y * _resizing(first_x + t, x, reach_x, low_x, high_x, of)
                 total += weight
                 red, green, blue = _add(
                     canvas, first_x + t, first_y + s, weight, live, red, green, blue, width
                 )
     else:
-        kept = whole(table, sample, AT + 11, WIDTH)
+        kept = whole(row, 11)
         left, right, worth_left, worth_right = _sampling(x, reach_x, kept, width)
-        kept = whole(table, sample, AT + 13, WIDTH)
+        kept = whole(row, 13)
         top, below, worth_top, worth_below = _sampling(y, reach_y, kept, height)
         first_x = tl.floor(left - reach_x).to(tl.int32) + 1
         first_y = tl.floor(top - reach_y).to(tl.int32) + 1
@@ -200,18 +183,19 @@ def warp(
         total += 1.0
     scale = 1.0 / (255.0 * tl.where(total == 0.0, 1.0, total))
     inside = (x >= 0.0) & (x <= width) & (y >= 0.0) & (y <= height)
-    red = clip(tl.where(inside, red * scale, tl.load(mean_BC + 3 * origin)))
-    green = clip(tl.where(inside, green * scale, tl.load(mean_BC + 3 * origin + 1)))
-    blue = clip(tl.where(inside, blue * scale, tl.load(mean_BC + 3 * origin + 2)))
-    store(image_of(halves, 0, sample, count, V), pixel, live, red, green, blue, V)
-    if half_of(table, sample, AT_JITTER, WIDTH) >= 0:
-        red, green, blue = until_contrast(table, sample, red, green, blue, AT_JITTER, WIDTH)
+    mean_C = mean_BC + 3 * whole(row, 19)
+    red = clip(tl.where(inside, red * scale, tl.load(mean_C)))
+    green = clip(tl.where(inside, green * scale, tl.load(mean_C + 1)))
+    blue = clip(tl.where(inside, blue * scale, tl.load(mean_C + 2)))
+    store(image_of(halves, 0, sample, of), pixel, live, red, green, blue, of)
+    if half_of(row, of.jitter) >= 0:
+        red, green, blue = until_contrast(row, red, green, blue, of)
         luminance = tl.where(live, gray(red, green, blue), 0.0)
-        tl.store(sum_BCT + sample * (3 * TILES) + tile, tl.sum(luminance))
+        tl.store(sum_BCT + sample * (3 * of.tiles) + tile, tl.sum(luminance))
 
 
 def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tensor]:
-    """What the kernel takes of each sample, from AT on.
+    """What the kernel takes of each sample.
 
     Args:
         warp: On the CPU.
@@ -249,12 +233,6 @@ def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tenso
         bounds_B4.int(),
         canvases.start_B[:, None].contiguous().view(torch.int32),  # in two parts
         canvases.size_B2.int(),
+        torch.arange(len(canvases))[:, None] % count,  # which canvas it is
         beyond_VB.any(0).repeat(len(beyond_VB))[:, None],
     ]
-
-
-def smallest(device: torch.device) -> Tensor:
-    """The table of one sample, whose canvas is one pixel at the beginning."""
-    table_1N = torch.zeros(1, COLUMNS, dtype=torch.int32, device=device)
-    table_1N[:, -3:] = 1  # its height and width, and that its mean is wanted
-    return table_1N

@@ -2,91 +2,136 @@
 
 A table has one row of whole numbers for each sample: of every operator of the chain where the
 image lies before it acts (`UNTOUCHED` where the sample did not draw it), then what its kernel
-takes; floating point numbers by their bits. A batch has two halves of memory: what acts on a pixel
-alone treats an image where it lies, what looks at its neighbours leaves it in the other half.
+takes; floating point numbers by their bits. Every image has two halves of memory: what acts on a
+pixel alone treats it where it lies, what looks at its neighbours leaves it in the other half.
 
 Legend of the package: B samples, C = 3 channels, P canvas pixels along an axis, V view pixels, T
-taps. A program treats BLOCK pixels of one sample; AT... is an operator's first column of WIDTH,
--1 where the chain does not have it.
+taps. A program treats some pixels of one sample.
 """
+
+from dataclasses import dataclass
 
 import triton
 import triton.language as tl
 
 UNTOUCHED = tl.constexpr(-1)
-BLOCK = 256  # pixels of a program
+ABSENT = -1  # the column of an operator that a launch does not treat
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a kernel is compiled for, `of` in its arguments.
+
+    Args:
+        side: Of the views, V.
+        width: Of the table's rows.
+        block: Pixels of a program.
+        tiles: Room for a number of each program of a sample, a power of two.
+        half: The column that says where the image lies after all other kernels.
+        taps: Side of the filter of a motion blur.
+        bicubic: Whether what is neither turned nor sheared is resampled by cubics.
+        back: Whether a blur is along y, and back into the half that it came from.
+        others: The first column of each operator's numbers, by the name of its kernel.
+    """
+
+    side: int
+    width: int
+    block: int
+    tiles: int
+    half: int
+    taps: int = 0
+    bicubic: bool = False
+    back: bool = False
+    jitter: int = ABSENT
+    grayscale: int = ABSENT
+    invert: int = ABSENT
+    posterize: int = ABSENT
+    equalize: int = ABSENT
+    gaussian_blur: int = ABSENT
+    sharpen: int = ABSENT
+    motion_blur: int = ABSENT
+    solarize: int = ABSENT
+    add_noise: int = ABSENT
+    blend_edges: int = ABSENT
+    cut_out: int = ABSENT
 
 
 @triton.jit
-def part_of(V: tl.constexpr, BLOCK: tl.constexpr):
-    """This program's sample, its tile, the tile's pixels, and which of these there are."""
-    tiles = tl.cdiv(V * V, BLOCK)
+def part_of(table, of: tl.constexpr):
+    """This program's row and sample, its tile, the tile's pixels, and which of these there are."""
+    tiles = tl.cdiv(of.side * of.side, of.block)
     sample = tl.program_id(0) // tiles
     tile = tl.program_id(0) % tiles
-    pixel = tile * BLOCK + tl.arange(0, BLOCK)
-    return sample, tile, pixel, pixel < V * V
+    pixel = tile * of.block + tl.arange(0, of.block)
+    return table + sample * of.width, sample, tile, pixel, pixel < of.side * of.side
 
 
 @triton.jit
-def whole(table, sample, column, WIDTH: tl.constexpr):
+def whole(row, column):
     """A whole number of a row."""
-    return tl.load(table + sample * WIDTH + column)
+    return tl.load(row + column)
 
 
 @triton.jit
-def number(table, sample, column, WIDTH: tl.constexpr):
+def number(row, column):
     """A floating point number of a row."""
-    return tl.load(table + sample * WIDTH + column).to(tl.float32, bitcast=True)
+    return tl.load(row + column).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def half_of(table, sample, AT: tl.constexpr, WIDTH: tl.constexpr):
+def half_of(row, column: tl.constexpr):
     """In which half an image lies before an operator; UNTOUCHED where it is not drawn."""
     half = tl.full([], UNTOUCHED, tl.int32)
-    if AT >= 0:
-        half = whole(table, sample, AT, WIDTH)
+    if column >= 0:
+        half = whole(row, column)
     return half
 
 
 @triton.jit
-def image_of(halves, half, sample, count, V: tl.constexpr):
+def image_of(halves, half, sample, of: tl.constexpr):
     """Where an image begins."""
-    return halves + (half * count + sample).to(tl.int64) * (3 * V * V)
+    return halves + (2 * sample + half).to(tl.int64) * (3 * of.side * of.side)
 
 
 @triton.jit
-def load(image, pixel, live, V: tl.constexpr):
+def load(image, pixel, live, of: tl.constexpr):
     """Red, green and blue of some pixels."""
+    area = of.side * of.side
     red = tl.load(image + pixel, mask=live, other=0.0)
-    green = tl.load(image + V * V + pixel, mask=live, other=0.0)
-    blue = tl.load(image + 2 * V * V + pixel, mask=live, other=0.0)
+    green = tl.load(image + area + pixel, mask=live, other=0.0)
+    blue = tl.load(image + 2 * area + pixel, mask=live, other=0.0)
     return red, green, blue
 
 
 @triton.jit
-def store(image, pixel, live, red, green, blue, V: tl.constexpr):
+def store(image, pixel, live, red, green, blue, of: tl.constexpr):
     """Write some pixels, in the type of the image."""
+    area = of.side * of.side
     kind = image.dtype.element_ty
     tl.store(image + pixel, red.to(kind), mask=live)
-    tl.store(image + V * V + pixel, green.to(kind), mask=live)
-    tl.store(image + 2 * V * V + pixel, blue.to(kind), mask=live)
+    tl.store(image + area + pixel, green.to(kind), mask=live)
+    tl.store(image + 2 * area + pixel, blue.to(kind), mask=live)
 
 
 @triton.jit
-def add(image, pixel, live, weight, red, green, blue, V: tl.constexpr):
+def add(image, pixel, live, weight, red, green, blue, of: tl.constexpr):
     """Colors and those of other pixels, weighted."""
-    more_red, more_green, more_blue = load(image, pixel, live, V)
+    more_red, more_green, more_blue = load(image, pixel, live, of)
     return red + weight * more_red, green + weight * more_green, blue + weight * more_blue
 
 
 @triton.jit
-def black(BLOCK: tl.constexpr):
+def zeros(kind: tl.constexpr, of: tl.constexpr):
+    """One for each pixel of a program."""
+    block: tl.constexpr = of.block
+    return tl.zeros([block], kind)
+
+
+@triton.jit
+def black(of: tl.constexpr):
     """Colors to add to."""
-    return (
-        tl.zeros([BLOCK], tl.float32),
-        tl.zeros([BLOCK], tl.float32),
-        tl.zeros([BLOCK], tl.float32),
-    )
+    zero = zeros(tl.float32, of)
+    return zero, zero, zero
 
 
 @triton.jit
@@ -101,7 +146,8 @@ def gray(red, green, blue):
 
 
 @triton.jit
-def mean_of(sum_T, V: tl.constexpr, BLOCK: tl.constexpr, TILES: tl.constexpr):
-    """The mean over an image from the sums over its tiles; TILES is a power of two."""
-    tile = tl.arange(0, TILES)
-    return tl.sum(tl.load(sum_T + tile, mask=tile < tl.cdiv(V * V, BLOCK), other=0.0)) / (V * V)
+def mean_of(sum_T, of: tl.constexpr):
+    """The mean over an image from the sums over its tiles."""
+    tile = tl.arange(0, of.tiles)
+    area = of.side * of.side
+    return tl.sum(tl.load(sum_T + tile, mask=tile < tl.cdiv(area, of.block), other=0.0)) / area

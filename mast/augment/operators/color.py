@@ -21,7 +21,6 @@ from mast.augment.operator import (
     Record,
     Stage,
     away,
-    between,
     hide,
     operator,
     per_pixel,
@@ -331,7 +330,8 @@ class Invert(Operator):
     probability: float = 0.2
 
 
-@operator("solarize", "color", Stage.SOLARIZE, solarize, "threshold", within={"threshold": (0, 1)})
+@operator("solarize", "color", Stage.SOLARIZE, solarize, "threshold", neutral=1.0,
+          within={"threshold": (0, 1)})  # fmt: skip
 class Solarize(Operator):
     """Invert the values at or above a random threshold.
 
@@ -342,16 +342,9 @@ class Solarize(Operator):
     probability: float = 0.2
     threshold: tuple[float, float] = (0.0, 1.0)
 
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        low, high = self.threshold
-        return {"threshold": between(magnitude, (high, low), parameters["threshold"])}
 
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return (1 - parameters["threshold"])[:, None]
-
-
-@operator("posterize", "color", Stage.COLOR, posterize, within={"bits": (1, 8)})
+@operator("posterize", "color", Stage.COLOR, posterize, "bits", neutral=8.0, shows="{} bits",
+          within={"bits": (1, 8)})  # fmt: skip
 class Posterize(Operator):
     """Keep only the highest bits of every value.
 
@@ -366,20 +359,11 @@ class Posterize(Operator):
         return {"bits": torch.randint(self.bits[0], self.bits[1] + 1, (n,), generator=generator)}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        fewest, most = self.bits
-        bits = between(magnitude, (most, fewest), parameters["bits"])
+        bits = super().at_magnitude(magnitude, parameters)["bits"]
         return {"bits": bits.round().to(parameters["bits"].dtype)}
 
     def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (torch.exp2(8.0 - parameters["bits"]),)
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return (8.0 - parameters["bits"])[:, None]
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"posterize {int(parameters['bits'])} bits"
 
 
 @operator("equalize", "color", Stage.EQUALIZE, equalize)

@@ -185,24 +185,24 @@ class Shear(GeometricOperator):
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
     horizontal: ClassVar[bool] = True
+    entry: ClassVar[str]  # of the matrix
 
     shear: tuple[float, float] = (-0.3, 0.3)
 
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, **{self.entry: parameters["shear"]})
 
-@operator("shear_x", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}")
+
+@operator("shear_x", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}",
+          entry="xy")  # fmt: skip
 class ShearX(Shear):
     """Shift rows to the left where positive."""
 
-    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return affine(aspect_B, xy=parameters["shear"])
 
-
-@operator("shear_y", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}")
+@operator("shear_y", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}",
+          entry="yx")  # fmt: skip
 class ShearY(Shear):
     """Shift columns up where positive."""
-
-    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return affine(aspect_B, yx=parameters["shear"])
 
 
 @dataclass(frozen=True)
@@ -217,28 +217,24 @@ class Translate(GeometricOperator):
     """
 
     keeps_frame: ClassVar[bool] = False
+    axis: ClassVar[str]
 
     shift: tuple[float, float] = (-0.45, 0.45)
 
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, **{self.axis: -parameters["shift"]})
+
 
 @operator("translate_x", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
-          within={"shift": (-1, 1)})  # fmt: skip
+          within={"shift": (-1, 1)}, axis="x", horizontal=True)  # fmt: skip
 class TranslateX(Translate):
     """Move the content to the right where positive."""
 
-    horizontal: ClassVar[bool] = True
-
-    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return affine(aspect_B, x=-parameters["shift"])
-
 
 @operator("translate_y", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
-          within={"shift": (-1, 1)})  # fmt: skip
+          within={"shift": (-1, 1)}, axis="y")  # fmt: skip
 class TranslateY(Translate):
     """Move the content down where positive."""
-
-    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return affine(aspect_B, y=-parameters["shift"])
 
 
 @operator("rotate", "orientation", Stage.WARP, drawn="angle", two_sided=True, shows="{:+.0f}°")
