@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mast.data import BrokenImageError, Source
+    from mast.data.shards.table import SampleTable
 
 _log = logging.getLogger("mast")
 PLAN = "plan.json"  # what decides the shards, so that the same command resumes
@@ -78,7 +79,7 @@ def shard(
 
     A shard is a WebDataset tar. For each image it holds a canvas in the image's own shape, its
     class if the set has one kind of labels and, as JSON, the original's aspect ratio and name. An
-    index lists the number of images per shard. The same command resumes where it stopped.
+    index lists the classes, a table where each image is. The same command resumes where it stopped.
 
     Args:
         data: A folder or a set by name, as in `mast pretrain`; of its tiles `FOLDER#tile=256`.
@@ -113,6 +114,7 @@ def shard(
     from mast.data import Tiles, open_source
     from mast.data.formats import Bands
     from mast.data.shards import INDEX, KIND
+    from mast.data.shards.table import join, write_table
     from mast.data.source import sampled, warn_of_stacks
 
     source = open_source(data, Path(root or default_cache() / "downloads"), download)
@@ -141,21 +143,23 @@ def shard(
             writer.cut(folder / _CUT, threads)
         with Threads(threads) as pool:
             done = pool.map(writer.write, files, parts)
-            written = list(track(done, f"writing {folder}", len(files), "shards"))
+            tables = list(track(done, f"writing {folder}", len(files), "shards"))
         shards = [
-            {"url": file.name, "nsamples": count, "filesize": file.stat().st_size}
-            for file, count in zip(files, written, strict=True)
+            {"url": file.name, "nsamples": len(each), "filesize": file.stat().st_size}
+            for file, each in zip(files, tables, strict=True)
         ]
-        broken = len(source) - sum(written)  # those of earlier tries among them
+        table = join(tables)
+        broken = len(source) - len(table)  # those of earlier tries among them
         writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
         version = hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
         write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
+        write_table(folder, {str(file): (file.stat().st_size, "") for file in files}, table)
         (folder / _CUT).unlink(missing_ok=True)
     stacks = [source.identifier(index) for index in sorted(source.stacks)]
     warn_of_stacks(source.name, stacks, len(source))
-    return Sharded(folder, len(files), sum(written), broken)
+    return Sharded(folder, len(files), len(table), broken)
 
 
 def _check_ours(folder: Path) -> None:
@@ -193,16 +197,15 @@ class _Writer:
         self.broken: list[BrokenImageError] = []
         self._encoded: Callable[[int], tuple[bytes, float]] = self._encode
 
-    def write(self, file: Path, index_N: np.ndarray) -> int:
-        """Write one shard, unless it is there; how many images it has."""
-        from mast.data.shards.tar import tar_members
+    def write(self, file: Path, index_N: np.ndarray) -> SampleTable:
+        """Write one shard, unless it is there whole; what is in it."""
+        from mast.data.shards.table import scan_shard
 
         if not file.exists():
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
         try:
-            with file.open("rb") as tar:
-                return sum(member.name.endswith(".json") for member in tar_members(tar))
-        except tarfile.ReadError:  # it was damaged since
+            return scan_shard(str(file), file.stat().st_size, str(file.parent))
+        except UserError:  # it was damaged since
             file.unlink()
             return self.write(file, index_N)
 

@@ -22,9 +22,8 @@ from mast.data.generated import Factors as Factors
 from mast.data.generated import Toys as Toys
 from mast.data.groups import groups_of as groups_of
 from mast.data.loader import Batch as Batch
-from mast.data.loader import Feed as Feed
 from mast.data.loader import Loader as Loader
-from mast.data.loader import open_feed as open_feed
+from mast.data.loader import open_loader as open_loader
 from mast.data.photos import open_photos as open_photos
 from mast.data.pieces import Tiles as Tiles
 from mast.data.pieces import TilingConfig as TilingConfig

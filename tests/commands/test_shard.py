@@ -13,8 +13,6 @@ import mast
 from mast.commands import shard as command
 from mast.core.errors import UserError
 from mast.data import Tiles, open_source
-from mast.data.shards import open_index
-from mast.data.shards.sample import label_of
 
 SIDE = 24
 Configure = Callable[..., mast.PretrainConfig]
@@ -22,23 +20,6 @@ Configure = Callable[..., mast.PretrainConfig]
 
 def sharded(photos: Path, out: Path, **changed: Any) -> Path:
     return command.shard(photos / "train", out, **({"size": SIDE, "images": 20} | changed)).path
-
-
-def test_shards_hold_every_canvas_bit_for_bit(photos: Path, tmp_path: Path) -> None:
-    root, source = sharded(photos, tmp_path / "set", format="bmp"), open_source(photos / "train")
-    index = open_index(f"shards:{root}", tmp_path / "cache")
-    assert index.count_S.tolist() == [20, 20, 8]
-    assert index.classes == tuple(source.classes["class"])
-    assert not (tmp_path / "cache").exists(), "what the index says is counted again"
-    samples = [each for shard in index.shards for each in shard.samples(0, shard.count)]
-    places = [int(sample.key.rpartition("/")[2]) for sample in samples]
-    assert sorted(places) == list(range(48))
-    assert places != list(range(48))
-    for place, sample in zip(places, samples, strict=True):
-        found, expected = sample.canvas(SIDE), source.canvas(place, SIDE)
-        assert np.array_equal(found[0], expected[0])
-        assert found[1] == expected[1]
-        assert label_of(sample.label) == source.targets["class"][place]
 
 
 def test_a_strip_that_no_jpeg_holds_is_left_out_and_named(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
 from mast.data.folder import Folder
 from mast.data.formats import Bands
-from mast.data.shards.sample import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
 
@@ -174,7 +173,6 @@ def test_postscript_that_is_called_as_an_image_is_broken_and_never_run(tmp_path,
         lambda: open_files([path], 8),
         lambda: read_canvas(path, 8),
         lambda: read_canvas(opened, 8),
-        lambda: Sample("holiday", PROGRAM).canvas(8),
         lambda: open_source("torchvision:Imagenette@train", root=tmp_path).load(0),
     ):
         with pytest.raises(BrokenImageError):

@@ -14,7 +14,7 @@ from werkzeug.serving import make_server
 
 from mast.core.errors import UserError
 from mast.data import open_source
-from mast.data.shards import open_index
+from mast.data.shards import Shards
 from mast.data.shards import store as module
 
 pytestmark = pytest.mark.slow  # importing the store and its client
@@ -92,4 +92,4 @@ def test_what_is_not_there_is_named(tmp_path):
         ("s3://other/*.tar", "names no shard"),
     ):
         with pytest.raises(UserError, match=f"shards:{re.escape(name)} {says}"):
-            open_index(f"shards:{name}", tmp_path)
+            Shards(f"shards:{name}", tmp_path)
