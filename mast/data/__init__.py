@@ -1,9 +1,5 @@
 """Images on disk, by name or generated → canvases in memory → batches in a known order."""
 
-from mast.data.annotated import Annotated as Annotated
-from mast.data.annotated import Objects as Objects
-from mast.data.annotated import joined as joined
-from mast.data.annotated import with_objects as with_objects
 from mast.data.cache import cached_sets as cached_sets
 from mast.data.cache import expected_bytes as expected_bytes
 from mast.data.canvas import CanvasSet as CanvasSet

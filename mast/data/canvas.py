@@ -51,9 +51,8 @@ class DataConfig:
     Attributes:
         spec: A folder (flat, or with one subfolder per class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, the same of `toys`, `torchvision:CIFAR10@train`,
-            `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
-            `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
-            `#photo` after a Hub dataset names the image column.
+            `hf:owner/name@split`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`; `#photo`
+            after a Hub dataset names the image column.
         canvas: Images with more pixels than a square of this side are shrunk once to that many,
             keeping their aspect ratio; 2.75 times the view size by default.
         channels: Channels of an image, 1 to 16; for 3, gray is repeated.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torchvision
-from layouts import picture, voc_object, write_coco, write_voc
+from layouts import picture
 from scipy.io import savemat
 
 from mast.core.errors import UserError
@@ -322,50 +322,9 @@ def test_splits_of_emnist_have_halves(tmp_path):
         open_source("torchvision:EMNIST@letters-val", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("splits", "expected"),
-    [
-        (["train2017", "val2017"], {"train": "train2017", "test": "val2017"}),
-        (["train2014", "train2017", "val2014"], {"train": "train2017", "test": "val2014"}),
-        (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
-        (["train2017", "valminusminival2014"], {"train": "train2017"}),
-    ],
-)
-def test_coco_parts(tmp_path, splits, expected):
-    for split in splits:
-        write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
-    described = describe(f"coco:{tmp_path}")
-    assert described.parts == {part: f"coco:{tmp_path}@{split}" for part, split in expected.items()}
-    assert described.metric == "mAP"
-
-
-@pytest.mark.parametrize(
-    ("splits", "expected"),
-    [
-        # VOC 2007: what may be learned from is train and val, which together are trainval.
-        (["train", "val", "trainval", "test"], {"train": "train", "val": "val", "test": "test"}),
-        (["trainval", "test"], {"train": "trainval", "test": "test"}),
-        (["train", "val", "trainval"], {"train": "train", "test": "val"}),
-    ],
-)
-def test_voc_parts(tmp_path, splits, expected):
-    for split in splits:
-        write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
-    write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
-    described = describe(f"voc:{tmp_path}")
-    assert described.parts == {part: f"voc:{tmp_path}@{split}" for part, split in expected.items()}
-    assert described.metric == "mAP"
-    for spec in described.parts.values():
-        assert len(open_source(spec)) == 1
-
-
-def test_sets_that_cannot_be_described(tmp_path):
-    write_coco(tmp_path / "coco")
-    for whole in ("torchvision:DTD", "factors", "toys", f"coco:{tmp_path}/coco", "hf:someone/pets"):
+def test_sets_that_cannot_be_described():
+    for whole in ("torchvision:DTD", "factors", "toys", "hf:someone/pets"):
         with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
             describe(f"{whole}@train2017")
-    for kind in ("coco", "voc"):
-        with pytest.raises(UserError, match="no annotated train, val or test split in"):
-            describe(f"{kind}:{tmp_path}")
     with pytest.raises(UserError, match="no folder nothing; give one with"):
         describe("nothing")

@@ -11,8 +11,8 @@ from layouts import SQUARE, box, coco_document, picture, voc_object, write_coco,
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data import Annotated, DataConfig, open_canvas, open_source
-from mast.data.annotated import VOC_CLASSES
+from mast.data import DataConfig, describe, open_canvas, open_source
+from paper.annotated import VOC_CLASSES, Annotated
 
 CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)
 INSTANCES = "annotations/instances_train2017.json"
@@ -291,5 +291,54 @@ def test_sets_joined(tmp_path):
     coco = write_coco(tmp_path / "coco")
     with pytest.raises(UserError, match="cannot be joined: their categories differ, 20 and 3"):
         open_source(f"voc:{first}@trainval+coco:{coco}@train2017")
-    with pytest.raises(UserError, match="VOC2007 has no annotated objects"):
-        open_source(f"{first}+voc:{first}@trainval")
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        (["train2017", "val2017"], {"train": "train2017", "test": "val2017"}),
+        (["train2014", "train2017", "val2014"], {"train": "train2017", "test": "val2014"}),
+        (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
+        (["train2017", "valminusminival2014"], {"train": "train2017"}),
+    ],
+)
+def test_coco_parts(tmp_path, splits, expected):
+    for split in splits:
+        write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
+    described = describe(f"coco:{tmp_path}")
+    assert described.parts == {part: f"coco:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        # VOC 2007: what may be learned from is train and val, which together are trainval.
+        (["train", "val", "trainval", "test"], {"train": "train", "val": "val", "test": "test"}),
+        (["trainval", "test"], {"train": "trainval", "test": "test"}),
+        (["train", "val", "trainval"], {"train": "train", "test": "val"}),
+    ],
+)
+def test_voc_parts(tmp_path, splits, expected):
+    for split in splits:
+        write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
+    write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
+    described = describe(f"voc:{tmp_path}")
+    assert described.parts == {part: f"voc:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+    for spec in described.parts.values():
+        assert len(open_source(spec)) == 1
+
+
+def test_sets_that_cannot_be_described(tmp_path):
+    whole = f"coco:{write_coco(tmp_path / 'coco')}"
+    with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
+        describe(f"{whole}@train2017")
+    for kind in ("coco", "voc"):
+        with pytest.raises(UserError, match="no annotated train, val or test split in"):
+            describe(f"{kind}:{tmp_path}")
