@@ -8,7 +8,7 @@ import json
 import logging
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,6 @@ _log = logging.getLogger("mast")
 PLAN = "plan.json"  # what decides the shards, so that the same command resumes
 _LOCK = ".lock"
 _CUT = ".cut.sqlite"  # tiles, encoded in the order of their scenes
-_LONGEST = 65_500  # pixels of a side of a JPEG
 
 
 @final
@@ -132,7 +131,8 @@ def shard(
     plan = {"source": source.fingerprint(), "size": size, "format": format, "quality": quality,
             "images": images, "seed": seed}  # fmt: skip
     with locked(folder / _LOCK):
-        _agree(folder / PLAN, plan)
+        _check_ours(folder, plan)
+        write_json(folder / PLAN, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
         parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
         digits = max(6, len(str(len(parts) - 1)))
@@ -162,25 +162,18 @@ def shard(
     return Sharded(folder, len(files), len(table), broken)
 
 
-def _check_ours(folder: Path) -> None:
-    """Refuse a folder that has files and no plan of this command; hidden ones do not count."""
+def _check_ours(folder: Path, plan: Mapping[str, object] | None = None) -> None:
+    """Refuse a folder of something else, and one of shards with another plan."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    others = {name for name in names if not name.startswith(".")}
-    plan = read_json(folder / PLAN) if PLAN in names else {}
-    if others and not (isinstance(plan, dict) and "source" in plan):
+    before = read_json(folder / PLAN) if PLAN in names else {}
+    others = sorted(name for name in names if not name.startswith("."))
+    if others and not (isinstance(before, dict) and "source" in before):
         raise UserError(
-            f"out must be a new folder or one that mast shard wrote; {folder} has {min(others)}"
+            f"out must be a new folder or one that mast shard wrote; {folder} has {others[0]}"
         )
-
-
-def _agree(file: Path, plan: dict[str, object]) -> None:
-    """Keep the plan, or find the same one."""
-    if not file.is_file():
-        write_json(file, plan)
-    before = read_json(file)
-    if other := [name for name, value in plan.items() if before.get(name) != value]:
+    if plan and (other := [of for of in plan if before.get(of, plan[of]) != plan[of]]):
         raise UserError(
-            f"out {file.parent} has shards with another {' and '.join(other)}: remove them, or "
+            f"out {folder} has shards with another {' and '.join(other)}: remove them, or "
             "choose another folder"
         )
 
@@ -234,15 +227,12 @@ class _Writer:
         """The file of a canvas, and width / height of its original."""
         from PIL import Image
 
-        from mast.data import BrokenImageError
+        from mast.data.decode import naming
 
         canvas_HWC, aspect = self.source.canvas(index, self.side)
-        if self.form == "jpg" and max(canvas_HWC.shape) > _LONGEST:
-            name = self.source.identifier(index)
-            raise BrokenImageError(name, "too long for JPEG; bmp would hold it")
-        encoded = io.BytesIO()
-        form = "JPEG" if self.form == "jpg" else "BMP"
-        Image.fromarray(canvas_HWC).save(encoded, form, quality=self.quality)
+        encoded, form = io.BytesIO(), "JPEG" if self.form == "jpg" else "BMP"
+        with naming(lambda: self.source.identifier(index)):  # no JPEG is longer than 65,535 pixels
+            Image.fromarray(canvas_HWC).save(encoded, form, quality=self.quality)
         return encoded.getvalue(), aspect
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:

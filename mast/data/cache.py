@@ -14,7 +14,6 @@ Legend: N images, B batch, T numbers of all images of a batch, H and W height an
 at most side × side pixels.
 """
 
-import functools
 import hashlib
 import logging
 import math
@@ -233,19 +232,6 @@ class Cached(Pixels):
 # From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
 # the canvases, which shrank no image.
 TestViews: TypeAlias = Callable[[int], Pixels | None]
-
-
-def some_views(views: TestViews | None, index_B: np.ndarray) -> TestViews | None:
-    """The test views of some images."""
-    if views is None:
-        return None
-
-    @functools.cache
-    def some(size: int) -> Pixels | None:
-        pixels = views(size)
-        return None if pixels is None else Subset(pixels, index_B)
-
-    return some
 
 
 @final

@@ -270,7 +270,12 @@ class CanvasSet:
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
     ) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read on demand."""
-        index_B = np.asarray(indices, np.int64)
+        index_B, views = np.asarray(indices, np.int64), self.test_views
+
+        def of_some(size: int) -> Pixels | None:
+            pixels = None if views is None else views(size)
+            return None if pixels is None else Subset(pixels, index_B)
+
         return replace(
             self,
             name=self.name if name is None else name,
@@ -280,7 +285,7 @@ class CanvasSet:
             identifiers=[self.identifiers[i] for i in index_B],
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
-            test_views=cache.some_views(self.test_views, index_B),
+            test_views=None if views is None else of_some,
             own_keys=tuple(self.keys[i] for i in index_B),
             facts=tuple(self.facts[i] for i in index_B) if self.facts else (),
             groups=self.groups and tuple(self.groups[i] for i in index_B),

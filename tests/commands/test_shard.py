@@ -105,18 +105,6 @@ def test_broken_images_are_left_out_up_to_a_share(
         command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
 
 
-def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
-    root = sharded(photos, tmp_path / "set", format="bmp", size=88)  # as views of 32 pixels have it
-    found, expected = (
-        np.load(mast.embed(data, run, tmp_path / f"{name}.npz"))
-        for name, data in {"shards": f"shards:{root}", "folder": str(photos / "train")}.items()
-    )
-    order_N = np.argsort(found["identifiers"])
-    assert np.array_equal(found["identifiers"][order_N], expected["identifiers"])
-    assert np.array_equal(found["target_class"][order_N], expected["target_class"])
-    np.testing.assert_allclose(found["features"][order_N], expected["features"], atol=1e-5)
-
-
 def test_a_run_on_shards_continues_bit_for_bit(
     tiny: Configure, photos: Path, tmp_path: Path
 ) -> None:

@@ -385,13 +385,6 @@ def test_what_is_kept_is_decided_by_what_is_written(tmp_path, monkeypatch):
     assert isinstance(open_canvas(config, 64).pixels, Cached)
 
 
-def test_generated_sets_of_several_counts_are_kept(tmp_path):
-    configs = [DataConfig(f"toys@test:{count}", cache=tmp_path) for count in (4, 8)]
-    for config in configs:
-        open_canvas(config, 32)
-    assert len(files(configs[0], "u8")) == 2
-
-
 def test_wrong_values_are_refused():
     for wrong in ({"canvas": 0}, {"max_broken": 5.0}, {"workers": 0}):
         with pytest.raises(UserError, match=f"data.{next(iter(wrong))}"):

@@ -76,12 +76,6 @@ def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
     assert "20.png" in caplog.text
 
 
-def test_coco_images_are_found_in_three_places(tmp_path):
-    for number, images in enumerate(("train2017", "images/train2017", ".")):
-        root = write_coco(tmp_path / f"{number}", images)
-        assert opened(root).path(0).samefile(root / images / "10.png")
-
-
 def test_polygons_need_no_list_of_several_and_what_covers_nothing_is_dropped(tmp_path):
     masks = (SQUARE[0], [*SQUARE, [2, 1, 6, 4]], [[3, 3], *SQUARE])
     annotations = [box(10, 7, [2, 1, 4, 3], segmentation=mask) for mask in masks]
@@ -114,23 +108,6 @@ def test_an_image_of_another_size_or_time_is_broken(coco):
     with pytest.raises(UserError, match=r"20\.png: not the file that was there"):
         source.load(1)
     source.load(2)
-
-
-def test_missing_images_are_broken_and_all_missing_are_another_folder(tmp_path):
-    entries = [{"file_name": r".\10.png"}, {"id": 2, "file_name": "gone.png"}]
-    source = opened(write_coco(tmp_path / "one", **images(*entries)))
-    assert source.load(0).shape == (6, 8, 3)
-    canvases = open_canvas(DataConfig(source.name, cache=tmp_path / "c", max_broken=0.5), 16)
-    assert canvases.skipped == {"gone.png": "No such file or directory"}
-
-
-def test_a_class_of_voc_has_one_name_in_all_unicode_forms(tmp_path):
-    boxes = voc_object("é", (1, 1, 8, 6)) + voc_object("e\u0301", (3, 2, 4, 5))
-    root = write_voc(tmp_path, **{"e\u0301": boxes})
-    (root / LIST).write_text("é\n")
-    source = open_source(f"voc:{root}@trainval")
-    assert (source.categories, source.objects(0).labels_N.tolist()) == (("é",), [0, 0])
-    assert source.load(0).shape == (6, 8, 3)
 
 
 def test_fingerprint_sees_annotations_and_images(coco):
@@ -173,15 +150,6 @@ def test_voc_has_the_classes_of_its_files(tmp_path):
         assert source.categories == ("dog", "helmet")  # the same in both
         assert source.objects(0).labels_N.tolist() == [label]
         assert source.multilabels["objects"][0, label] == 1
-
-
-def test_voc_images_in_folders_of_their_own(voc):
-    for kind, ending in (("Annotations", "xml"), ("JPEGImages", "jpg")):
-        (voc / kind / "other").mkdir()
-        (voc / kind / f"a1.{ending}").rename(voc / kind / "other" / f"a1.{ending}")
-    (voc / LIST).write_text("a2\nother/a1\n")
-    source = open_source(f"voc:{voc}@trainval")
-    assert [source.identifier(index) for index in range(2)] == ["a2.jpg", "other/a1.jpg"]
 
 
 # ----------------------------------------------------------------------- what does not fit

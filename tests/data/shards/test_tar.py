@@ -3,7 +3,6 @@
 import gzip
 import io
 import resource
-import subprocess
 import tarfile
 from tarfile import GNUTYPE_LONGNAME, GNUTYPE_SPARSE, LNKTYPE, SYMTYPE, XHDTYPE, TarInfo
 
@@ -12,7 +11,6 @@ from sharded import encoded, opened, trained
 
 from mast.core.errors import UserError
 from mast.data import open_source
-from mast.data.shards.tar import tar_members
 
 END = bytes(1024)
 GNU = tarfile.GNU_FORMAT
@@ -42,37 +40,6 @@ def written(root, content):
     root.mkdir()
     (root / "a.tar").write_bytes(content)
     return root
-
-
-NAMES = ["a.png", "b" * 90 + "/" + "c" * 90 + ".png", "d" * 300 + ".png", "ü/ñ.png", "x\udcff.png"]
-
-
-@pytest.mark.parametrize("writer", ["ustar", "gnu", "pax", "tar"])
-def test_whole_tars_of_all_writers(tmp_path, writer):
-    formats = {"ustar": tarfile.USTAR_FORMAT, "gnu": GNU, "pax": tarfile.PAX_FORMAT}
-    names = NAMES[:2] if writer == "ustar" else NAMES
-    names = [
-        name for name in names if len(name) < 250 or writer != "tar"
-    ]  # as file systems have it
-    (tmp_path / "files").mkdir()
-    for name in names if writer == "tar" else ():
-        file = tmp_path / "files" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(encoded(1))
-    if writer == "tar":
-        subprocess.run(["tar", "cf", "a.tar", "-C", "files", *names], cwd=tmp_path, check=True)
-    else:
-        with tarfile.open(tmp_path / "a.tar", "w", format=formats[writer]) as tar:
-            for name in names:
-                info = TarInfo(name)
-                info.size = len(encoded(1))
-                tar.addfile(info, io.BytesIO(encoded(1)))
-    with (tmp_path / "a.tar").open("rb") as file:
-        found = list(tar_members(file))
-        assert [each.name for each in found] == names
-        for each in found:
-            file.seek(each.offset_data)
-            assert file.read(each.size) == encoded(1)
 
 
 DAMAGED = {
