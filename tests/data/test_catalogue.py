@@ -72,16 +72,6 @@ def places(root):
     pictures(root / "val_256", "val_1.jpg", "val_2.jpg")
 
 
-def sun(root):
-    folder = root / "SUN397"
-    write(folder / "ClassName.txt", "/a/abbey", "/b/bar/indoor")
-    places = ("a/abbey", "b/bar/indoor")
-    files = [f"{place}/sun_{letter}.jpg" for place in places for letter in "xy"]
-    pictures(folder, *files)
-    write(folder / "Training_01.txt", "/b/bar/indoor/sun_x.jpg", "/a/abbey/sun_y.jpg")
-    write(folder / "Testing_01.txt", "/a/abbey/sun_x.jpg", "/b/bar/indoor/sun_y.jpg")
-
-
 def caltech(root):
     for name, count in (("BACKGROUND_Google", 1), ("accordion", 33), ("yin_yang", 31)):
         folder = root / "caltech101" / "101_ObjectCategories" / name
@@ -117,7 +107,6 @@ ROWS = {
         naturalist, {"train": [0, 0, 1, 1], "test": [0, 1]}, ("00000_Animalia_a_b_c_d_e_f",)
     ),
     "Places365": Row(places, {"train": [0, 1], "test": [1, 0]}, ("/b/bar", "/a/airfield")),
-    "SUN397": Row(sun, {"train": [1, 0], "test": [0, 1]}, ("abbey", "bar/indoor")),
     "StanfordCars": Row(cars, {"train": [1, 0, 2], "test": [2, 1]}, ("Acura", "BMW", "Fiat")),
 }
 
@@ -169,18 +158,6 @@ def test_catalogue_fits_torchvision(tmp_path):
             assert "alid values" not in str(caught.value)
 
 
-def test_images_follow_the_split(tmp_path):
-    sun(tmp_path)
-    found = parts("SUN397", tmp_path)
-    found["all"] = open_source("torchvision:SUN397@all", root=tmp_path)
-    # `pictures` shades by position, in steps of 20: abbey x and y, bar x and y.
-    shown = {
-        part: [round(source.load(at)[0, 0, 0] / 20) for at in range(len(source))]
-        for part, source in found.items()
-    }
-    assert shown == {"train": [2, 1], "test": [0, 3], "all": [0, 1, 2, 3]}
-
-
 # ------------------------------------------------------------------------------- splits
 
 
@@ -196,20 +173,6 @@ def test_drawn_images_are_disjoint_and_always_the_same():
     assert not np.array_equal(label_N[again], np.sort(label_N[again]))  # positions ascend
     with pytest.raises(UserError, match=r"class 0 of x has 20 images, .* need 21 or more"):
         drawn("x", "train", {"train": 20, "test": None}, label_N)
-
-
-def test_a_list_that_is_missing_or_does_not_fit(tmp_path):
-    sun(tmp_path)
-    file = tmp_path / "SUN397" / "Training_01.txt"
-    before = open_source("torchvision:SUN397@train", root=tmp_path).fingerprint()
-    write(file, "/a/abbey/sun_y.jpg", "/b/bar/indoor/sun_x.jpg")
-    assert open_source("torchvision:SUN397@train", root=tmp_path).fingerprint() != before
-    write(file, "/a/abbey/sun_y.jpg", "/a/abbey/sun_z.jpg")
-    with pytest.raises(UserError, match=r"1 of its 2 images are not in .*a/abbey/sun_z\.jpg"):
-        open_source("torchvision:SUN397@train", root=tmp_path)
-    file.unlink()
-    with pytest.raises(UserError, match=r"put Training_01\.txt and Testing_01\.txt of http.* into"):
-        open_source("torchvision:SUN397@train", root=tmp_path)
 
 
 @pytest.mark.parametrize(

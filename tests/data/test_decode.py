@@ -192,12 +192,6 @@ def test_an_opened_image_of_another_format_is_read_once_it_is_decoded(tmp_path):
     assert aspect == 2
 
 
-def test_what_is_in_a_file_counts_not_its_ending(tmp_path):
-    for kind in ("GIF", "PPM", "WEBP", "TIFF"):
-        Image.new("RGB", (6, 3), "white").save(tmp_path / "white.jpg", kind)
-        assert Folder(tmp_path).load(0).min() == 255
-
-
 # ------------------------------------------------------------------------------ color profiles
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
