@@ -33,6 +33,8 @@ from mast.data.shards.tar import tar_samples
 VERSION = 4
 TABLE = "samples.safetensors"  # next to the shards
 Found = Mapping[str, tuple[int, str]]  # size and state of each shard, by its URL
+_KINDS = {"count_S": "i8", "at_N": "i8", "size_N": "i8", "label_N": "i8", "aspect_N": "f4",
+          "end_N": "i8", "names": "u1"}  # fmt: skip
 _log = logging.getLogger("mast")
 
 
@@ -88,9 +90,7 @@ def open_table(name: str, found: Found, cache: Path) -> SampleTable:
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")):
-        if (table := _read(file, _state(found, moved=False))) is not None:
-            return table
-        if (table := _written(next(iter(found)), _state(found, moved=True), file)) is not None:
+        if (table := _read(file, found, moved=False) or _written(file, found)) is not None:
             return table
         common = posixpath.commonpath([posixpath.dirname(url) for url in found])
         with Threads(READERS) as pool:
@@ -128,28 +128,53 @@ def _state(found: Found, moved: bool) -> str:
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path, state: str) -> SampleTable | None:
-    """The table of shards as they are; None where there is none."""
+def _read(file: Path, found: Found, moved: bool) -> SampleTable | None:
+    """The table of shards as they are; None where there is none, or none that can be right."""
     if not file.is_file():
         return None
     try:
         tensors, header = read_tensors(file, "it is rebuilt")
-    except UserError as error:
+        if read_metadata(header).get("state") != _state(found, moved):
+            return None
+        table = SampleTable(**{name: tensor.numpy() for name, tensor in tensors.items()})
+        _check(table, np.array([size for size, _ in found.values()]))
+    except (UserError, TypeError, ValueError) as error:
         _log.warning("%s", error)
         return None
-    if read_metadata(header).get("state") != state:
-        return None
-    return SampleTable(**{name: tensor.numpy() for name, tensor in tensors.items()})
+    return table
 
 
-def _written(shard: str, state: str, file: Path) -> SampleTable | None:
-    """The table next to a shard, which is downloaded to a file; None where there is none."""
+def _check(table: SampleTable, bytes_S: np.ndarray) -> None:
+    """Refuse a table that says what cannot be: it may come from somewhere else."""
+    count = len(table)
+    for name, kind in _KINDS.items():
+        length = {"count_S": len(bytes_S), "names": None}.get(name, count)
+        if (of := getattr(table, name)).dtype != kind or len(of) != (length or len(of)):
+            raise ValueError(
+                f"a table of samples with {len(of)} {of.dtype} as {name}: it is rebuilt"
+            )
+    known_N = table.aspect_N[~np.isnan(table.aspect_N)]
+    if (
+        min(table.count_S.min(), table.at_N.min(), table.size_N.min(), 1 + table.label_N.min()) < 0
+        or table.count_S.max() > count
+        or table.count_S.sum() != count
+        or (table.size_N > np.repeat(bytes_S, table.count_S) - table.at_N).any()
+        or (np.diff(table.end_N, prepend=0) < 0).any()
+        or table.end_N[-1] != len(table.names)
+        or not ((known_N > 1e-6) & (known_N < 1e6)).all()
+    ):
+        raise ValueError("a table of samples with numbers that cannot be right: it is rebuilt")
+
+
+def _written(file: Path, found: Found) -> SampleTable | None:
+    """The table next to shards, which is downloaded to a file; None where there is none."""
+    shard = next(iter(found))
     if is_local(shard):
-        return _read(Path(shard).parent / TABLE, state)
+        return _read(Path(shard).parent / TABLE, found, moved=True)
     with suppress(OSError, UserError):  # then the shards are scanned
         if content := read_beside(shard, TABLE):
             file.write_bytes(content)
-    return _read(file, state)
+    return _read(file, found, moved=True)
 
 
 def scan_shard(url: str, size: int, common: str) -> SampleTable:
