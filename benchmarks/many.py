@@ -7,7 +7,7 @@ is the looking and not the disk. "scan" finds, sorts and fingerprints them; "cac
 once and writes its canvas; "again" opens the same set, scan included. Each is a process of
 its own.
 
-Then, for a hundred million images that are not there: an index of their shards, up to the order in
+Then, for a hundred million images that are not there: the table of their shards, up to the order in
 which the first process of 64 reads; the manifest of their canvases; and the table of what lies
 where in the shards, with what a source of it needs. These are written on the disk (11 GB).
 """
@@ -31,7 +31,7 @@ from mast.core.reading import Reading
 from mast.core.run import provenance
 from mast.data.cache import VERSION, Manifest
 from mast.data.shards.store import find_shards
-from mast.data.shards.table import SampleTable, keep_table
+from mast.data.shards.table import SampleTable, write_table
 
 IN_SHARD = 2000
 LINKS = 50_000  # to one file: a file system allows some 65,000
@@ -44,13 +44,11 @@ PARTS = {
     "again": OPEN,
 }
 INDEX = """
-import numpy as np
 from pathlib import Path
-from mast.data.shards import open_index
+from mast.data.shards import Shards
 from mast.data.shards.sampler import ShardSampler
-index = open_index(f"shards:{P}/shards", Path(C))
-sampler = ShardSampler(index.count_S, 4096, 8192, 0, 0)
-next(sampler.stream(0, 0, lambda shard, first, stop: iter(range(first, stop))))
+shards = Shards(f"shards:{P}/shards", Path(C))
+next(ShardSampler(shards.table.count_S, 4096, 8192, 0, 0).blocks())
 """
 MANIFEST = "from pathlib import Path; from mast.data.cache import Manifest; "
 MANIFEST += "Manifest.read(Path(P) / 'manifest.safetensors').index_N[12345678]"
@@ -75,11 +73,10 @@ def write_hundred_million(root: Path, samples: int) -> None:
     Manifest([VERSION], "", numbers_N, size_N2, float_N, number_N, {}, (), Reading()).write(
         root / "manifest.safetensors"
     )
-    spec = f"shards:{folder}"
     count_S = np.full(len(shards), IN_SHARD)
     label_N = np.zeros(samples, np.int64)
     table = SampleTable(count_S, numbers_N, label_N, label_N.copy(), float_N, end_N, text)
-    keep_table(spec, find_shards(str(folder)), root / "cache", table)
+    write_table(folder, find_shards(str(folder)), table)
 
 
 def write_links(root: Path, files: int) -> None:

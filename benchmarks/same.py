@@ -165,7 +165,7 @@ def trained() -> Iterator[tuple[str, Any]]:
 
 def measured() -> Iterator[tuple[str, Any]]:
     """What every protocol says of every image."""
-    from paper.protocols import register
+    from paper import register
 
     register()
     plain = [name for name in EVALUATORS if name not in ON_OBJECTS]

@@ -27,7 +27,7 @@ from PIL import Image
 
 from mast.commands.shard import shard
 from mast.core.launch import cores
-from mast.data import DataConfig, Feed, open_feed, open_source
+from mast.data import DataConfig, Loader, open_loader, open_source
 from mast.data.generated import Factors
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def write_folder(folder: Path, images: int) -> Path:
     return folder
 
 
-def epochs(feed: Feed) -> Callable[[], int]:
+def epochs(feed: Loader) -> Callable[[], int]:
     """One epoch after the other; how many batches one has."""
     number = -1
 
@@ -99,7 +99,7 @@ def store() -> Iterator[None]:
         server.terminate()
 
 
-def waited(feed: Feed, step_s: float) -> float:
+def waited(feed: Loader, step_s: float) -> float:
     """Share of its time that a training of so many seconds a step waits, once it is under way."""
     batches = feed.epoch(0)
     for _ in range(feed.steps_per_epoch // 4):
@@ -145,11 +145,11 @@ def main() -> None:
                 system.put(str(root / "jpg"), bucket, recursive=True)
             os.sched_setaffinity(0, all_cores[: options.threads])
 
-            def feed(spec: Any, **changed: Any) -> Feed:
+            def feed(spec: Any, **changed: Any) -> Loader:
                 config = DataConfig(
                     str(spec), canvas=options.size, cache=root / "cache", shuffle=1000, **changed
                 )
-                return open_feed(config, 224, BATCH, 0, rank=0, world_size=1, local=1, device=CPU)
+                return open_loader(config, 224, BATCH, 0, rank=0, world_size=1, local=1, device=CPU)
 
             shards = feed(f"shards:{root / 'jpg'}")
             work = {

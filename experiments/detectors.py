@@ -17,9 +17,9 @@ from mast.core.launch import find_device, make_fabric
 from mast.core.loop import StepResult
 from mast.core.run import plain
 from mast.core.seeds import drawing
-from mast.data import Annotated, open_source
 from mast.encoders.frozen import FrozenEncoder
 from mast.models import Encoder, EncoderConfig
+from paper.annotated import Annotated, open_annotated
 from paper.experiment import Experiment, Measured, Workplace
 from paper.protocols import Detection, Segmentation
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
@@ -150,9 +150,7 @@ class Detectors(Experiment):
 
 
 def _annotated(spec: str) -> Annotated:
-    source = open_source(spec)
-    assert isinstance(source, Annotated)
-    return source
+    return open_annotated(spec, Path(), False)
 
 
 def _few(root: Path, count: int, folder: Path) -> Annotated:

@@ -13,13 +13,16 @@ from PIL import Image
 from tiny import ENCODER
 from tiny_evaluation import SIDE, Colors, tiny_set
 
-from mast.data import Annotated, CanvasSet, open_source
+from mast.data import CanvasSet, open_source
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.models import Encoder
+from paper import annotated
+from paper.annotated import Annotated
 from paper.protocols import register
 from paper.protocols.detection.data import ObjectData
 
 register()
+annotated.register()
 
 
 @pytest.fixture

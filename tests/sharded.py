@@ -11,9 +11,7 @@ import torch
 from PIL import Image
 from webdataset import TarWriter
 
-from mast.data import BrokenImageError, DataConfig, open_source
-from mast.data.loader import ShardLoader
-from mast.data.shards import open_index
+from mast.data import BrokenImageError, DataConfig, Loader, open_loader, open_source
 
 
 @functools.cache
@@ -49,13 +47,12 @@ def loader_of(
     rank: int = 0,
     ranks: int = 1,
     **changed: Any,
-) -> ShardLoader:
+) -> Loader:
     """The loader of a training, with canvases of 12 × 12 pixels."""
     options = {"shuffle": 4, "workers": 1, "max_broken": 1.0} | changed
-    index = open_index(f"shards:{spec}", cache)
-    config = DataConfig(index.name, canvas=12, **options)
-    return ShardLoader(
-        index, config, 12, batch_size, seed=3, rank=rank, world_size=ranks, local=1,
+    config = DataConfig(f"shards:{spec}", canvas=12, cache=cache, **options)
+    return open_loader(
+        config, 12, batch_size, 3, rank=rank, world_size=ranks, local=1,
         device=torch.device("cpu"),
     )  # fmt: skip
 

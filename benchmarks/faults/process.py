@@ -107,7 +107,10 @@ def start(
             torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
             sys.orig_argv = [sys.executable, "-m", "mast.cli", *words]  # of a run's other processes
-            program = PROGRAM if [*words[:1]] == ["study"] else None
+            of_paper = [*words[:1]] == ["study"] or any(
+                of.startswith(("coco:", "voc:")) for of in words
+            )
+            program = PROGRAM if of_paper else None
             code = main(program=program) if call is None else _called(call)
         except BaseException:  # what a user would see
             traceback.print_exc()

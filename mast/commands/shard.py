@@ -8,7 +8,7 @@ import json
 import logging
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mast.data import BrokenImageError, Source
+    from mast.data.shards.table import SampleTable
 
 _log = logging.getLogger("mast")
 PLAN = "plan.json"  # what decides the shards, so that the same command resumes
 _LOCK = ".lock"
 _CUT = ".cut.sqlite"  # tiles, encoded in the order of their scenes
-_LONGEST = 65_500  # pixels of a side of a JPEG
 
 
 @final
@@ -78,7 +78,7 @@ def shard(
 
     A shard is a WebDataset tar. For each image it holds a canvas in the image's own shape, its
     class if the set has one kind of labels and, as JSON, the original's aspect ratio and name. An
-    index lists the number of images per shard. The same command resumes where it stopped.
+    index lists the classes, a table where each image is. The same command resumes where it stopped.
 
     Args:
         data: A folder or a set by name, as in `mast pretrain`; of its tiles `FOLDER#tile=256`.
@@ -113,6 +113,7 @@ def shard(
     from mast.data import Tiles, open_source
     from mast.data.formats import Bands
     from mast.data.shards import INDEX, KIND
+    from mast.data.shards.table import join, write_table
     from mast.data.source import sampled, warn_of_stacks
 
     source = open_source(data, Path(root or default_cache() / "downloads"), download)
@@ -130,7 +131,8 @@ def shard(
     plan = {"source": source.fingerprint(), "size": size, "format": format, "quality": quality,
             "images": images, "seed": seed}  # fmt: skip
     with locked(folder / _LOCK):
-        _agree(folder / PLAN, plan)
+        _check_ours(folder, plan)
+        write_json(folder / PLAN, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
         parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
         digits = max(6, len(str(len(parts) - 1)))
@@ -141,42 +143,37 @@ def shard(
             writer.cut(folder / _CUT, threads)
         with Threads(threads) as pool:
             done = pool.map(writer.write, files, parts)
-            written = list(track(done, f"writing {folder}", len(files), "shards"))
+            tables = list(track(done, f"writing {folder}", len(files), "shards"))
         shards = [
-            {"url": file.name, "nsamples": count, "filesize": file.stat().st_size}
-            for file, count in zip(files, written, strict=True)
+            {"url": file.name, "nsamples": len(each), "filesize": file.stat().st_size}
+            for file, each in zip(files, tables, strict=True)
         ]
-        broken = len(source) - sum(written)  # those of earlier tries among them
+        table = join(tables)
+        broken = len(source) - len(table)  # those of earlier tries among them
         writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
         version = hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
         write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
+        write_table(folder, {str(file): (file.stat().st_size, "") for file in files}, table)
         (folder / _CUT).unlink(missing_ok=True)
     stacks = [source.identifier(index) for index in sorted(source.stacks)]
     warn_of_stacks(source.name, stacks, len(source))
-    return Sharded(folder, len(files), sum(written), broken)
+    return Sharded(folder, len(files), len(table), broken)
 
 
-def _check_ours(folder: Path) -> None:
-    """Refuse a folder that has files and no plan of this command; hidden ones do not count."""
+def _check_ours(folder: Path, plan: Mapping[str, object] | None = None) -> None:
+    """Refuse a folder of something else, and one of shards with another plan."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    others = {name for name in names if not name.startswith(".")}
-    plan = read_json(folder / PLAN) if PLAN in names else {}
-    if others and not (isinstance(plan, dict) and "source" in plan):
+    before = read_json(folder / PLAN) if PLAN in names else {}
+    others = sorted(name for name in names if not name.startswith("."))
+    if others and not (isinstance(before, dict) and "source" in before):
         raise UserError(
-            f"out must be a new folder or one that mast shard wrote; {folder} has {min(others)}"
+            f"out must be a new folder or one that mast shard wrote; {folder} has {others[0]}"
         )
-
-
-def _agree(file: Path, plan: dict[str, object]) -> None:
-    """Keep the plan, or find the same one."""
-    if not file.is_file():
-        write_json(file, plan)
-    before = read_json(file)
-    if other := [name for name, value in plan.items() if before.get(name) != value]:
+    if plan and (other := [of for of in plan if before.get(of, plan[of]) != plan[of]]):
         raise UserError(
-            f"out {file.parent} has shards with another {' and '.join(other)}: remove them, or "
+            f"out {folder} has shards with another {' and '.join(other)}: remove them, or "
             "choose another folder"
         )
 
@@ -193,16 +190,15 @@ class _Writer:
         self.broken: list[BrokenImageError] = []
         self._encoded: Callable[[int], tuple[bytes, float]] = self._encode
 
-    def write(self, file: Path, index_N: np.ndarray) -> int:
-        """Write one shard, unless it is there; how many images it has."""
-        from mast.data.shards.tar import tar_members
+    def write(self, file: Path, index_N: np.ndarray) -> SampleTable:
+        """Write one shard, unless it is there whole; what is in it."""
+        from mast.data.shards.table import scan_shard
 
         if not file.exists():
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
         try:
-            with file.open("rb") as tar:
-                return sum(member.name.endswith(".json") for member in tar_members(tar))
-        except tarfile.ReadError:  # it was damaged since
+            return scan_shard(str(file), file.stat().st_size, str(file.parent))
+        except UserError:  # it was damaged since
             file.unlink()
             return self.write(file, index_N)
 
@@ -231,15 +227,12 @@ class _Writer:
         """The file of a canvas, and width / height of its original."""
         from PIL import Image
 
-        from mast.data import BrokenImageError
+        from mast.data.decode import naming
 
         canvas_HWC, aspect = self.source.canvas(index, self.side)
-        if self.form == "jpg" and max(canvas_HWC.shape) > _LONGEST:
-            name = self.source.identifier(index)
-            raise BrokenImageError(name, "too long for JPEG; bmp would hold it")
-        encoded = io.BytesIO()
-        form = "JPEG" if self.form == "jpg" else "BMP"
-        Image.fromarray(canvas_HWC).save(encoded, form, quality=self.quality)
+        encoded, form = io.BytesIO(), "JPEG" if self.form == "jpg" else "BMP"
+        with naming(lambda: self.source.identifier(index)):  # no JPEG is longer than 65,535 pixels
+            Image.fromarray(canvas_HWC).save(encoded, form, quality=self.quality)
         return encoded.getvalue(), aspect
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:

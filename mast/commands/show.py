@@ -146,7 +146,7 @@ def show_cache(
     for each in cached_sets(folder, verify):
         state = "not verified" if each.damaged is None else "whole"
         if each.damaged:
-            state = f"{each.damaged:,} damaged: decoded again when they are read"
+            state = f"{each.damaged:,} damaged: rebuilt after they are read"
         elif not each.readable:
             state = "manifest damaged or of another version: built anew when it is opened"
         gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"

@@ -1,9 +1,5 @@
 """Images on disk, by name or generated → canvases in memory → batches in a known order."""
 
-from mast.data.annotated import Annotated as Annotated
-from mast.data.annotated import Objects as Objects
-from mast.data.annotated import joined as joined
-from mast.data.annotated import with_objects as with_objects
 from mast.data.cache import cached_sets as cached_sets
 from mast.data.cache import expected_bytes as expected_bytes
 from mast.data.canvas import CanvasSet as CanvasSet
@@ -22,9 +18,8 @@ from mast.data.generated import Factors as Factors
 from mast.data.generated import Toys as Toys
 from mast.data.groups import groups_of as groups_of
 from mast.data.loader import Batch as Batch
-from mast.data.loader import Feed as Feed
 from mast.data.loader import Loader as Loader
-from mast.data.loader import open_feed as open_feed
+from mast.data.loader import open_loader as open_loader
 from mast.data.photos import open_photos as open_photos
 from mast.data.pieces import Tiles as Tiles
 from mast.data.pieces import TilingConfig as TilingConfig

@@ -7,14 +7,13 @@ A cached set is one flat file and one manifest, named after what they hold:
 
 Test views of each size (`….v<size>.u8`) are kept likewise, where canvases are smaller than images.
 Files are written under a temporary name and renamed. They are rebuilt if the digest of the manifest
-is wrong or the file has another size. A set over the size limit has a manifest only: its images
-were all decoded once, to find the broken ones.
+is wrong, the file has another size, or an image did not have its checksum when it was read. A set
+over the size limit has a manifest only: its images were all decoded once, to find the broken ones.
 
 Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas,
 at most side × side pixels.
 """
 
-import functools
 import hashlib
 import logging
 import math
@@ -207,60 +206,32 @@ class OnTheFly(Pixels):
 
 @final
 class Cached(Pixels):
-    """Images in a file of the cache; one that is not what was written is decoded again."""
+    """Images in a file of the cache, each compared with its checksum when it is read."""
 
-    def __init__(self, file: Path, decoded: OnTheFly) -> None:
-        self.size_N2 = decoded.size_N2
-        self.checksum_N = decoded.checksum_N
-        self.layout = decoded.layout
+    def __init__(self, file: Path, manifest: "Manifest") -> None:
+        self.size_N2 = manifest.size_N2
+        self.checksum_N = manifest.checksum_N
+        self.layout = manifest.reading.layout
         self._file = file
-        self._decoded = decoded
         self._mapped = InMemory(np.memmap(file, np.uint8, "r"), self.size_N2, self.layout)
-        self._damaged = False
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
         values_T = self._mapped.read(index_B)
         end_B = lengths(self.size_N2[index_B], self.layout).cumsum()
         for number, image in zip(index_B.tolist(), np.split(values_T, end_B[:-1]), strict=False):
             if crc32(image.data) != self.checksum_N[number]:
-                image[:] = self._decoded_again(number)
+                with suppress(OSError):  # whoever opens the set next builds it anew
+                    self._file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
+                raise UserError(
+                    f"{self._file} changed on the disk since it was written: start again, which "
+                    "rebuilds it"
+                )
         return values_T
-
-    def _decoded_again(self, number: int) -> np.ndarray:
-        file, image = self._file, self._decoded.read(np.array([number]))
-        with suppress(OSError):  # then the next one who opens the set builds it anew
-            file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
-        if crc32(image.data) != self.checksum_N[number]:
-            raise UserError(
-                f"{file} is damaged, and image {number} of {self._decoded.source.name} is no "
-                "longer what it was: start again to have all images read again"
-            )
-        if not self._damaged:
-            self._damaged = True
-            _log.warning(
-                "%s changed on the disk since it was written, first at image %d: damaged images "
-                "are decoded again, and the file is rebuilt when the set is next opened",
-                file, number,
-            )  # fmt: skip
-        return image
 
 
 # From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
 # the canvases, which shrank no image.
 TestViews: TypeAlias = Callable[[int], Pixels | None]
-
-
-def some_views(views: TestViews | None, index_B: np.ndarray) -> TestViews | None:
-    """The test views of some images."""
-    if views is None:
-        return None
-
-    @functools.cache
-    def some(size: int) -> Pixels | None:
-        pixels = views(size)
-        return None if pixels is None else Subset(pixels, index_B)
-
-    return some
 
 
 @final
@@ -409,7 +380,7 @@ def obtain(request: Request) -> tuple[Manifest, Pixels]:
         if manifest.nbytes > request.limit:
             return manifest, request.on_the_fly(manifest)
         file = request.manifest.with_suffix(".u8")
-        return manifest, Cached(file, request.on_the_fly(manifest))
+        return manifest, Cached(file, manifest)
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "

@@ -51,9 +51,8 @@ class DataConfig:
     Attributes:
         spec: A folder (flat, or with one subfolder per class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, the same of `toys`, `torchvision:CIFAR10@train`,
-            `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
-            `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
-            `#photo` after a Hub dataset or Parquet files names the image column.
+            `hf:owner/name@split`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`; `#photo`
+            after a Hub dataset names the image column.
         canvas: Images with more pixels than a square of this side are shrunk once to that many,
             keeping their aspect ratio; 2.75 times the view size by default.
         channels: Channels of an image, 1 to 16; for 3, gray is repeated.
@@ -281,7 +280,12 @@ class CanvasSet:
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
     ) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read on demand."""
-        index_B = np.asarray(indices, np.int64)
+        index_B, views = np.asarray(indices, np.int64), self.test_views
+
+        def of_some(size: int) -> Pixels | None:
+            pixels = None if views is None else views(size)
+            return None if pixels is None else Subset(pixels, index_B)
+
         return replace(
             self,
             name=self.name if name is None else name,
@@ -291,7 +295,7 @@ class CanvasSet:
             identifiers=[self.identifiers[i] for i in index_B],
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
-            test_views=cache.some_views(self.test_views, index_B),
+            test_views=None if views is None else of_some,
             own_keys=tuple(self.keys[i] for i in index_B),
             facts=tuple(self.facts[i] for i in index_B) if self.facts else (),
             groups=self.groups and tuple(self.groups[i] for i in index_B),

@@ -9,7 +9,7 @@ Legend: N images, P images of a split.
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -20,7 +20,6 @@ import numpy as np
 from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import read_text, spelling
 from mast.data.decode import Opened, open_image
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
@@ -52,7 +51,7 @@ class Usual:
         test: The split that is scored.
         arguments: What torchvision's class takes beside its split.
         parts: The splits of a set whose class has none: so many images of each class, drawn by a
-            fixed seed, and all others (None); or a file with a path a line, as the authors have it.
+            fixed seed, and all others (None).
     """
 
     train: str = "train"
@@ -60,7 +59,7 @@ class Usual:
     test: str = "test"
     metric: Metric = "top1"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    parts: Mapping[str, int | str | None] = field(default_factory=lambda: {"train": None})
+    parts: Mapping[str, int | None] = field(default_factory=lambda: {"train": None})
 
 
 CATALOGUE: dict[str, Usual] = {
@@ -92,11 +91,9 @@ CATALOGUE: dict[str, Usual] = {
     "RenderedSST2": Usual(val="val"),
     "StanfordCars": Usual(),
     "STL10": Usual(),
-    "SUN397": Usual(parts={"train": "Training_01.txt", "test": "Testing_01.txt"}),
     "SVHN": Usual(),
     "USPS": Usual(),
 }
-_LISTS = {"SUN397": "https://vision.princeton.edu/projects/2010/SUN/download/Partitions.zip"}
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
 _EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unverified
 
@@ -151,9 +148,7 @@ class TorchvisionSet(Source):
             raise UserError(f"torchvision's {name} in {root}: {error}{of}{hint}") from error
         self.targets, self.classes = {}, {}
         labels, self._index_N = labels_of(self.name, self._dataset), np.arange(len(self._dataset))
-        if name in _LISTS:
-            self._index_N = _listed(name, split, usual, root, self._dataset._image_files)
-        elif key is None and split != WHOLE and len(usual.parts) > 1:
+        if key is None and split != WHOLE and len(usual.parts) > 1:
             assert labels is not None, f"{name} is drawn by class and has no labels"
             self._index_N = drawn(name, split, usual.parts, labels[0])
         if labels is not None:
@@ -176,11 +171,11 @@ class TorchvisionSet(Source):
 
 
 def drawn(
-    name: str, split: str, parts: Mapping[str, int | str | None], label_N: np.ndarray
+    name: str, split: str, parts: Mapping[str, int | None], label_N: np.ndarray
 ) -> np.ndarray:
     """The images (P,) of a split, ascending: of each class as many as `parts` says, or the rest."""
     random, chosen = np.random.default_rng(0), []  # the same images everywhere, always
-    counts = [count for count in parts.values() if isinstance(count, int)]
+    counts = [count for count in parts.values() if count is not None]
     needed = sum(counts) + len(parts) - len(counts)
     first = sum(counts[: list(parts).index(split)])
     count = parts[split]
@@ -191,35 +186,8 @@ def drawn(
                 f"class {label} of {name} has {len(members)} images, and its splits need {needed} "
                 "or more: is the set complete?"
             )
-        chosen.append(members[first : first + count if isinstance(count, int) else None])
+        chosen.append(members[first : None if count is None else first + count])
     return np.sort(np.concatenate(chosen))
-
-
-def _listed(
-    name: str, split: str, usual: Usual, root: Path, files: Sequence[str | Path]
-) -> np.ndarray:
-    """The images (P,) of a split, in the order of its list."""
-    folder, paths = root / name, list(map(Path, files))
-    if split == WHOLE:  # in an order of our own: that of the disk changes
-        return np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
-    file = folder / str(usual.parts[split])
-    if not file.is_file():
-        raise UserError(
-            f"{name} is split by files that torchvision does not fetch: put "
-            f"{' and '.join(map(str, usual.parts.values()))} of {_LISTS[name]} into {folder}, or "
-            f"ask for {name}@{WHOLE}"
-        )
-    position = {spelling(path.relative_to(folder).as_posix()): at for at, path in enumerate(paths)}
-    lines = [
-        spelling(line.strip().lstrip("/")) for line in read_text(file).splitlines() if line.strip()
-    ]
-    missing = [line for line in lines if line not in position]
-    if missing or not lines:
-        raise UserError(
-            f"{file} does not fit {name}: {len(missing)} of its {len(lines)} images are not in "
-            f"{folder}" + f", the first is {missing[:1]}" * bool(missing)
-        )
-    return np.array([position[line] for line in lines], np.int64)
 
 
 def open_torchvision(spec: str, root: Path, download: bool) -> TorchvisionSet:

@@ -12,14 +12,6 @@ from typing import Any
 
 from mast.core.errors import UserError
 from mast.core.files import default_cache, named
-from mast.data.annotated import (
-    describe_coco,
-    describe_voc,
-    joined,
-    open_coco,
-    open_voc,
-    with_objects,
-)
 from mast.data.folder import describe_folder, open_folder
 from mast.data.generated import Factors, Toys
 from mast.data.libraries import (
@@ -43,8 +35,6 @@ SOURCES: dict[str, Scheme] = {
     "toys": Scheme(("toys", "toys@test", "toys@train:4096"), Toys.named, Toys.described, True),
     "torchvision": Scheme(("torchvision:CIFAR10@train",), open_torchvision, describe_torchvision),
     "hf": Scheme(("hf:owner/name@split",), open_hugging_face, describe_hugging_face),
-    "coco": Scheme(("coco:FOLDER@train2017", "coco:FILE.json@FOLDER"), open_coco, describe_coco),
-    "voc": Scheme(("voc:VOCdevkit/VOC2007@trainval",), open_voc, describe_voc),
     "shards": Scheme(
         ("shards:FOLDER", "shards:s3://bucket/train-*.tar"), open_shards, describe_shards
     ),
@@ -60,10 +50,9 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder, or one of `SOURCES` by its examples (docs/data.md has all): several sets
-            with annotated objects may be joined by "+", and a folder that is itself called
-            `factors` is written `./factors`. Behind any of these may stand which parts of a file
-            are images, as in `scenes#tile=256` (`mast.data.pieces`).
+        spec: A folder, or one of `SOURCES` by its examples (docs/data.md has all); a folder that is
+            itself called `factors` is written `./factors`. Behind any of these may stand which
+            parts of a file are images, as in `scenes#tile=256` (`mast.data.pieces`).
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
@@ -75,10 +64,7 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """
     text, cut, place = _read(spec, root)
     cut = replace(cut, groups=None)  # of canvases (`mast.data.groups`)
-    parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
-    opened = [_open(part, place, download) for part in parts]
-    whole = joined(text, [*map(with_objects, opened)]) if len(opened) > 1 else opened[0]
-    return in_pieces(whole, cut, place)
+    return in_pieces(_open(text, place, download), cut, place)
 
 
 def describe(

@@ -3,7 +3,6 @@
 Legend: N images, H height, W width, C classes of a task.
 """
 
-import functools
 import hashlib
 import logging
 import math
@@ -428,14 +427,10 @@ def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -
         )
     chosen, *_ = [*called, *columns]
     if len(columns) > 1:
-        _warn_once(name, chosen, ", ".join(of for of in columns if of != chosen))
+        others = ", ".join(of for of in columns if of != chosen)
+        _log.warning("%s: the images are those of the column %s, not of %s; %s#COLUMN takes "
+                     "another", name, chosen, others, name)  # fmt: skip
     return chosen
-
-
-@functools.cache
-def _warn_once(name: str, chosen: str, others: str) -> None:
-    _log.warning("%s: the images are those of the column %s, not of %s; %s#COLUMN takes another",
-                 name, chosen, others, name)  # fmt: skip
 
 
 def label_column(columns: Sequence[str]) -> str | None:

@@ -26,7 +26,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.reading import Reading, read_reading
 from mast.core.run import RunFolder
-from mast.data import Batch, Feed, open_feed
+from mast.data import Batch, Loader, open_loader
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
 from mast.models import save_encoder, synchronise_batchnorm
@@ -106,9 +106,9 @@ def part_size(config: PretrainConfig, processes: int) -> int:
     return size
 
 
-def _open_images(config: PretrainConfig, fabric: "Fabric") -> Feed:
+def _open_images(config: PretrainConfig, fabric: "Fabric") -> Loader:
     """What the run learns from, after a word on how it is read."""
-    feed = open_feed(
+    feed = open_loader(
         config.data,
         config.size,
         config.batch_size // config.accumulate,
@@ -137,7 +137,7 @@ def _open_images(config: PretrainConfig, fabric: "Fabric") -> Feed:
     return feed
 
 
-def _check_labels(feed: Feed, config: PretrainConfig) -> None:
+def _check_labels(feed: Loader, config: PretrainConfig) -> None:
     """Refuse images without the one kind of labels that a method learns from."""
     if len(feed.classes) != 1:
         kinds = ", ".join(feed.classes) or "none"
@@ -158,7 +158,7 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
 
 
 def _open_folder(
-    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, method: Method
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, method: Method
 ) -> dict[str, Any] | None:
     """Open the folder of a run, with weights for a new one; a description of these."""
     started_from, checkpoint = None, saved(run.last)
@@ -184,7 +184,7 @@ def _resume(
     training: Training,
     config: PretrainConfig,
     run: RunFolder,
-    feed: Feed,
+    feed: Loader,
     started_from: dict[str, Any] | None,
 ) -> None:
     """Go on from the last checkpoint, if there is one, on the same images."""
@@ -203,7 +203,7 @@ def _resume(
 
 
 def _write_provenance(
-    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, training: Training
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, training: Training
 ) -> None:
     run.rewind_metrics(training.step)
     run.write_provenance(
@@ -226,7 +226,7 @@ def _write_provenance(
 
 
 def _training(
-    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Feed, method: Method
+    config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, method: Method
 ) -> Training:
     """The method with its optimizer and rates."""
     if fabric.world_size > 1:
@@ -260,7 +260,7 @@ def parameter_groups(method: Method, config: PretrainConfig) -> list[dict[str, A
 
 
 def _loss(
-    config: PretrainConfig, fabric: "Fabric", feed: Feed, steps: int
+    config: PretrainConfig, fabric: "Fabric", feed: Loader, steps: int
 ) -> Callable[[Any, Batch, int, int], Losses]:
     """From a batch to the losses of its views, which are drawn for the batch of all processes."""
     device, processes = fabric.device, fabric.world_size
@@ -295,7 +295,7 @@ def _loss(
             )
         views.label_B = batch.label_B if labelled else None
         output: Losses = method(views, share)
-        if feed.counts_broken:  # by all processes, of which the mean is logged
+        if feed.broken is not None:  # by all processes, of which the mean is logged
             broken = torch.full((), float(feed.broken * processes), device=device)
             output = output | {"broken": broken}
         return output
@@ -353,7 +353,7 @@ class _Log:
         )
         return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}"
 
-    def score(self, feed: Feed) -> None:
+    def score(self, feed: Loader) -> None:
         """Log what the encoder scores, and keep the best one."""
         step, encoder = self.training.step, self.method.final_encoder
         compute = Compute(fabric=self.fabric)

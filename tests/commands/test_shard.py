@@ -13,8 +13,6 @@ import mast
 from mast.commands import shard as command
 from mast.core.errors import UserError
 from mast.data import Tiles, open_source
-from mast.data.shards import open_index
-from mast.data.shards.sample import label_of
 
 SIDE = 24
 Configure = Callable[..., mast.PretrainConfig]
@@ -22,23 +20,6 @@ Configure = Callable[..., mast.PretrainConfig]
 
 def sharded(photos: Path, out: Path, **changed: Any) -> Path:
     return command.shard(photos / "train", out, **({"size": SIDE, "images": 20} | changed)).path
-
-
-def test_shards_hold_every_canvas_bit_for_bit(photos: Path, tmp_path: Path) -> None:
-    root, source = sharded(photos, tmp_path / "set", format="bmp"), open_source(photos / "train")
-    index = open_index(f"shards:{root}", tmp_path / "cache")
-    assert index.count_S.tolist() == [20, 20, 8]
-    assert index.classes == tuple(source.classes["class"])
-    assert not (tmp_path / "cache").exists(), "what the index says is counted again"
-    samples = [each for shard in index.shards for each in shard.samples(0, shard.count)]
-    places = [int(sample.key.rpartition("/")[2]) for sample in samples]
-    assert sorted(places) == list(range(48))
-    assert places != list(range(48))
-    for place, sample in zip(places, samples, strict=True):
-        found, expected = sample.canvas(SIDE), source.canvas(place, SIDE)
-        assert np.array_equal(found[0], expected[0])
-        assert found[1] == expected[1]
-        assert label_of(sample.label) == source.targets["class"][place]
 
 
 def test_a_strip_that_no_jpeg_holds_is_left_out_and_named(tmp_path: Path) -> None:
@@ -122,18 +103,6 @@ def test_broken_images_are_left_out_up_to_a_share(
     assert caplog.text.count("left out") == 2
     with pytest.raises(UserError, match=r"max_broken is 0\.1, .* 2 are broken"):
         command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
-
-
-def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
-    root = sharded(photos, tmp_path / "set", format="bmp", size=88)  # as views of 32 pixels have it
-    found, expected = (
-        np.load(mast.embed(data, run, tmp_path / f"{name}.npz"))
-        for name, data in {"shards": f"shards:{root}", "folder": str(photos / "train")}.items()
-    )
-    order_N = np.argsort(found["identifiers"])
-    assert np.array_equal(found["identifiers"][order_N], expected["identifiers"])
-    assert np.array_equal(found["target_class"][order_N], expected["target_class"])
-    np.testing.assert_allclose(found["features"][order_N], expected["features"], atol=1e-5)
 
 
 def test_a_run_on_shards_continues_bit_for_bit(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torchvision
-from layouts import picture, voc_object, write_coco, write_voc
+from layouts import picture
 from scipy.io import savemat
 
 from mast.core.errors import UserError
@@ -72,16 +72,6 @@ def places(root):
     pictures(root / "val_256", "val_1.jpg", "val_2.jpg")
 
 
-def sun(root):
-    folder = root / "SUN397"
-    write(folder / "ClassName.txt", "/a/abbey", "/b/bar/indoor")
-    places = ("a/abbey", "b/bar/indoor")
-    files = [f"{place}/sun_{letter}.jpg" for place in places for letter in "xy"]
-    pictures(folder, *files)
-    write(folder / "Training_01.txt", "/b/bar/indoor/sun_x.jpg", "/a/abbey/sun_y.jpg")
-    write(folder / "Testing_01.txt", "/a/abbey/sun_x.jpg", "/b/bar/indoor/sun_y.jpg")
-
-
 def caltech(root):
     for name, count in (("BACKGROUND_Google", 1), ("accordion", 33), ("yin_yang", 31)):
         folder = root / "caltech101" / "101_ObjectCategories" / name
@@ -117,7 +107,6 @@ ROWS = {
         naturalist, {"train": [0, 0, 1, 1], "test": [0, 1]}, ("00000_Animalia_a_b_c_d_e_f",)
     ),
     "Places365": Row(places, {"train": [0, 1], "test": [1, 0]}, ("/b/bar", "/a/airfield")),
-    "SUN397": Row(sun, {"train": [1, 0], "test": [0, 1]}, ("abbey", "bar/indoor")),
     "StanfordCars": Row(cars, {"train": [1, 0, 2], "test": [2, 1]}, ("Acura", "BMW", "Fiat")),
 }
 
@@ -169,18 +158,6 @@ def test_catalogue_fits_torchvision(tmp_path):
             assert "alid values" not in str(caught.value)
 
 
-def test_images_follow_the_split(tmp_path):
-    sun(tmp_path)
-    found = parts("SUN397", tmp_path)
-    found["all"] = open_source("torchvision:SUN397@all", root=tmp_path)
-    # `pictures` shades by position, in steps of 20: abbey x and y, bar x and y.
-    shown = {
-        part: [round(source.load(at)[0, 0, 0] / 20) for at in range(len(source))]
-        for part, source in found.items()
-    }
-    assert shown == {"train": [2, 1], "test": [0, 3], "all": [0, 1, 2, 3]}
-
-
 # ------------------------------------------------------------------------------- splits
 
 
@@ -196,20 +173,6 @@ def test_drawn_images_are_disjoint_and_always_the_same():
     assert not np.array_equal(label_N[again], np.sort(label_N[again]))  # positions ascend
     with pytest.raises(UserError, match=r"class 0 of x has 20 images, .* need 21 or more"):
         drawn("x", "train", {"train": 20, "test": None}, label_N)
-
-
-def test_a_list_that_is_missing_or_does_not_fit(tmp_path):
-    sun(tmp_path)
-    file = tmp_path / "SUN397" / "Training_01.txt"
-    before = open_source("torchvision:SUN397@train", root=tmp_path).fingerprint()
-    write(file, "/a/abbey/sun_y.jpg", "/b/bar/indoor/sun_x.jpg")
-    assert open_source("torchvision:SUN397@train", root=tmp_path).fingerprint() != before
-    write(file, "/a/abbey/sun_y.jpg", "/a/abbey/sun_z.jpg")
-    with pytest.raises(UserError, match=r"1 of its 2 images are not in .*a/abbey/sun_z\.jpg"):
-        open_source("torchvision:SUN397@train", root=tmp_path)
-    file.unlink()
-    with pytest.raises(UserError, match=r"put Training_01\.txt and Testing_01\.txt of http.* into"):
-        open_source("torchvision:SUN397@train", root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -322,50 +285,9 @@ def test_splits_of_emnist_have_halves(tmp_path):
         open_source("torchvision:EMNIST@letters-val", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("splits", "expected"),
-    [
-        (["train2017", "val2017"], {"train": "train2017", "test": "val2017"}),
-        (["train2014", "train2017", "val2014"], {"train": "train2017", "test": "val2014"}),
-        (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
-        (["train2017", "valminusminival2014"], {"train": "train2017"}),
-    ],
-)
-def test_coco_parts(tmp_path, splits, expected):
-    for split in splits:
-        write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
-    described = describe(f"coco:{tmp_path}")
-    assert described.parts == {part: f"coco:{tmp_path}@{split}" for part, split in expected.items()}
-    assert described.metric == "mAP"
-
-
-@pytest.mark.parametrize(
-    ("splits", "expected"),
-    [
-        # VOC 2007: what may be learned from is train and val, which together are trainval.
-        (["train", "val", "trainval", "test"], {"train": "train", "val": "val", "test": "test"}),
-        (["trainval", "test"], {"train": "trainval", "test": "test"}),
-        (["train", "val", "trainval"], {"train": "train", "test": "val"}),
-    ],
-)
-def test_voc_parts(tmp_path, splits, expected):
-    for split in splits:
-        write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
-    write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
-    described = describe(f"voc:{tmp_path}")
-    assert described.parts == {part: f"voc:{tmp_path}@{split}" for part, split in expected.items()}
-    assert described.metric == "mAP"
-    for spec in described.parts.values():
-        assert len(open_source(spec)) == 1
-
-
-def test_sets_that_cannot_be_described(tmp_path):
-    write_coco(tmp_path / "coco")
-    for whole in ("torchvision:DTD", "factors", "toys", f"coco:{tmp_path}/coco", "hf:someone/pets"):
+def test_sets_that_cannot_be_described():
+    for whole in ("torchvision:DTD", "factors", "toys", "hf:someone/pets"):
         with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
             describe(f"{whole}@train2017")
-    for kind in ("coco", "voc"):
-        with pytest.raises(UserError, match="no annotated train, val or test split in"):
-            describe(f"{kind}:{tmp_path}")
     with pytest.raises(UserError, match="no folder nothing; give one with"):
         describe("nothing")

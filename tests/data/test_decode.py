@@ -15,7 +15,6 @@ from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
 from mast.data.folder import Folder
 from mast.data.formats import Bands
-from mast.data.shards.sample import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
 
@@ -174,7 +173,6 @@ def test_postscript_that_is_called_as_an_image_is_broken_and_never_run(tmp_path,
         lambda: open_files([path], 8),
         lambda: read_canvas(path, 8),
         lambda: read_canvas(opened, 8),
-        lambda: Sample("holiday", PROGRAM).canvas(8),
         lambda: open_source("torchvision:Imagenette@train", root=tmp_path).load(0),
     ):
         with pytest.raises(BrokenImageError):
@@ -192,12 +190,6 @@ def test_an_opened_image_of_another_format_is_read_once_it_is_decoded(tmp_path):
     canvas, aspect = read_canvas(image, 4)
     assert canvas[0, 0].tolist() == list(RED)
     assert aspect == 2
-
-
-def test_what_is_in_a_file_counts_not_its_ending(tmp_path):
-    for kind in ("GIF", "PPM", "WEBP", "TIFF"):
-        Image.new("RGB", (6, 3), "white").save(tmp_path / "white.jpg", kind)
-        assert Folder(tmp_path).load(0).min() == 255
 
 
 # ------------------------------------------------------------------------------ color profiles

@@ -20,11 +20,10 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data import formats
-from mast.data.decode import BrokenImageError, open_image
+from mast.data.decode import BrokenImageError, naming, open_image, to_canvas
 from mast.data.folder import Folder, walk
 from mast.data.formats import Bands, extensions
 from mast.data.ranges import alone
-from mast.data.shards.sample import Sample
 
 H, W = 18, 20
 VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)
@@ -533,8 +532,10 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
     began = time.process_time()
     tracemalloc.start()
     try:
-        with pytest.raises(BrokenImageError, match=r"key.*; replace or remove this file"):
-            Sample("key", BROKEN[name]).canvas(8)
+        says = pytest.raises(BrokenImageError, match=r"key.*; replace or remove this file")
+        content = io.BytesIO(BROKEN[name])
+        with says, naming(lambda: "key"), open_image(content) as image:
+            to_canvas(image, 8)
         assert tracemalloc.get_traced_memory()[1] < 30e6
     finally:
         tracemalloc.stop()

@@ -151,18 +151,6 @@ def test_what_torchvision_would_execute_is_not_opened(tmp_path, monkeypatch):
     assert not trap.exists()
 
 
-def test_no_other_set_of_torchvision_unpickles():
-    """A new one is to be looked at: those of CIFAR are compared with their checksums before."""
-    sources = Path(torchvision.datasets.__file__).parent.rglob("*.py")
-    unpickling = {
-        file.stem
-        for file in sources
-        for line in file.read_text().splitlines()
-        if "pickle.load" in line or ("torch.load(" in line and "weights_only=True" not in line)
-    }
-    assert unpickling == {"cifar", "lsun"}
-
-
 def test_hugging_face_without_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[hf\]'"):

@@ -21,7 +21,7 @@ from mast.data import (
     file_of,
     groups_of,
     open_canvas,
-    open_feed,
+    open_loader,
     open_source,
     pieces,
     split_cut,
@@ -322,7 +322,7 @@ def test_shards_that_are_read_in_order_are_not_cut(tmp_path):
 
     for config in (DataConfig("shards:x#tile=4"), DataConfig("shards:x", pages="all")):
         with pytest.raises(UserError, match="mast shard"):
-            open_feed(config, 8, 2, 0, rank=0, world_size=1, local=1, device=torch.device("cpu"))
+            open_loader(config, 8, 2, 0, rank=0, world_size=1, local=1, device=torch.device("cpu"))
 
 
 def test_pieces_of_one_file_are_one_group():

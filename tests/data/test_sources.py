@@ -134,8 +134,6 @@ def test_a_row_is_all_that_a_scheme_needs(monkeypatch):
     assert describe("drawn:8").parts == {"train": "drawn:8", "test": "drawn:8"}
     assert len(open_source("drawn:8")) == 8
     assert len(open_canvas("drawn:8", 8)) == 8
-    with pytest.raises(UserError, match="has no annotated objects"):
-        open_source("drawn:8+drawn:4")
     with pytest.raises(UserError, match="drawn:64"):
         open_source("nowhere")
 

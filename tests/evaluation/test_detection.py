@@ -18,9 +18,10 @@ from torch import nn
 from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.loop import StepResult
-from mast.data import Annotated, open_source
+from mast.data import open_source
 from mast.encoders.frozen import FrozenEncoder
 from mast.models import Encoder, EncoderConfig
+from paper.annotated import Annotated
 from paper.protocols.detection import average_precision as precision_module
 from paper.protocols.detection import protocol as protocol_module
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target

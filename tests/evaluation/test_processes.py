@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from mast.core.bench import Bench
 from mast.core.compute import Compute
 from mast.core.launch import make_fabric
-from mast.data import Annotated
 from mast.data.store import ImageStore
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import synchronise_batchnorm
+from paper.annotated import Annotated
 from paper.protocols import register
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
 from paper.protocols.detection.data import ObjectData

@@ -1,25 +1,28 @@
-"""Random access to images of shards, for every command except `mast pretrain`."""
+"""The images of shards: one by one, or many that lie next to each other at once."""
 
 import glob
+import hashlib
 import io
+import json
+import logging
 import os
 import posixpath
-from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import final
 
 import numpy as np
 
-from mast.core.files import named
+from mast.core.display import doing
+from mast.core.errors import UserError
+from mast.core.files import named, parse_json
 from mast.core.reading import Reading
-from mast.data.decode import Opened, open_image
+from mast.core.threads import Threads
+from mast.data.decode import Opened, naming, open_image, to_canvas
 from mast.data.formats import Bands
-from mast.data.shards.index import TASK, check_named, open_index
-from mast.data.shards.parquet import read_rows
-from mast.data.shards.sample import Sample
-from mast.data.shards.store import ENDINGS, answered, is_local, naming, read_range
+from mast.data.shards import store
+from mast.data.shards.table import open_table
 from mast.data.source import (
     SHARDS,
     UNLABELLED,
@@ -30,48 +33,86 @@ from mast.data.source import (
     by_number,
     hash_labels,
     parts_among,
-    split_column,
+    unique_names,
 )
 
-_GROUPS = 8  # row groups of Parquet files in memory
+INDEX = "index.json"
+TASK = "class"  # of the labels
+KIND = "wids-shard-index-v1"
+_log = logging.getLogger("mast")
 
 
 @final
 class Shards(Source):
-    """Random access to the images of shards, through a table in a cache folder."""
+    """The images of shards, through a table of where they are.
+
+    `index.json` next to the shards, in the format of WebDataset's wids, has the names of the
+    classes and the number of samples of each shard, which is compared with what is there.
+
+    Args:
+        spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; of this
+            machine, or of a store that fsspec knows, such as `s3://bucket/train`.
+        cache: Folder of the table; processes that share it scan once.
+    """
 
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
-        self._index = open_index(spec, cache, scan=True)
-        assert self._index.table is not None, spec
-        self._table = self._index.table
-        label_N, classes = self._table.label_N, self._index.classes
-        if classes:
-            check_named(spec, int(label_N.max()), classes)
-        else:
+        pattern = spec.removeprefix(SHARDS)
+        with doing(f"looking for the shards of {pattern}"):
+            found = store.find_shards(pattern)
+            counts, classes, self._version = _read_index(next(iter(found)))
+        away = [url for url in counts if url not in found]
+        if away and not pattern.endswith(store.ENDING) and not set("*?{") & set(pattern):
+            _log.warning("%s: %d shards that its %s lists are missing, such as %s",
+                         spec, len(away), INDEX, away[0])  # fmt: skip
+        self._shards, self._urls = found, [*found]
+        self.table = open_table(spec, found, cache)
+        for url, count in zip(found, self.table.count_S.tolist(), strict=True):
+            if counts.get(url, count) != count:
+                raise UserError(
+                    f"the shard {url} has {count} samples, and its {INDEX} says {counts[url]}: "
+                    f"restore the shard, or correct {INDEX}"
+                )
+        label_N = self.table.label_N
+        if not classes:
             label_N, classes = by_number(label_N)
+        elif (highest := int(label_N.max())) >= len(classes):
+            raise UserError(
+                f"{spec} has images of class {highest}, counted from 0, and its {INDEX} names "
+                f"{len(classes)} classes: name them all, or none"
+            )
         labelled = bool((label_N != UNLABELLED).any())
         self.targets = {TASK: label_N} if labelled else {}
         self.classes = {TASK: classes} if labelled else {}
-        self._lock = Lock()
-        self._recent: deque[tuple[int, int, list[bytes]]] = deque(maxlen=_GROUPS)
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.table)
 
     def identifier(self, index: int) -> str:
-        return self._table.name(index)
+        return self.table.name(index)
+
+    def order_fingerprint(self) -> str:
+        """A hash of file names, sizes, counts and version, which stays if the set is moved.
+
+        An edit that preserves the size of a shard goes unnoticed.
+        """
+        digest = hashlib.blake2b(self._version.encode(), digest_size=16)
+        for (url, (size, _)), count in zip(self._shards.items(), self.table.count_S, strict=True):
+            line = f"{posixpath.basename(url)} {size} {count}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
     def fingerprint(self) -> str:
         """Of all shards, and of their times or whatever else their store says of a version."""
-        states = " ".join(shard.state for shard in self._index.shards)
-        return hash_labels(self._index.fingerprint, states, self.targets)
+        states = " ".join(state for _, state in self._shards.values())
+        return hash_labels(self.order_fingerprint(), states, self.targets)
 
     def open(self, index: int, page: int = 0) -> Opened:
         """One image; a canvas in the shape of its original, as large as it can be."""
-        image = open_image(io.BytesIO(self._encoded(index)), None, page, self.max_pixels)
-        aspect = self._table.aspect(index)
-        if aspect is None or isinstance(image, Bands):
+        content = self.encoded([index])[index]
+        image = open_image(io.BytesIO(content), None, page, self.max_pixels)
+        aspect = float(self.table.aspect_N[index])
+        if np.isnan(aspect) or isinstance(image, Bands):
             return image
         width, height = image.size
         if aspect >= 1:
@@ -81,30 +122,74 @@ class Shards(Source):
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
     ) -> tuple[np.ndarray, float]:
-        key = f"{self.name}/{self.identifier(index)}"
-        sample = Sample(key, self._encoded(index), aspect=self._table.aspect(index))
-        return sample.canvas(side, reading, partial(self.note, index))
+        return self.decode(index, self.encoded([index])[index], side, reading)
 
     def look(self, index: int, side: int, size: int, reading: Reading) -> Look:
         canvas, aspect = self.canvas(index, side, reading)
         full_size = canvas.shape[-2], canvas.shape[-3]
         return Look(canvas, aspect, self.test_view(index, size, reading), full_size)
 
-    def _encoded(self, index: int) -> bytes:
-        """The file of an image."""
-        number, at = self._table.shard(index), int(self._table.at_N[index])
-        shard = self._index.shards[number]
-        if not shard.is_parquet:
-            with naming(f"the shard {shard.url} cannot be read"):
-                return read_range(shard.url, at, int(self._table.size_N[index]))
-        with self._lock:  # threads that want the next images wait for the same rows
-            for of, first, rows in self._recent:
-                if of == number and first <= at < first + len(rows):
-                    return rows[at - first]
-            with shard.opened() as file:
-                first, rows = read_rows(file, shard.url, at, shard.column)
-            self._recent.append((number, first, rows))
-            return rows[at - first]
+    def decode(
+        self, index: int, content: bytes, side: int, reading: Reading | None
+    ) -> tuple[np.ndarray, float]:
+        """The canvas of an image whose file was read."""
+        with naming(lambda: self.called(index)), open_image(io.BytesIO(content)) as image:
+            self.note(index, image)
+            canvas_HWC, aspect = to_canvas(image, side, reading)
+        known = float(self.table.aspect_N[index])
+        return canvas_HWC, aspect if np.isnan(known) else known
+
+    def encoded(self, indices: Iterable[int]) -> dict[int, bytes]:
+        """The files of images by index; those that are close to each other are read at once."""
+        ranges = list[list[int]]()
+        for index in sorted(indices):
+            end = self.table.at_N[index] + self.table.size_N[index]
+            near = ranges and self.table.shard(ranges[-1][0]) == self.table.shard(index)
+            if near and end - self.table.at_N[ranges[-1][0]] <= store.BLOCK:
+                ranges[-1].append(index)
+            else:
+                ranges.append([index])
+        if len(ranges) == 1:
+            return self._read(ranges[0])
+        with Threads(store.READERS) as pool:
+            return {at: of for part in pool.map(self._read, ranges) for at, of in part.items()}
+
+    def _read(self, indices: list[int]) -> dict[int, bytes]:
+        """The files of images of one shard, by one range of bytes."""
+        url = self._urls[self.table.shard(indices[0])]
+        begin_B = self.table.at_N[indices]
+        end_B, first = begin_B + self.table.size_N[indices], int(begin_B[0])
+        with store.naming(f"the shard {url} cannot be read"):
+            content = store.read_range(url, first, int(end_B[-1]) - first)
+        places = zip(indices, begin_B - first, end_B - first, strict=True)
+        return {index: content[begin:end] for index, begin, end in places}
+
+
+def _read_index(shard: str) -> tuple[dict[str, int], tuple[str, ...], str]:
+    """Counts by URL, class names and version from the index next to a shard."""
+    folder = shard[: shard.rfind("/") + 1]
+    url = f"{folder}{INDEX}"
+    text = store.read_beside(shard, INDEX)
+    if text is None:
+        return {}, (), ""
+    try:
+        index = parse_json(text)
+        counts = {folder + of["url"]: _number(of["nsamples"]) for of in index["shardlist"]}
+        classes = index.get("classes", [])
+        if not all(isinstance(name, str) for name in classes) or isinstance(classes, str):
+            raise ValueError("classes is no list of names")
+        return counts, unique_names(classes), json.dumps(index.get("version", ""))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{url} is not an index of shards ({type(error).__name__}: "
+            f"{store.reason_of(error):.200}): correct or remove it"
+        ) from error
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**53:
+        raise ValueError(f"expected a whole number as nsamples, got {value!r:.40}")
+    return value
 
 
 def open_shards(spec: str, root: Path, download: bool) -> Shards:
@@ -114,26 +199,25 @@ def open_shards(spec: str, root: Path, download: bool) -> Shards:
 
 def describe_shards(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so."""
-    whole, column = split_column(spec)
-    pattern, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""
-    place = str(named(pattern)) if is_local(pattern) else pattern
+    pattern = spec.removeprefix(SHARDS).rstrip("/")
+    place = str(named(pattern)) if store.is_local(pattern) else pattern
     names = dict[str, bool]()  # whether each is a folder
-    with naming(f"shards:{pattern} cannot be found"):
+    with store.naming(f"shards:{pattern} cannot be found"):
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(place)
         try:
-            listed = answered(pattern, lambda: system.ls(path, detail=True))
+            listed = store.answered(pattern, partial(system.ls, path, detail=True))
         except FileNotFoundError:  # a pattern
             listed = []
         for of in listed:
             name = posixpath.basename(of["name"].rstrip("/"))
             names[name] = of["type"] == "directory" or of["name"].endswith("/")
     escaped = glob.escape(place) if os.path.isdir(place) else place
-    begin = [name.partition("-")[0] for name in names if name.endswith(ENDINGS) and "-" in name]
+    begin = [
+        name.partition("-")[0] for name in names if name.endswith(store.ENDING) and "-" in name
+    ]
     parts = {part: f"{escaped}/{name}-*" for part, (name, *_) in parts_among(begin).items()}
     folders = parts_among(name for name, folder in names.items() if folder)
     parts |= {part: f"{place}/{name}" for part, (name, *_) in folders.items()}
-    return SetDescription(
-        {part: SHARDS + way + end for part, way in parts.items()} or {WHOLE: spec}
-    )
+    return SetDescription({part: SHARDS + way for part, way in parts.items()} or {WHOLE: spec})

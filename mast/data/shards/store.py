@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -16,7 +17,7 @@ from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.threads import Threads, wait
 
-ENDINGS = (".tar", ".parquet")
+ENDING = ".tar"
 READERS = 32  # shards that are looked at at a time: a store answers many
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # before each further try to read a shard
 PATIENCE_S = 30.0  # that a store may take for an answer
@@ -25,7 +26,7 @@ BUFFER = 2**18  # bytes that are read of a file of this machine at a time
 # What stores call the time or the version of a file.
 _STATES = ("size", "mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified",
            "updated", "blob_id")  # fmt: skip
-_PACKED = re.compile(r"\.(tar\.(gz|bz2|xz|zst)|tgz|TAR|PARQUET)$")
+_OTHERS = re.compile(r"\.(tar\.(gz|bz2|xz|zst)|tgz|TAR|parquet)$")
 _log = logging.getLogger("mast")
 Answer = TypeVar("Answer")
 
@@ -61,7 +62,7 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
         details |= _asked(
             pattern,
             lambda path: {path: system.info(path)},
-            [path for path in unsized if path.endswith(ENDINGS)],
+            [path for path in unsized if path.endswith(ENDING)],
         )
         found = {
             path if local else str(system.unstrip_protocol(path)): (
@@ -69,15 +70,15 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
                 " ".join(str(of[key]) for key in _STATES if key in of),
             )
             for path, of in sorted(details.items())
-            if path.endswith(ENDINGS) and of["type"] == "file"
+            if path.endswith(ENDING) and of["type"] == "file"
         }
-    if packed := [path for path in details if _PACKED.search(path)]:
+    if others := [path for path in details if _OTHERS.search(path)]:
         _log.warning("shards:%s: %d files are left out, as shards end in %s: %s", pattern,
-                     len(packed), " or ".join(ENDINGS), ", ".join(packed[:3]))  # fmt: skip
+                     len(others), ENDING, ", ".join(others[:3]))  # fmt: skip
     if not found:
         raise UserError(
-            f"shards:{pattern} names no shard: expected files that end in {' or '.join(ENDINGS)}, "
-            "a folder of them, or a pattern such as train-*.tar or train-{000..099}.tar"
+            f"shards:{pattern} names no shard: expected files that end in {ENDING}, a folder of "
+            "them, or a pattern such as train-*.tar or train-{000..099}.tar"
         )
     return found
 
@@ -108,6 +109,19 @@ def reason_of(error: Exception) -> str:
     """What a store or a reader raised, in one line."""
     reason = getattr(error, "strerror", None) or str(error)
     return " ".join(reason.split()) or type(error).__name__
+
+
+def read_beside(shard: str, name: str) -> bytes | None:
+    """A file next to a shard; None where there is none."""
+    from fsspec.core import url_to_fs
+
+    url = shard[: shard.rfind("/") + 1] + name
+    with naming(f"{url} cannot be read"):
+        system, path = url_to_fs(url)
+        try:
+            return bytes(answered(url, partial(system.cat_file, path)))
+        except FileNotFoundError:
+            return None
 
 
 def open_shard(url: str, size: int) -> BinaryIO:
@@ -178,7 +192,8 @@ def _fetched(url: str, at: int, size: int) -> bytes:
 
     system, path = url_to_fs(url)
     if system.async_impl:
-        return bytes(system.cat_file(path, start=at, end=at + size))
+        content = bytes(system.cat_file(path, start=at, end=at + size))
+        return content if len(content) <= size else content[at : at + size]  # knows no ranges
     with system.open(path, "rb", block_size=BLOCK, cache_type="none") as file:  # no more than asked
         file.seek(at)
         return bytes(file.read(size))
@@ -188,18 +203,16 @@ def answered(url: str, ask: Callable[[], Answer]) -> Answer:
     """The answer of a store, or TimeoutError: some clients wait for minutes."""
     if is_local(url):
         return ask()
-    done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()
+    done, answer = threading.Event(), Future[Answer]()
 
     def keep() -> None:
         try:
-            answers.append(ask())
+            answer.set_result(ask())
         except BaseException as error:  # raised where it was asked
-            errors.append(error)
+            answer.set_exception(error)
         done.set()
 
     threading.Thread(target=keep, name="mast-store", daemon=True).start()
     if not wait(done, PATIENCE_S):
         raise TimeoutError(f"no answer in {PATIENCE_S:g} s")
-    if errors:
-        raise errors[0]
-    return answers[0]
+    return answer.result()

@@ -1,6 +1,7 @@
 """Where each sample is: a tar is a folder with offsets, scanned once.
 
 The table is cached as arrays of a mapped file, six gigabytes for a hundred million samples.
+`mast shard` writes it next to the shards, which then need no scan.
 
 Legend: S shards, N samples.
 """
@@ -26,11 +27,14 @@ from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import named_after
 from mast.data.formats import extensions, readers
-from mast.data.shards.sample import label_of
-from mast.data.shards.shard import Shard
-from mast.data.shards.store import READERS
+from mast.data.shards.store import READERS, is_local, naming, open_shard, read_beside
+from mast.data.shards.tar import tar_samples
 
-VERSION = 3
+VERSION = 4
+TABLE = "samples.safetensors"  # next to the shards
+Found = Mapping[str, tuple[int, str]]  # size and state of each shard, by its URL
+_KINDS = {"count_S": "i8", "at_N": "i8", "size_N": "i8", "label_N": "i8", "aspect_N": "f4",
+          "end_N": "i8", "names": "u1"}  # fmt: skip
 _log = logging.getLogger("mast")
 
 
@@ -41,8 +45,8 @@ class SampleTable:
 
     Attributes:
         count_S: int64, samples of each shard.
-        at_N: int64, first byte in a tar, or row in a Parquet file.
-        size_N: int64, bytes; 0 in a Parquet file.
+        at_N: int64, first byte in its tar.
+        size_N: int64, bytes.
         label_N: int64, number of the class; -1 where there is none.
         aspect_N: float32, width / height of the original of a canvas; NaN of a whole image.
         end_N: int64, where the name of each ends in `names`.
@@ -68,108 +72,130 @@ class SampleTable:
         """The number of the shard of a sample."""
         return int(np.searchsorted(self._end_S, index, side="right"))
 
-    def aspect(self, index: int) -> float | None:
-        """Width / height of the original of a canvas; None where the image is whole."""
-        aspect = float(self.aspect_N[index])
-        return None if np.isnan(aspect) else aspect
-
     def name(self, index: int) -> str:
-        """What an image is called."""
+        """The name of an image."""
         first = self.end_N[index - 1] if index else 0
         return self.names[first : self.end_N[index]].tobytes().decode("utf-8", "surrogateescape")
 
 
-def open_table(
-    name: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None = None
-) -> SampleTable:
-    """The cached table of shards, or a new one if there is none or they changed.
+def open_table(name: str, found: Found, cache: Path) -> SampleTable:
+    """The table next to shards or in the cache, or a new one if there is none or shards changed.
 
     Args:
         name: What the user calls the set.
-        found: Size and state of each shard, by its URL.
+        found: The shards.
         cache: Folder of tables; processes that share it scan once.
-        column: The column of images that the user names.
     """
-    file = _file(name, cache)
+    file = cache / f"{named_after(name)}.samples.safetensors"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")):
-        if (table := _read(file, _state(found))) is not None:
+        if (table := _read(file, found, moved=False) or _written(file, found)) is not None:
             return table
         common = posixpath.commonpath([posixpath.dirname(url) for url in found])
-        shards = [Shard(url, 0, size, column) for url, (size, _) in found.items()]
         with Threads(READERS) as pool:
-            scanned = pool.map(partial(_scan, common=common), shards)
-            parts = list(track(scanned, f"scanning {name}", len(found), "shards"))
-        table = _joined(parts)
+            sizes = (size for size, _ in found.values())
+            parts = pool.map(partial(scan_shard, common=common), found, sizes)
+            table = join([*track(parts, f"scanning {name}", len(found), "shards")])
         if not len(table):
             raise UserError(
-                f"{name} has no image: {len(parts)} shards were searched for files that end "
+                f"{name} has no image: {len(found)} shards were searched for files that end "
                 f"in {', '.join(extensions())}"
             )
         try:
-            keep_table(name, found, cache, table)
+            write_tensors(file, _tensors(table), {"state": _state(found, moved=False)})
         except (OSError, UserError) as error:
             _log.warning("the table of samples cannot be cached: %s", error)
         return table
 
 
-def keep_table(
-    name: str, found: Mapping[str, tuple[int, str]], cache: Path, table: SampleTable
-) -> None:
-    """Write a table where `open_table` finds it, whose arguments the others are."""
-    tensors = {
-        field: torch.from_numpy(of)
-        for field, of in vars(table).items()
-        if isinstance(of, np.ndarray) and field in SampleTable.__dataclass_fields__
-    }
-    write_tensors(_file(name, cache), tensors, {"state": _state(found)})
+def write_table(folder: Path, found: Found, table: SampleTable) -> None:
+    """Write the table of all shards of a folder next to them."""
+    write_tensors(folder / TABLE, _tensors(table), {"state": _state(found, moved=True)})
 
 
-def _file(name: str, cache: Path) -> Path:
-    return cache / f"{named_after(name)}.samples.safetensors"
+def _tensors(table: SampleTable) -> dict[str, torch.Tensor]:
+    return {of.name: torch.from_numpy(getattr(table, of.name)) for of in fields(table)}
 
 
-def _state(found: Mapping[str, tuple[int, str]]) -> str:
-    """A hash of shards as they are, and of how a table is made."""
-    described = json.dumps([VERSION, readers(), sorted(found.items())])
+def _state(found: Found, moved: bool) -> str:
+    """A hash of shards as they are, or of what stays if they are moved: their names and sizes."""
+    shards = sorted(
+        (posixpath.basename(url), size, "") if moved else (url, size, state)
+        for url, (size, state) in found.items()
+    )
+    described = json.dumps([VERSION, "" if moved else readers(), shards])
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path, state: str) -> SampleTable | None:
-    """The table of shards as they are; None where there is none."""
+def _read(file: Path, found: Found, moved: bool) -> SampleTable | None:
+    """The table of shards as they are; None where there is none, or none that can be right."""
     if not file.is_file():
         return None
     try:
         tensors, header = read_tensors(file, "it is rebuilt")
-    except UserError as error:
+        if read_metadata(header).get("state") != _state(found, moved):
+            return None
+        table = SampleTable(**{name: tensor.numpy() for name, tensor in tensors.items()})
+        _check(table, np.array([size for size, _ in found.values()]))
+    except (UserError, TypeError, ValueError) as error:
         _log.warning("%s", error)
         return None
-    if read_metadata(header).get("state") != state:
-        return None
-    return SampleTable(**{name: tensor.numpy() for name, tensor in tensors.items()})
+    return table
 
 
-def _scan(shard: Shard, common: str) -> SampleTable:
+def _check(table: SampleTable, bytes_S: np.ndarray) -> None:
+    """Refuse a table that says what cannot be: it may come from somewhere else."""
+    count = len(table)
+    for name, kind in _KINDS.items():
+        length = {"count_S": len(bytes_S), "names": None}.get(name, count)
+        if (of := getattr(table, name)).dtype != kind or len(of) != (length or len(of)):
+            raise ValueError(
+                f"a table of samples with {len(of)} {of.dtype} as {name}: it is rebuilt"
+            )
+    known_N = table.aspect_N[~np.isnan(table.aspect_N)]
+    if (
+        min(table.count_S.min(), table.at_N.min(), table.size_N.min(), 1 + table.label_N.min()) < 0
+        or table.count_S.max() > count
+        or table.count_S.sum() != count
+        or (table.size_N > np.repeat(bytes_S, table.count_S) - table.at_N).any()
+        or (np.diff(table.end_N, prepend=0) < 0).any()
+        or table.end_N[-1] != len(table.names)
+        or not ((known_N > 1e-6) & (known_N < 1e6)).all()
+    ):
+        raise ValueError("a table of samples with numbers that cannot be right: it is rebuilt")
+
+
+def _written(file: Path, found: Found) -> SampleTable | None:
+    """The table next to shards, which is downloaded to a file; None where there is none."""
+    shard = next(iter(found))
+    if is_local(shard):
+        return _read(Path(shard).parent / TABLE, found, moved=True)
+    with suppress(OSError, UserError):  # then the shards are scanned
+        if content := read_beside(shard, TABLE):
+            file.write_bytes(content)
+    return _read(file, found, moved=True)
+
+
+def scan_shard(url: str, size: int, common: str) -> SampleTable:
     """The table of one shard, with names relative to the common folder of all shards."""
-    places, labels, aspects, names = [], [], [], list[bytes]()
-    folder = posixpath.relpath(posixpath.dirname(shard.url), common)
-    for sample in shard.every_sample(images=False):
-        places.append((sample.at, sample.size))
-        labels.append(label_of(sample.label))
-        aspects.append(np.nan if sample.aspect is None else sample.aspect)
-        name = posixpath.join("" if folder == "." else folder, sample.name or sample.key)
-        names.append(name.encode("utf-8", "surrogateescape"))
-    at_N, size_N = np.array(places, np.int64).reshape(-1, 2).T.copy()
+    with naming(f"the shard {url} cannot be read"), open_shard(url, size) as file:
+        samples = [*tar_samples(file, url)]
+    folder = posixpath.relpath(posixpath.dirname(url), common)
+    folder = "" if folder == "." else folder
+    names = [posixpath.join(folder, of.name).encode("utf-8", "surrogateescape") for of in samples]
     return SampleTable(
-        np.array([len(names)]), at_N, size_N, np.array(labels, np.int64),
-        np.array(aspects, np.float32),
+        np.array([len(samples)]),
+        np.array([of.at for of in samples], np.int64),
+        np.array([of.size for of in samples], np.int64),
+        np.array([of.label for of in samples], np.int64),
+        np.array([of.aspect for of in samples], np.float32),
         np.cumsum([len(name) for name in names], dtype=np.int64),
         np.frombuffer(b"".join(names), np.uint8),
-    )  # fmt: skip
+    )
 
 
-def _joined(parts: Sequence[SampleTable]) -> SampleTable:
+def join(parts: Sequence[SampleTable]) -> SampleTable:
     """The table of all shards."""
     arrays = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])

@@ -7,17 +7,18 @@ member is checked here.
 import functools
 import json
 import logging
+import math
 import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import PurePosixPath
 from tarfile import BLOCKSIZE, ReadError, TarInfo
-from typing import IO
+from typing import IO, NamedTuple
 
 from mast.data.formats import extensions
-from mast.data.shards.sample import Sample
 
 CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
 _NAME = re.compile(r"(?s)((?:.*/)?[^/.]+)\.([^/]*)")  # key and ending, at the first dot of the name
@@ -25,6 +26,24 @@ _META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebData
 _LARGEST = 2**30  # bytes of an image
 _TEXT = 2**20  # bytes of other content
 _log = logging.getLogger("mast")
+
+
+class Sample(NamedTuple):
+    """An image of a tar.
+
+    Attributes:
+        name: Of the original, where `mast shard` wrote the tar; else the tar and the key.
+        at: First byte of the encoded file.
+        size: Its bytes; 0 where it is no plain file, or is too large.
+        label: Number of its class; -1 where it has none.
+        aspect: Width / height of the original of a canvas; NaN where the image is whole.
+    """
+
+    name: str
+    at: int
+    size: int
+    label: int
+    aspect: float
 
 
 @functools.cache
@@ -54,39 +73,35 @@ def tar_members(file: IO[bytes]) -> Iterator[TarInfo]:
                         f"{tar.offset:,}")  # fmt: skip
 
 
-def tar_samples(file: IO[bytes], url: str, first: int = 0, images: bool = True) -> Iterator[Sample]:
+def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
     """The samples with an image: files with one name up to its first dot.
 
     A warning counts the files that are left out.
-
-    Args:
-        file: The tar.
-        url: Where it is.
-        first: The number of the first sample whose image is read.
-        images: Whether images are read at all.
     """
-    number, seen, left_out = 0, set[str](), Counter[str]()
-
+    seen, left_out, stem = set[str](), Counter[str](), PurePosixPath(url).stem
     for key, group in groupby(_named(file, left_out), lambda part: part[0]):
         if key in seen:
             raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
-        members, contents = dict[str, TarInfo](), dict[str, bytes]()
+        members, texts = dict[str, TarInfo](), {"cls": b"", "json": b""}
         for _, ending, member in group:
             if ending in members:  # as WebDataset has it
                 raise ReadError(f"{key}.{ending} is in it twice")
             members[ending] = member
-            if ending in ("cls", "json"):
-                contents[ending] = _read(file, member, _TEXT)
-            elif images and number >= first and ending in _image_endings():
-                contents[ending] = _read(file, member, _LARGEST)
+            if ending in texts and (size := _plain_size(member)) <= _TEXT:
+                file.seek(member.offset_data)
+                texts[ending] = file.read(size)
         chosen = next((ending for ending in _image_endings() if ending in members), None)
         others = [of for of in members if of.rpartition(".")[2] in _image_endings()]
         if chosen is None or others != [chosen]:
             left_out[" and ".join(f".{of}" for of in (others or members) if of != chosen)] += 1
         if chosen is not None:
-            yield _sample(f"{PurePosixPath(url).stem}/{key}", chosen, members[chosen], contents)
-            number += 1
+            known = _known(texts["json"]) if chosen.startswith(CANVAS) else (math.nan, None)
+            size = _plain_size(members[chosen])
+            yield Sample(
+                known[1] or f"{stem}/{key}", members[chosen].offset_data,
+                size if size <= _LARGEST else 0, _label(texts["cls"]), known[0],
+            )  # fmt: skip
     if left_out:
         kinds = (f"{count} of {kind}" for kind, count in left_out.most_common(5))
         _warn_once(url, ", ".join(kinds))
@@ -103,34 +118,28 @@ def _named(file: IO[bytes], left_out: Counter[str]) -> Iterator[tuple[str, str, 
             left_out["no ending"] += 1
 
 
-def _sample(key: str, ending: str, member: TarInfo, contents: dict[str, bytes]) -> Sample:
-    size = member.size if _is_plain(member) and member.size <= _LARGEST else 0
-    known = _known(contents.get("json", b"")) if ending.startswith(CANVAS) else (None, None)
-    image = contents.get(ending, b"")
-    return Sample(key, image, contents.get("cls"), *known, member.offset_data, size)
+def _plain_size(member: TarInfo) -> int:
+    """The bytes of a file; 0 of a link and of one with holes."""
+    return member.size if member.isreg() and not member.issparse() else 0
 
 
-def _known(text: bytes) -> tuple[float | None, str | None]:
+def _label(text: bytes) -> int:
+    """The class number in a text; -1 if it is no whole number from 0."""
+    with suppress(ValueError):
+        if 0 <= (label := int(text)) < 2**63:
+            return label
+    return -1
+
+
+def _known(text: bytes) -> tuple[float, str | None]:
     """Aspect ratio and name of the original of a canvas, where its JSON has them."""
     try:
         known = json.loads(text)
         aspect, name = float(known["aspect"]), known["name"]
         name.encode("utf-8", "surrogateescape")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        return None, None
-    return aspect if 1e-6 < aspect < 1e6 else None, name
-
-
-def _is_plain(member: TarInfo) -> bool:
-    return member.isreg() and not member.issparse()
-
-
-def _read(file: IO[bytes], member: TarInfo, most: int) -> bytes:
-    """The content of a file in a tar; empty for links and files that are too large."""
-    if not _is_plain(member) or member.size > most:
-        return b""
-    file.seek(member.offset_data)
-    return file.read(member.size)
+        return math.nan, None
+    return aspect if 1e-6 < aspect < 1e6 else math.nan, name
 
 
 @functools.cache

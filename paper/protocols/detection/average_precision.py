@@ -18,7 +18,7 @@ from paper.protocols.detection.batches import Target, as_target
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from mast.data.annotated import Annotated
+    from paper.annotated import Annotated
 
 TOOLS = ("faster_coco_eval", "torchmetrics")
 KINDS = {"bbox": "objects", "segm": "masks"}  # what COCO calls them, and our targets

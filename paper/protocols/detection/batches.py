@@ -23,7 +23,7 @@ from mast.data.decode import BrokenImageError
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from mast.data.annotated import Annotated, Objects, Segmentation
+    from paper.annotated import Annotated, Objects, Segmentation
 
 Target = dict[str, Tensor]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mast.data import joined, open_source, with_objects
-from mast.data.annotated import Annotated
+from mast.data import open_source
 from mast.evaluation.labelled_sets import identity
 from mast.evaluation.named_sets import NamedSets
+from paper.annotated import Annotated, joined, with_objects
 
 
 @dataclass(frozen=True)

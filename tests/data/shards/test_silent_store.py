@@ -6,20 +6,16 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import fsspec
 import pytest
-import torch
-from sharded import write_shards
+from sharded import loader_of, write_shards
 
 from mast.core.errors import UserError
-from mast.data import DataConfig, describe
-from mast.data.loader import ShardLoader
-from mast.data.shards import ShardIndex, open_index
+from mast.data import describe
+from mast.data.shards import Shards
 from mast.data.shards import store as module
-from mast.data.shards.shard import Shard
 
 SOON = 10.0  # seconds, of the 30 that a store is given: a busy machine takes some of them
 
@@ -41,8 +37,9 @@ def silent(monkeypatch):
 
 @pytest.fixture
 def falls_silent(tmp_path, monkeypatch):
-    """A set in a store that says nothing after the first bytes of each shard."""
+    """A set, scanned before, whose store says nothing after the first bytes of each shard."""
     root, over = write_shards(tmp_path / "set", 40, 40), threading.Event()
+    loader = loader_of(root, tmp_path, 8, shuffle=16, max_broken=0.0)
     fetch = module._fetched
 
     def silent(url, at, size):
@@ -53,7 +50,7 @@ def falls_silent(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_fetched", silent)
     monkeypatch.setattr(module, "is_local", lambda url: False)
     monkeypatch.setattr(module, "BLOCK", 4096)
-    yield str(root)
+    yield root, loader
     over.set()
 
 
@@ -96,16 +93,7 @@ def asked_to_stop(after=0.1):
         signal.signal(signal.SIGTERM, before)
 
 
-def epoch(root):
-    files = sorted(Path(root).glob("*.tar"))
-    index = ShardIndex("a set", tuple(Shard(str(of), 40, of.stat().st_size) for of in files))
-    config = DataConfig("", canvas=12, shuffle=16, workers=1, max_broken=0.0)
-    return ShardLoader(
-        index, config, 12, 8, seed=0, rank=0, world_size=1, local=1, device=torch.device("cpu")
-    ).epoch(0)
-
-
-@pytest.mark.parametrize("look", [open_index, lambda spec, _: describe(spec)])
+@pytest.mark.parametrize("look", [Shards, lambda spec, _: describe(spec)])
 def test_a_store_that_never_answers_is_named(silent, tmp_path, look, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 0.05)
     for name in (f"{silent}/set/", f"{silent}/set/a-{{000..009}}.tar", "s3://bucket/a-*.tar"):
@@ -115,13 +103,14 @@ def test_a_store_that_never_answers_is_named(silent, tmp_path, look, monkeypatch
 
 
 def test_a_shard_whose_store_falls_silent_is_named(falls_silent, monkeypatch):
+    root, loader = falls_silent
     monkeypatch.setattr(module, "PATIENCE_S", 0.1)
     monkeypatch.setattr(module, "WAITS_S", (0.0, 5.0))  # a busy machine may be late by these
     says = r"train-00.\.tar cannot be read, tried 2 times in \d s: no answer in 0.1 s"
     with soon(), pytest.raises(UserError, match=says):
-        list(epoch(falls_silent))
+        list(loader.epoch(0))
     with soon(), pytest.raises(UserError, match=says):
-        module.read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
+        module.read_range(f"{root}/train-000.tar", 2**15, 100)
 
 
 @pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (30, 2, 61)])
@@ -147,12 +136,12 @@ def test_tries_end_by_the_clock(takes, times, most, monkeypatch):
 
 def test_a_signal_ends_the_wait_for_a_store(silent, tmp_path):
     with soon(), asked_to_stop():
-        open_index(f"shards:{silent}/a-{{000..009}}.tar", tmp_path)
+        Shards(f"shards:{silent}/a-{{000..009}}.tar", tmp_path)
 
 
 def test_a_signal_ends_the_wait_for_a_shard(falls_silent):
     """While a training waits for its batch."""
-    batches = epoch(falls_silent)
+    batches = falls_silent[1].epoch(0)
     with soon():
         with asked_to_stop():
             list(batches)

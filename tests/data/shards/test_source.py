@@ -7,19 +7,18 @@ import os
 from functools import partial
 
 import numpy as np
-import pyarrow
 import pytest
+import torch
 from PIL import Image
-from pyarrow import parquet
 from sharded import encoded, numbers, write_shards
 from tiny import stacked
 from webdataset import TarWriter
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
+from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.canvas import DataConfig
-from mast.data.shards import source as source_module
 from mast.data.shards import table as module
 from mast.data.shards.store import find_shards
 from mast.data.shards.table import open_table
@@ -27,8 +26,9 @@ from mast.data.shards.table import open_table
 SIDE = 24
 
 
-def test_shards_of_a_folder_are_the_folder(photos, tmp_path):
+def test_shards_of_a_folder_are_the_folder(photos, tmp_path, monkeypatch):
     made = shard(photos / "train", tmp_path / "set", size=SIDE, format="bmp", images=20)
+    monkeypatch.setattr(module, "scan_shard", lambda *_, **__: pytest.fail("scanned again"))
     folder, source = open_source(photos / "train"), open_source(f"shards:{made.path}", tmp_path)
     assert len(source) == len(folder) == 48
     places = {folder.identifier(index): index for index in range(len(folder))}
@@ -64,9 +64,9 @@ def test_tars_of_others(tmp_path):
 
 def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypatch, caplog):
     root, looked = write_shards(tmp_path / "set", 3, 4), list[str]()
-    look = module._scan
+    look = module.scan_shard
     monkeypatch.setattr(
-        module, "_scan", lambda url, *of, **a: (looked.append(url), look(url, *of, **a))[1]
+        module, "scan_shard", lambda url, *of, **a: (looked.append(url), look(url, *of, **a))[1]
     )
     first = open_source(f"shards:{root}", tmp_path).fingerprint()
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == first
@@ -82,25 +82,6 @@ def test_a_table_is_made_once_and_again_where_shards_changed(tmp_path, monkeypat
     file.write_bytes(content)
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == changed
     assert "it is rebuilt" in caplog.text
-
-
-def test_rows_of_parquet_files(tmp_path, monkeypatch):
-    read, groups = source_module.read_rows, list[int]()
-    monkeypatch.setattr(
-        source_module, "read_rows", lambda *of: (groups.append(of[2]), read(*of))[1]
-    )
-    root = tmp_path / "set"
-    root.mkdir()
-    images = [{"bytes": encoded(number), "path": "x"} for number in range(7)]
-    table = pyarrow.table({"label": [number % 2 for number in range(7)], "image": images})
-    parquet.write_table(table, root / "train-0.parquet", row_group_size=3)
-    (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b"]}))
-    source = open_source(f"shards:{root}", tmp_path)
-    assert source.targets["class"].tolist() == [0, 1, 0, 1, 0, 1, 0]
-    assert source.identifier(6) == "train-0/6"
-    canvases = np.stack([source.canvas(index, 12)[0] for index in range(7)])
-    assert numbers(canvases) == list(range(7))
-    assert groups == [0, 3, 6]
 
 
 def test_a_shard_that_is_gone_is_no_broken_image(tmp_path):
@@ -144,8 +125,8 @@ def test_names_tell_shards_of_several_folders_apart(tmp_path):
 
 LABELS = {b"99999999999999999999": -1, b"-5": -1, b"x": -1, b"2": 2}
 KNOWN = {
-    b"[]": (None, None), b"{": (None, None), b'{"aspect": "nan", "name": null}': (None, None),
-    b'{"aspect": -1, "name": "\\ud800x"}': (None, None),
+    b"[]": (np.nan, None), b"{": (np.nan, None), b'{"aspect": "nan", "name": null}': (np.nan, None),
+    b'{"aspect": -1, "name": "\\ud800x"}': (np.nan, None),
     b'{"aspect": 0.5, "name": "a/b"}': (0.5, "a/b"),
 }  # fmt: skip
 
@@ -161,7 +142,7 @@ def test_what_others_write_in_place_of_numbers(tmp_path):
     table = open_table("set", find_shards(str(root)), tmp_path)
     assert table.label_N.tolist() == [*LABELS.values(), *[-1] * len(KNOWN)]
     for at, (aspect, name) in enumerate(KNOWN.values(), len(LABELS)):
-        assert table.aspect(at) == aspect
+        assert np.array_equal(table.aspect_N[at], aspect, equal_nan=True)
         assert table.name(at) == (name or f"a/k{at - len(LABELS)}")
 
 
@@ -180,3 +161,25 @@ def test_parts_are_folders_or_names(tmp_path):
     (tmp_path / "more" / "train-000.tar").rename(tmp_path / "more" / "a.tar")
     whole = f"shards:{tmp_path / 'more'}"
     assert describe(whole).parts == {"all": whole}
+
+
+LIES = {
+    "count_S": lambda of: of + 1, "at_N": lambda of: of - 10**6, "size_N": lambda of: of + 10**6,
+    "label_N": lambda of: of - 9, "aspect_N": lambda of: of * 0, "names": lambda of: of[1:],
+    "end_N": lambda of: of[::-1].copy(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_table_that_cannot_be_right_is_rebuilt(tmp_path, caplog, name):
+    made = shard("factors@train:9", tmp_path / "set", size=8, images=4).path
+    tensors, header = read_tensors(made / "samples.safetensors")
+    changed = tensors | {name: torch.from_numpy(LIES[name](tensors[name].numpy()))}
+    for lie in (changed, {of: tensors[of] for of in tensors if of != name}):
+        write_tensors(made / "samples.safetensors", lie, read_metadata(header))
+        source = open_source(f"shards:{made}", tmp_path / name)
+        assert "samples" in caplog.text or "missing" in caplog.text
+        assert torch.equal(torch.from_numpy(getattr(source.table, name)), tensors[name])
+        caplog.clear()
+        for file in (tmp_path / name).iterdir():
+            file.unlink()

@@ -11,8 +11,8 @@ from layouts import SQUARE, box, coco_document, picture, voc_object, write_coco,
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data import Annotated, DataConfig, open_canvas, open_source
-from mast.data.annotated import VOC_CLASSES
+from mast.data import DataConfig, describe, open_canvas, open_source
+from paper.annotated import VOC_CLASSES, Annotated
 
 CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)
 INSTANCES = "annotations/instances_train2017.json"
@@ -76,12 +76,6 @@ def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
     assert "20.png" in caplog.text
 
 
-def test_coco_images_are_found_in_three_places(tmp_path):
-    for number, images in enumerate(("train2017", "images/train2017", ".")):
-        root = write_coco(tmp_path / f"{number}", images)
-        assert opened(root).path(0).samefile(root / images / "10.png")
-
-
 def test_polygons_need_no_list_of_several_and_what_covers_nothing_is_dropped(tmp_path):
     masks = (SQUARE[0], [*SQUARE, [2, 1, 6, 4]], [[3, 3], *SQUARE])
     annotations = [box(10, 7, [2, 1, 4, 3], segmentation=mask) for mask in masks]
@@ -114,23 +108,6 @@ def test_an_image_of_another_size_or_time_is_broken(coco):
     with pytest.raises(UserError, match=r"20\.png: not the file that was there"):
         source.load(1)
     source.load(2)
-
-
-def test_missing_images_are_broken_and_all_missing_are_another_folder(tmp_path):
-    entries = [{"file_name": r".\10.png"}, {"id": 2, "file_name": "gone.png"}]
-    source = opened(write_coco(tmp_path / "one", **images(*entries)))
-    assert source.load(0).shape == (6, 8, 3)
-    canvases = open_canvas(DataConfig(source.name, cache=tmp_path / "c", max_broken=0.5), 16)
-    assert canvases.skipped == {"gone.png": "No such file or directory"}
-
-
-def test_a_class_of_voc_has_one_name_in_all_unicode_forms(tmp_path):
-    boxes = voc_object("é", (1, 1, 8, 6)) + voc_object("e\u0301", (3, 2, 4, 5))
-    root = write_voc(tmp_path, **{"e\u0301": boxes})
-    (root / LIST).write_text("é\n")
-    source = open_source(f"voc:{root}@trainval")
-    assert (source.categories, source.objects(0).labels_N.tolist()) == (("é",), [0, 0])
-    assert source.load(0).shape == (6, 8, 3)
 
 
 def test_fingerprint_sees_annotations_and_images(coco):
@@ -173,15 +150,6 @@ def test_voc_has_the_classes_of_its_files(tmp_path):
         assert source.categories == ("dog", "helmet")  # the same in both
         assert source.objects(0).labels_N.tolist() == [label]
         assert source.multilabels["objects"][0, label] == 1
-
-
-def test_voc_images_in_folders_of_their_own(voc):
-    for kind, ending in (("Annotations", "xml"), ("JPEGImages", "jpg")):
-        (voc / kind / "other").mkdir()
-        (voc / kind / f"a1.{ending}").rename(voc / kind / "other" / f"a1.{ending}")
-    (voc / LIST).write_text("a2\nother/a1\n")
-    source = open_source(f"voc:{voc}@trainval")
-    assert [source.identifier(index) for index in range(2)] == ["a2.jpg", "other/a1.jpg"]
 
 
 # ----------------------------------------------------------------------- what does not fit
@@ -291,5 +259,54 @@ def test_sets_joined(tmp_path):
     coco = write_coco(tmp_path / "coco")
     with pytest.raises(UserError, match="cannot be joined: their categories differ, 20 and 3"):
         open_source(f"voc:{first}@trainval+coco:{coco}@train2017")
-    with pytest.raises(UserError, match="VOC2007 has no annotated objects"):
-        open_source(f"{first}+voc:{first}@trainval")
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        (["train2017", "val2017"], {"train": "train2017", "test": "val2017"}),
+        (["train2014", "train2017", "val2014"], {"train": "train2017", "test": "val2014"}),
+        (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
+        (["train2017", "valminusminival2014"], {"train": "train2017"}),
+    ],
+)
+def test_coco_parts(tmp_path, splits, expected):
+    for split in splits:
+        write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
+    described = describe(f"coco:{tmp_path}")
+    assert described.parts == {part: f"coco:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        # VOC 2007: what may be learned from is train and val, which together are trainval.
+        (["train", "val", "trainval", "test"], {"train": "train", "val": "val", "test": "test"}),
+        (["trainval", "test"], {"train": "trainval", "test": "test"}),
+        (["train", "val", "trainval"], {"train": "train", "test": "val"}),
+    ],
+)
+def test_voc_parts(tmp_path, splits, expected):
+    for split in splits:
+        write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
+    write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
+    described = describe(f"voc:{tmp_path}")
+    assert described.parts == {part: f"voc:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+    for spec in described.parts.values():
+        assert len(open_source(spec)) == 1
+
+
+def test_sets_that_cannot_be_described(tmp_path):
+    whole = f"coco:{write_coco(tmp_path / 'coco')}"
+    with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
+        describe(f"{whole}@train2017")
+    for kind in ("coco", "voc"):
+        with pytest.raises(UserError, match="no annotated train, val or test split in"):
+            describe(f"{kind}:{tmp_path}")

@@ -33,7 +33,15 @@ import numpy as np
 from mast.core.errors import UserError, unknown
 from mast.core.files import MISSING, named, read_bytes, read_text, spelling, state_of
 from mast.data.decode import Opened, open_image, upright_size
-from mast.data.source import SetDescription, Source, refuse_split, split_names, unique_names
+from mast.data.registry import SOURCES
+from mast.data.source import (
+    Scheme,
+    SetDescription,
+    Source,
+    refuse_split,
+    split_names,
+    unique_names,
+)
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
 Segmentation = list[list[float]] | dict[str, Any]
@@ -166,6 +174,22 @@ class Annotated(Source):
     def objects(self, index: int) -> Objects:
         """What is annotated in one image; perhaps nothing."""
         return self.images[index].objects
+
+
+def register() -> None:
+    """Name these sets as those of `mast` are."""
+    coco = ("coco:FOLDER@train2017", "coco:FILE.json@FOLDER")
+    SOURCES["coco"] = Scheme(coco, open_annotated, describe_coco)
+    SOURCES["voc"] = Scheme(("voc:VOCdevkit/VOC2007@trainval",), open_annotated, describe_voc)
+
+
+def open_annotated(spec: str, root: Path, download: bool) -> Annotated:
+    """Opens one set, or several that are joined by +."""
+    opened = [
+        (open_voc if part.startswith("voc:") else open_coco)(part, root, download)
+        for part in re.split(r"\+(?=(?:coco|voc):)", spec)
+    ]
+    return joined(spec, opened) if len(opened) > 1 else opened[0]
 
 
 def joined(name: str, parts: Sequence[Annotated]) -> Annotated:

@@ -1,0 +1,171 @@
+"""Canvases of shards for a training: read ahead in the order of a `ShardSampler`.
+
+Legend: B batch of one rank.
+"""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import cached_property
+from io import BytesIO
+from typing import cast, final
+
+import numpy as np
+import torch
+
+from mast.core.canvases import Canvases
+from mast.core.errors import UserError
+from mast.core.reading import Reading
+from mast.core.threads import Prefetcher
+from mast.data.cache import VERSION, Canvas, InMemory
+from mast.data.canvas import CanvasSet, DataConfig
+from mast.data.decode import BrokenImageError, Opened, open_image
+from mast.data.shards.sampler import ShardSampler
+from mast.data.shards.source import Shards
+from mast.data.source import SAMPLE
+
+_WATCHED = 4096  # images by which a run is watched
+_FROM = 16  # shards that these are from
+_FEW = 4  # shards by whose images a range is found
+_TELLING = 10  # broken images before their share is judged
+_GRAY = 128
+_log = logging.getLogger("mast")
+
+
+@final
+class ShardStream:
+    """The images of shards, of which broken ones are replaced by others of their batch.
+
+    Attributes:
+        name: What the user called the set.
+        fingerprint: Hash of the images and their order.
+        classes: Names of classes by task; empty where there are no labels.
+        broken: Images found broken so far.
+    """
+
+    def __init__(self, source: Shards, config: DataConfig, side: int, workers: int) -> None:
+        self.name, self.source, self.config = source.name, source, config
+        self.side, self.workers = side, workers
+        self.fingerprint = f"{source.order_fingerprint()}, canvases {VERSION}"
+        self.skipped: dict[str, str] = {}
+        self.classes, self.broken, self._seen = source.classes, 0, 0
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def _first(self, shards: int, images: int) -> list[int]:
+        """The first images of shards that are evenly spaced."""
+        count_S = self.source.table.count_S
+        some = np.flatnonzero(count_S)
+        chosen = some[:: -(-len(some) // shards)]
+        most, first_S = -(-images // len(chosen)), count_S.cumsum() - count_S
+        return [
+            index
+            for shard in chosen
+            for index in range(first_S[shard], first_S[shard] + min(most, int(count_S[shard])))
+        ]
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How the files are read, by some images."""
+
+        def sampled() -> Iterator[Opened]:
+            for content in self.source.encoded(self._first(_FEW, SAMPLE)).values():
+                with suppress(Exception), open_image(BytesIO(content)) as image:
+                    yield image
+
+        return self.config.find_reading(self.name, sampled())
+
+    def watched(self) -> CanvasSet:
+        """Some images, in memory; read at every call."""
+        indices = np.array(self._first(_FROM, _WATCHED))
+        if self.classes:
+            (label_N,) = self.source.targets.values()
+            labelled_N = label_N[indices] >= 0
+            indices = indices[labelled_N | ~labelled_N.any()]
+        with ThreadPoolExecutor(self.workers) as pool:
+            outcomes = self._decode(pool, indices, self.source.encoded(indices.tolist()))
+        whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
+        if not whole:
+            raise UserError(f"none of {len(indices)} images of {self.name} can be decoded")
+        drawn, indices = [cast(Canvas, outcomes[at]) for at in whole], indices[whole]
+        targets = {task: label_N[indices] for task, label_N in self.source.targets.items()}
+        labelled = all((label_N >= 0).any() for label_N in targets.values())
+        return CanvasSet(
+            self.name,
+            InMemory.of([canvas for canvas, _ in drawn], self.reading.layout),
+            np.array([aspect for _, aspect in drawn], np.float32),
+            targets if labelled else {},
+            self.classes if labelled else {},
+            tuple(map(self.source.identifier, indices.tolist())),
+            self.fingerprint,
+            reading=self.reading,
+        )
+
+    def batches(
+        self, sampler: ShardSampler, start: int, part: slice
+    ) -> Iterator[tuple[Canvases, np.ndarray]]:
+        """A part of each batch from a step on, with the indices of its images."""
+        with (
+            ThreadPoolExecutor(self.workers) as pool,
+            closing(Prefetcher(self._encoded(sampler, start, part), sampler.steps)) as steps,
+        ):
+            for index_B, encoded in steps:
+                yield self._batch(index_B, self._decode(pool, index_B, encoded))
+
+    def _encoded(
+        self, sampler: ShardSampler, start: int, part: slice
+    ) -> Iterator[tuple[np.ndarray, dict[int, bytes]]]:
+        """The files of each step."""
+        for index_SB in sampler.blocks(start):
+            ours_SB = index_SB[:, part]
+            encoded = self.source.encoded(ours_SB.ravel().tolist())
+            for index_B in ours_SB:
+                yield index_B, {index: encoded.pop(index) for index in index_B.tolist()}
+
+    def _decode(
+        self, pool: ThreadPoolExecutor, index_B: np.ndarray, encoded: dict[int, bytes]
+    ) -> list[Canvas | BrokenImageError]:
+        def tried(index: int) -> Canvas | BrokenImageError:
+            try:
+                return self.source.decode(index, encoded[index], self.side, self.reading)
+            except BrokenImageError as error:
+                return error
+
+        return list(pool.map(tried, index_B.tolist()))
+
+    def _batch(
+        self, index_B: np.ndarray, outcomes: list[Canvas | BrokenImageError]
+    ) -> tuple[Canvases, np.ndarray]:
+        """The whole image before a broken one takes its place, or the next; else gray does."""
+        self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], len(index_B))
+        gray = np.full((self.reading.layout.sheets, 1, 1, 3), _GRAY, np.uint8), 1.0
+        whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
+        taken, at = [], whole[0] if whole else 0
+        for place, outcome in enumerate(outcomes):
+            at = place if isinstance(outcome, tuple) else at
+            taken.append(at)
+        drawn = [cast(Canvas, outcomes[at]) if whole else gray for at in taken]
+        canvases = Canvases.packed(
+            torch.from_numpy(np.concatenate([canvas.ravel() for canvas, _ in drawn])),
+            torch.tensor([canvas.shape[-3:-1] for canvas, _ in drawn]),
+            torch.tensor([aspect for _, aspect in drawn]),
+            self.reading.layout,
+        )
+        return canvases, index_B[taken]
+
+    def _judge(self, broken: list[BrokenImageError], seen: int) -> None:
+        """Count broken images and warn of them, or stop if there are too many."""
+        self._seen += seen
+        if broken and not self.broken:
+            _log.warning("%s has broken images, which others replace; the first: %s",
+                         self.name, broken[0])  # fmt: skip
+        self.broken += len(broken)
+        most = self.config.max_broken
+        judged = self.broken >= _TELLING or most == 0
+        if broken and judged and self.broken > most * self._seen:
+            raise UserError(
+                f"data.max_broken is {most:g}, but {self.broken} of the {self._seen} images of "
+                f"{self.name} read so far are broken; the last: {broken[-1]}"
+            )
