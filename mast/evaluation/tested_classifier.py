@@ -27,7 +27,6 @@ from mast.evaluation.result import Result
 from mast.models import Classifier
 
 RESAMPLES = 1000
-HELD = ("top1", "top1_low", "top1_high")  # what `mast fit` says of images that it held out
 CHOSEN = {"penalty": "penalty", "encoder_lr": "learning rate of the encoder"}
 _log = logging.getLogger("mast")
 
@@ -48,14 +47,13 @@ def test_classifier(
     learned_from: Mapping[str, str] = about.get("images", {}).get("fingerprints", {})
     extraction = compute.settings(classifier.size)
     extraction["crop_fraction"] = crop_fraction(classifier.size)
-    held_out = {name: held[name] for name in HELD if name in held}
     result = Result.collect(
         _measured(target, probability_MC, label_M, classes, seed, files_M),
         protocol=name,
         set_name=canvases.name,
         settings={
             "extraction": extraction,
-            "protocol": {"seed": seed, "resamples": RESAMPLES, "held_out": held_out},
+            "protocol": {"seed": seed, "resamples": RESAMPLES},
         },
         fingerprints={"test": canvases.fingerprint},
         sizes={"test": len(canvases)},

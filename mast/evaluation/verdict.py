@@ -23,7 +23,7 @@ from mast.core.run import RunFolder
 from mast.data import Factors, Toys, describe
 from mast.data.generated import SPLITS
 from mast.evaluation.paired import Difference, difference
-from mast.evaluation.result import ACCURACIES, Result, readable
+from mast.evaluation.result import Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
@@ -231,7 +231,7 @@ def _gains(of_run: Results, of_other: Results, seed: int, resamples: int) -> tup
         quoted: dict[str, tuple[Result, Difference]] = {}  # by the whole set
         for key, ours in sorted(of_run.items(), key=lambda item: item[1].split.get("seed", -1)):
             theirs = of_other.get(key)
-            if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
+            if key[0] != protocol or theirs is None:
                 continue
             targets = [target for target in ours.targets if target in theirs.targets]
             if not targets or _learned(ours) != _learned(theirs):
