@@ -134,6 +134,7 @@ class Result:
         near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
+        data: The set as `--data` took it; empty where its parts were named one by one.
     """
 
     protocol: str
@@ -150,6 +151,7 @@ class Result:
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
+    data: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
@@ -217,11 +219,6 @@ class Result:
     def published(self) -> str | None:
         """The name with a tag whose weights were measured; None where it was something else."""
         return published_name(self.encoder)
-
-    @property
-    def drawn_from(self) -> str:
-        """The set whose images were tested, or of which they were drawn where it has no parts."""
-        return self.set_name.removesuffix("@test") if self.split else self.set_name
 
     @property
     def stem(self) -> str:
