@@ -172,7 +172,7 @@ def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterat
     first, *others = results
     for target, measure in measures:
         each = [None if of is None else of.targets.get(target) for of in results]
-        chances = [of.chance(measure) for of in each if of is not None]
+        chances = [of.by_chance.get(measure) for of in each if of is not None]
         yield ComparisonRow(
             (known[0].protocol, readable(known[0].set_name), target, in_words(measure)),
             tuple(None if of is None else of.values.get(measure) for of in each),

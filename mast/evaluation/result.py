@@ -34,8 +34,6 @@ EACH = "each"  # folder of arrays inside evaluations, and their digest in a resu
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
-PRECISION = "precision_"  # of the nearest images; what follows names a space
-TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
 NAMED = 3  # targets or classes, in a line
 
 
@@ -107,12 +105,6 @@ class TargetResult:
         """The interval as a text; empty where there is none."""
         interval = self.interval(measure)
         return "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
-
-    def chance(self, measure: str) -> float | None:
-        """The chance level of a measure in percent; None where that is not known."""
-        if measure.startswith(PRECISION):  # of a random order, whatever the space
-            return self.values.get("chance")
-        return self.by_chance.get(measure)
 
 
 @dataclass(frozen=True)
@@ -365,7 +357,7 @@ def table(results: Sequence[Result]) -> FittedTable:
             mistakes = {f"recall/{name}": taken for name, _, _, taken in of.by_class()}
             for name in of.measures():
                 if "@" not in name:
-                    chance = of.chance(name)
+                    chance = of.by_chance.get(name)
                     shown.add_row(
                         in_words(name), f"{of.values[name]:.1f}", of.ends(name),
                         "" if chance is None else f"{chance:.1f}", mistakes.get(name, ""),

@@ -8,6 +8,7 @@ from paper.protocols.detection import Detection, Segmentation
 from paper.protocols.ensemble import Ensemble
 from paper.protocols.fewshot import FewShot
 from paper.protocols.linear_sgd import LinearSgd
+from paper.protocols.retrieval import Retrieval
 from paper.protocols.rotation import Rotation
 from paper.protocols.semi import Semi
 from paper.protocols.svm import Svm
@@ -15,6 +16,7 @@ from paper.protocols.svm import Svm
 PROTOCOLS: dict[str, Entry[Evaluator[Any]]] = {
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
     "fewshot": Entry("a few labels per class, and episodes of a few classes", FewShot),
+    "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
     "ensemble": Entry("`linear` on the parts of a method: MAST's masked embeddings", Ensemble),
     "rotation": Entry("which of four rotations an image has; needs no labels", Rotation),
     "svm": Entry("several classes per image: one linear SVM per class, scored by mAP", Svm),

@@ -118,7 +118,10 @@ def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> Non
 def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> None:
     old = TargetResult({"top1": 60.0})
     new = TargetResult({"top1": 60.0}, by_chance={"top1": 25.0})
-    search = TargetResult({"precision_embedding": 60.0, "mAP_embedding": 40.0, "chance": 6.0})
+    search = TargetResult(
+        {"precision_embedding": 60.0, "mAP_embedding": 40.0, "chance": 6.0},
+        by_chance={"precision_embedding": 6.0},
+    )
     measured(tmp_path / "a", hits, targets={"class": old})
     measured(tmp_path / "b", hits, targets={"class": new})
     measured(tmp_path / "b", hits, protocol="retrieval", targets={"class": search})

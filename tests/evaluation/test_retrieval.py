@@ -16,9 +16,9 @@ from mast.core.run import RunFolder
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import Retrieval
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import Results, TargetResult
+from paper.protocols.retrieval import Retrieval
 
 BLOCKS = {"class": "color_jitter+grayscale", "bright": "rotate"}
 

@@ -9,7 +9,6 @@ from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.knn import Knn
 from mast.evaluation.protocols.probe import Linear as Linear
 from mast.evaluation.protocols.retained import Retained as Retained
-from mast.evaluation.protocols.retrieval import Retrieval
 from mast.evaluation.protocols.robust import Robust
 
 EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
@@ -19,5 +18,4 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "finetune": Entry("fine-tuned on all labels", FineTune),
     "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
-    "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
 }
