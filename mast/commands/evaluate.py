@@ -96,7 +96,6 @@ def evaluate(
         evaluate_encoder,
         make_evaluator,
         protocol_class,
-        refuse_near_duplicates,
     )
     from mast.evaluation.result import Results
     from mast.invariance.adapted import Adapted, tensors_of
@@ -162,10 +161,7 @@ def evaluate(
         # What cannot work must fail before anything runs for hours.
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            protocol = make_evaluator(name, common)
-            protocol.prepare(measured)
-            if near_duplicates:
-                refuse_near_duplicates(name, protocol)
+            make_evaluator(name, common).prepare(measured)
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -145,7 +144,6 @@ def compare(
             if each[0] is not None and other is not None:
                 notes += _differences(each[0], other, f"{names[0]} and {name}")
         rows += _rows(each, seed, resamples)
-    notes += _namesakes(results)
     notes += dict.fromkeys(
         f"{readable(result.set_name)}: {text}"
         for of_run in results
@@ -220,15 +218,8 @@ def _located(run: str | Path) -> Path:
     if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
         found = {folder for folder, _ in _evaluated(path / SPACES)}
     elif not path.is_dir():
-        known = [*_evaluated(Path("runs"))]
+        known = _evaluated(Path("runs"))
         found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
-        if not found and path.is_file():
-            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-            found = {
-                folder
-                for folder, of in known
-                if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
-            }
     if len(found) > 1:
         folders = " and ".join(sorted(map(str, found)))
         raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
@@ -241,17 +232,6 @@ def _results(run: Path) -> Results:
     if not results:
         raise UserError(f"{run} has no evaluations: measure it first, by `mast evaluate`")
     return {(result.protocol, result.images): result for result in results}
-
-
-def _namesakes(results: Sequence[Results]) -> Iterator[str]:
-    """A note for each set on whose name the runs agree but not on its images."""
-    images: dict[tuple[str, str], set[str]] = {}
-    for protocol, tested in (key for of_run in results for key in of_run):
-        name = next(of[protocol, tested].set_name for of in results if (protocol, tested) in of)
-        images.setdefault((protocol, readable(name)), set()).add(tested)
-    for (protocol, name), different in images.items():
-        if len(different) > 1:
-            yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
 def short_names(runs: Sequence[Path]) -> tuple[str, ...]:

@@ -57,8 +57,6 @@ def evaluate_encoder(
                 f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
                 "objects are for detection and segmentation, labelled images for the others."
             )
-        if near_duplicates:
-            refuse_near_duplicates(name, protocol)
         protocol.prepare(encoder)
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
@@ -96,15 +94,6 @@ def evaluate_encoder(
             on_result(result)
         encoder.bench.finish()
     return results
-
-
-def refuse_near_duplicates(name: str, protocol: Evaluator[Any]) -> None:
-    """Refuse a search for near-copies by a protocol of annotated objects."""
-    if protocol.needs is not EvaluationData:
-        raise UserError(
-            f"near_duplicates is for labelled images, and {name} measures annotated objects: "
-            "leave out one of the two"
-        )
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
