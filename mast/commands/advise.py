@@ -31,9 +31,7 @@ class AdviceResult(Shown, Rows):
     """Which augmentations the tasks of a set can afford, in words and as rows.
 
     A row is a task and an operator: task, operator, change of the accuracy where the operator acts
-    in percentage points, the ends of its 95 % interval, what follows, and, for a run with masks,
-    what the operator's subspace keeps of the true class's probability beside the mean of all
-    subspaces (NaN where it has none).
+    in percentage points, the ends of its 95 % interval, and what follows.
     """
 
     text: str
@@ -75,9 +73,7 @@ def advise(
 
     A linear probe is trained and tested with one operator at a time acting on half of the images.
     Its accuracy loss measures the class information that the operator hides, which an encoder
-    invariant to the operator would lose. For a run with masks, a second column has the share of the
-    true class's probability that the operator's subspace keeps. The paper instead trains once
-    without each operator.
+    invariant to the operator would lose. The paper instead trains once without each operator.
 
     Results are written where `mast evaluate` writes them, and the figure to `analysis/` next to
     `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
@@ -129,10 +125,8 @@ def advise(
         encoder, target_set = folder.path, replace(target_set, size=size)
     else:
         subject = Subject(folder.path.name)
-    has_masks = subject.mask_DK is not None
-    protocols = ["retained", *(["embedding"] if has_masks else [])]
     measure_missing(
-        folder, target_set, device, seed, protocols, operators, encoder, weights, untrained
+        folder, target_set, device, seed, ["retained"], operators, encoder, weights, untrained
     )
     everything = replace(subject, scores=tuple(scores_of(folder)))
     insights_of(everything, registered(["advice"]), folder.analysis)
@@ -143,21 +137,8 @@ def advise(
 def _advice(subject: Subject) -> AdviceResult:
     """The analyses of a set's tasks as one table."""
     from mast.analyses.advice import Advice
-    from mast.analyses.analysis import measures_by_task
-    from mast.analyses.figure import words
 
     arrays = Advice().compute(subject)
     grid = Advice().details(arrays).grid
     assert grid is not None
-    text = Advice().caption(arrays)
-    if subject.mask_DK is None:
-        return AdviceResult(text, grid.columns, grid.rows)
-    beside: dict[tuple[str | float, str | float], float] = {
-        (task, words(name)): measures[f"advantage_{name}"].value
-        for task, measures in measures_by_task(subject, "embedding").items()
-        for name in subject.operators
-        if f"advantage_{name}" in measures
-    }
-    columns = (*grid.columns, "kept by its subspace (points)")
-    rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return AdviceResult(text, columns, rows)
+    return AdviceResult(Advice().caption(arrays), grid.columns, grid.rows)

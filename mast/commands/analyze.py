@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     Question: TypeAlias = tuple[str, Analysis]  # with its title
 
-MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
+# What the analyses of a labelled set are made of; `embedding` where the paper's are known.
+MEASURED = ("linear", "embedding", "retained")
 
 
 class Insight(NamedTuple):
@@ -86,6 +87,7 @@ def analyze(
     from mast.core.launch import find_device
     from mast.data import DataConfig
     from mast.evaluation.compare import short_names
+    from mast.evaluation.protocols import EVALUATORS
     from mast.runs.scores import labelled, parts_of
     from mast.runs.subject import subject_of
 
@@ -97,7 +99,8 @@ def analyze(
     images_of = None if data is None else parts_of(data).get("test", data)
     if measure and data is not None and images_of != data:
         try:
-            measure_missing(folder, labelled(data, folder, max_broken), device, seed, MEASURED)
+            known = [name for name in MEASURED if name in EVALUATORS]
+            measure_missing(folder, labelled(data, folder, max_broken), device, seed, known)
         except UserError as error:  # features that are not finite: the other analyses go on
             say(f"not measured: {error}", style="yellow")
     looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)

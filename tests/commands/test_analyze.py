@@ -104,10 +104,6 @@ def test_advise(
     advice = mast.advise(run.encoder, photos)
     assert file.stat().st_mtime_ns == written  # what was measured stays
     assert sorted(row[1] for row in advice.rows) == ["color jitter", "horizontal flip"]
-    (measured,) = run.evaluations.glob("embedding-*.json")
-    values = Result.read(measured).targets["class"].values
-    for _, name, *_, kept_by_its_subspace in advice.rows:
-        assert kept_by_its_subspace == values[f"advantage_{name.replace(' ', '_')}"]
 
 
 def test_a_run_that_diverged_is_looked_into(

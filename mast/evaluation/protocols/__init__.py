@@ -3,7 +3,6 @@
 from typing import Any
 
 from mast.core.registry import Entry
-from mast.evaluation.protocols.embedding import EmbeddingProbe
 from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.knn import Knn
@@ -17,5 +16,4 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "finetune": Entry("fine-tuned on all labels", FineTune),
-    "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
 }
