@@ -200,8 +200,7 @@ def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task
     `tuned` says whether something will be chosen, for which there must be images to choose by.
     """
     classes = data.train.classes[target]
-    labels = {part: _numbered(target, classes, part, of) for part, of in data.named.items()}
-    _check_coverage(target, classes, labels)
+    labels = _labels(data, target)
     label_N, folds = labels["train"], list[tuple[np.ndarray, np.ndarray]]()
     if "val" in labels:
         fit_F, choose_V = np.arange(len(label_N)), len(label_N) + np.arange(len(labels["val"]))
@@ -304,41 +303,28 @@ def cross_validation(
     ]
 
 
-def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSet) -> np.ndarray:
-    """Labels of a part as train numbers its classes, some of which the part may lack."""
-    names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
-    if not len(label_N):
-        raise UserError(f"the {part} set has no images. Give one with labelled images.")
-    if tuple(names) == tuple(classes):
-        return label_N
-    _check_names(target, classes, part, names)
-    number = {name: at for at, name in enumerate(classes)}
-    return np.array([number[name] for name in names])[label_N]
-
-
-def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
-    if extra := [name for name in received if name not in expected]:
+def _labels(data: AnyData, target: str) -> dict[str, np.ndarray]:
+    """Labels of each part as train numbers its classes, some of which another part may lack."""
+    classes, label_N = data.train.classes[target], data.train.targets[target]
+    trained = {classes[label] for label in np.unique(label_N)}
+    if len(trained) == 1:
         raise UserError(
-            f"the classes of {target!r} differ between train and {part}, which alone has "
-            f"{_first_names(extra)}. Give sets with the same classes (for folders: the same "
-            "sub-folders)."
-        )
-
-
-def _check_coverage(target: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
-    trained = np.unique(labels["train"])
-    if len(trained) < 2:
-        raise UserError(
-            f"every training image has the same {target!r} ({classes[trained[0]]}), so there is "
+            f"every training image has the same {target!r} ({next(iter(trained))}), so there is "
             "nothing to tell apart. Give a training set with at least two classes."
         )
-    for part, labels_N in labels.items():
-        unseen = [classes[label] for label in np.setdiff1d(labels_N, trained)]
-        if unseen:
+    number, labels = {name: at for at, name in enumerate(classes)}, dict[str, np.ndarray]()
+    for part, canvases in data.named.items():
+        names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
+        if not len(label_N):
+            raise UserError(f"the {part} set has no images. Give one with labelled images.")
+        if unseen := [name for name in map(names.__getitem__, np.unique(label_N))
+                      if name not in trained]:  # fmt: skip
             raise UserError(
                 f"{part} has images of {_first_names(unseen)}, but train has none of {target!r} "
                 f"like it. Add training images of that class or leave it out of {part}."
             )
+        labels[part] = np.array([number.get(name, UNLABELLED) for name in names])[label_N]
+    return labels
 
 
 def _first_names(names: Sequence[str], limit: int = 5) -> str:

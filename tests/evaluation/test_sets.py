@@ -105,7 +105,7 @@ def first_of_each(canvases: CanvasSet) -> CanvasSet:
         (None, lambda test: replace(test, targets={}),
          "no label to predict in all sets: train .* has class, bright; test .* no lab"),
         (None, lambda test: renamed(test, "color0", "color1", "green"),
-         "differ between train and test, which alone has 'green"),
+         "test has images of 'green', but train has none"),
         (lambda train: relabelled(train, train.targets["class"] % 2), None,
          "test has images of 'color2', but train has none"),
         (lambda train: relabelled(train, train.targets["class"] * 0), None,
