@@ -89,11 +89,6 @@ def test_what_a_head_reads_is_a_space(data: EvaluationData) -> None:
             assert found[target].values[f"{measure_of}told_rotate"] == representation
 
 
-def test_an_encoder_alone_has_its_representation(encoder: nn.Module, data: EvaluationData) -> None:
-    (result,) = evaluate_encoder(encoder, data, "retrieval")
-    assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]
-
-
 def test_queries_alone_in_their_class_are_left_out(
     encoder: nn.Module, data: EvaluationData
 ) -> None:

@@ -14,7 +14,6 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.evaluation.labelled_sets import (
     EvaluationData,
-    LearningData,
     cross_validation,
     hold_out,
     labelled_images,
@@ -68,22 +67,6 @@ def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
     assert "left out: class" in caplog.text
     bright_N[:] = -1  # nothing is left to learn from, which is refused later
     assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
-
-
-def test_targets_are_those_of_all_sets(make_set: MakeSet) -> None:
-    test = make_set(5, seed=2)
-    test = replace(test, targets={"class": test.targets["class"]})
-    found = tasks(EvaluationData(make_set(20), None, test, 16), seed=0)
-    assert [task.target for task in found] == ["class"]
-
-
-def test_a_target_is_learned_whatever_the_others_are(make_set: MakeSet) -> None:
-    train = make_set(20)
-    train = replace(train, targets={**train.targets, "bright": 0 * train.targets["bright"]})
-    learning = LearningData(train, None, 16)
-    assert one_task(learning, "class", 0).target == "class"
-    with pytest.raises(UserError, match="every training image has the same 'bright'"):
-        one_task(learning, "bright", 0)
 
 
 def relabelled(canvases: CanvasSet, labels: np.ndarray) -> CanvasSet:
