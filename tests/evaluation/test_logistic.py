@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from mast.evaluation import logistic
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.labelled_sets import cross_validation
 from mast.evaluation.logistic import (
@@ -201,19 +200,3 @@ def test_no_penalty_is_so_strong_that_frequencies_decide() -> None:
     assert choose(Whitened.of(x), Target(labels, 3, folds(labels))).validation == 100
     tied = (1e-3, 1e-2)  # in whatever order they are named
     assert choose(Whitened.of(x), Target(labels, 3, folds(labels)), tied).penalty == 1e-2
-
-
-def test_a_loose_walk_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little the walk sees, what it chooses has the accuracy of its optimum."""
-    x, targets = several()
-    monkeypatch.setattr(logistic, "LOOSE", 1e-2)
-    monkeypatch.setattr(logistic, "CHUNK", 50)
-    for target in targets[:2]:
-        choice = choose(Whitened.of(x), target, PENALTIES[8::2])
-        weights, reached = [], []
-        for fit_F, choose_V in target.splits:
-            alone = fitted(x[fit_F], target.labels_N[fit_F], target.classes, choice.penalty)
-            scores = alone.scores(x[choose_V])
-            reached.append(accuracy(scores, target.labels_N[choose_V], target.metric))
-            weights.append(len(choose_V))
-        assert choice.validation == pytest.approx(np.average(reached, weights=weights))

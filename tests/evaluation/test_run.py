@@ -3,14 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-import torch
-from tiny_evaluation import QUICK
-from torch import Tensor, nn
+from torch import nn
 
-from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
 from paper.protocols.detection.data import ObjectData
@@ -48,27 +44,6 @@ def test_data_of_the_other_kind_is_refused(
     other = object_data if name == "knn" else data
     with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
         evaluate_encoder(encoder, other, [name])
-
-
-def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
-    batches: list[tuple[int, torch.dtype]] = []
-
-    class Watched(nn.Linear):
-        def forward(self, images_BCHW: Tensor) -> Tensor:
-            x_BD = super().forward(images_BCHW.mean(dim=(2, 3)))
-            batches.append((len(x_BD), x_BD.dtype))
-            return x_BD
-
-    for compute, sizes in (
-        (Compute(), [60, 18, 24]),
-        (Compute(dtype=torch.bfloat16, batch_size=20), [20, 20, 20, 18, 12, 12]),
-    ):
-        batches.clear()
-        (result,) = evaluate_encoder(FrozenEncoder(Watched(3, 4), compute), data, "knn", QUICK)
-        extraction = result.settings["extraction"]
-        assert extraction["batch_size"] == compute.images_at_once(extraction["size"])
-        assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
-        assert batches == [(size, compute.dtype) for size in sizes]
 
 
 @pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])
