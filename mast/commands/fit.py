@@ -17,7 +17,7 @@ from mast.core.run import EVALUATIONS, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
-    from mast.evaluation.labelled_sets import LearningData
+    from mast.evaluation.labelled_sets import EvaluationData
     from mast.models import Classifier
 
 
@@ -195,7 +195,7 @@ def fit(
     return Fitted(path, classifier.cpu().eval())
 
 
-def _free(file: Path, name: str, pool: LearningData) -> Path:
+def _free(file: Path, name: str, pool: EvaluationData) -> Path:
     """A file, or one beside it where that holds the classifier of another set that ends alike."""
     from mast.models import read_about
 

@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,41 +34,12 @@ TESTED = 0.2  # share of each class of a folder that has no parts
 
 
 @dataclass(frozen=True)
-class LearningData:
-    """Labelled sets to learn from, where nothing is tested."""
-
-    train: CanvasSet
-    val: CanvasSet | None  # to choose hyper-parameters by; None holds out some of `train` for it
-    size: int  # side of the views in pixels
-    metric: str = "top1"
-    whole: bool = False  # whether `train` is all of a set that has no parts
-
-    @property
-    def pool(self) -> tuple[CanvasSet, ...]:
-        """The sets, in the order of the pool's positions."""
-        return (self.train,) if self.val is None else (self.train, self.val)
-
-    @property
-    def named(self) -> dict[str, CanvasSet]:
-        return dict(zip(("train", "val"), self.pool, strict=False))
-
-    @property
-    def groups(self) -> np.ndarray | None:
-        """Numbers of the files of the pool's images; None where each has its own."""
-        return groups_of([f"{part}/{unit}" for part, of in self.named.items() for unit in of.units])
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {part: canvases.fingerprint for part, canvases in self.named.items()}
-
-
-@dataclass(frozen=True)
 class EvaluationData:
     """Three labelled sets and the side, in pixels, at which the encoder sees them."""
 
     train: CanvasSet
     val: CanvasSet | None  # to choose hyper-parameters by; None holds out 10 % of `train` for it
-    test: CanvasSet  # scored once
+    test: CanvasSet  # scored once; without images where a classifier is learned for other images
     size: int
     # What the field reports on this set: "top1" or "mean_per_class", which choose hyper-parameters,
     # or "mAP".
@@ -77,18 +48,26 @@ class EvaluationData:
     # of what (`image_identity` of the whole set); None where they are two sets.
     split: Mapping[str, Any] | None = None
     source: str = ""  # the set as `--data` takes it, where it is one
+    whole: bool = False  # whether `train` is all of a set that has no parts
 
     @property
-    def learning(self) -> LearningData:
-        return LearningData(self.train, self.val, self.size, self.metric)
+    def pool_by_part(self) -> dict[str, CanvasSet]:
+        """The sets to learn from, in the order of the pool's positions."""
+        return {"train": self.train} | ({} if self.val is None else {"val": self.val})
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
-        return self.learning.pool
+        return tuple(self.pool_by_part.values())
 
     @property
     def named(self) -> dict[str, CanvasSet]:
-        return {**self.learning.named, "test": self.test}
+        return self.pool_by_part | ({"test": self.test} if len(self.test) else {})
+
+    @property
+    def pool_groups(self) -> np.ndarray | None:
+        """Numbers of the files of the pool's images; None where each has its own."""
+        pool = self.pool_by_part
+        return groups_of([f"{part}/{unit}" for part, of in pool.items() for unit in of.units])
 
     @property
     def files(self) -> dict[str, int]:
@@ -104,9 +83,6 @@ class EvaluationData:
     @property
     def fingerprints(self) -> dict[str, str]:
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
-
-
-AnyData: TypeAlias = EvaluationData | LearningData
 
 
 def image_identity(canvases: CanvasSet) -> str:
@@ -172,12 +148,12 @@ class Task:
         return torch.cat([choose_V for _, choose_V in self.splits])
 
 
-def tasks(data: AnyData, seed: int, tuned: bool = True) -> list[Task]:
+def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split by the seed."""
     return [make_task(data, target, seed, tuned) for target in shared_targets(data)]
 
 
-def shared_targets(data: AnyData) -> list[str]:
+def shared_targets(data: EvaluationData) -> list[str]:
     """The names of the targets that every set of the data carries."""
     targets = [canvases.targets for canvases in data.named.values()]
     shared = [target for target in data.train.targets if all(target in of for of in targets)]
@@ -194,7 +170,7 @@ def shared_targets(data: AnyData) -> list[str]:
     return shared
 
 
-def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task:
+def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) -> Task:
     """One target, checked and split by the seed.
 
     `tuned` says whether something will be chosen, for which there must be images to choose by.
@@ -229,9 +205,9 @@ def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task
     )
 
 
-def tested_files(data: AnyData) -> Tensor | None:
+def tested_files(data: EvaluationData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
-    groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
+    groups_M = groups_of(data.test.units)
     return None if groups_M is None else torch.from_numpy(groups_M)
 
 
@@ -303,7 +279,7 @@ def cross_validation(
     ]
 
 
-def _labels(data: AnyData, target: str) -> dict[str, np.ndarray]:
+def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
     """Labels of each part as train numbers its classes, some of which another part may lack."""
     classes, label_N = data.train.classes[target], data.train.targets[target]
     trained = {classes[label] for label in np.unique(label_N)}
@@ -315,8 +291,6 @@ def _labels(data: AnyData, target: str) -> dict[str, np.ndarray]:
     number, labels = {name: at for at, name in enumerate(classes)}, dict[str, np.ndarray]()
     for part, canvases in data.named.items():
         names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
-        if not len(label_N):
-            raise UserError(f"the {part} set has no images. Give one with labelled images.")
         if unseen := [name for name in map(names.__getitem__, np.unique(label_N))
                       if name not in trained]:  # fmt: skip
             raise UserError(

@@ -34,7 +34,6 @@ from mast.data.source import PARTS, Metric
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,
-    LearningData,
     hold_out,
     image_identity,
     labelled_images,
@@ -118,14 +117,16 @@ class NamedSets:
         return parts
 
     @entry()
-    def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
+    def learning(self, size: int, model: nn.Module | None = None) -> EvaluationData:
         """What may be learned from: train and val, or all of a folder without parts."""
         described = self.description()
         pool = {part: of for part, of in described.parts.items() if part != "test"}
         sets = self._read(pool, ("train",), size, model)
-        learned, *others = sets.values()
-        val = others[0] if others else None
-        return LearningData(learned, val, size, described.metric, whole=WHOLE in sets)
+        train = next(iter(sets.values()))
+        none = train.part([])
+        return EvaluationData(
+            train, sets.get("val"), none, size, described.metric, whole=WHOLE in sets
+        )
 
     @entry()
     def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:

@@ -41,7 +41,7 @@ def warn_of_copies(copies: Mapping[str, int], near: Mapping[str, Any], tested: i
 
 def count_copies(data: EvaluationData) -> dict[str, int]:
     """How many test images have an exact copy of their canvas in each of the other parts."""
-    return {part: _shared(data.test, of) for part, of in data.learning.named.items()}
+    return {part: _shared(data.test, of) for part, of in data.pool_by_part.items()}
 
 
 def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
@@ -65,7 +65,7 @@ def near_copies(
     pool_ND, test_MD = standardised(*(x_ND.to(encoder.device) for x_ND in features))
     cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
     cosine_M, position_M = cosine_M1[:, 0].tolist(), position_M1[:, 0].tolist()
-    places = [(part, name) for part, of in data.learning.named.items() for name in of.identifiers]
+    places = [(part, name) for part, of in data.pool_by_part.items() for name in of.identifiers]
     found = [at for at, cosine in enumerate(cosine_M) if cosine > above]
     pairs = [
         [data.test.identifiers[at], *places[position_M[at]], round(cosine_M[at], 4)]

@@ -21,7 +21,7 @@ from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error, reliability
 from mast.evaluation.intervals import Measured, ends, mean_interval
-from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task, image_identity
+from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, Task, image_identity
 from mast.evaluation.protocols.learn import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
@@ -131,11 +131,11 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
 # ------------------------------------------------------------------- what `mast fit` says of it
 
 
-def validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
+def validation(learned: Learned, pool: EvaluationData, task: Task, seed: int) -> dict[str, Any]:
     """How well the classes of held-out images are predicted."""
     folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
     held_V = task.held_out_V if folds else task.choose_V
-    files_V = None if pool.groups is None else torch.from_numpy(pool.groups)[held_V]
+    files_V = None if pool.pool_groups is None else torch.from_numpy(pool.pool_groups)[held_V]
     held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
     right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
     interval = mean_interval(right_V, seed, files_N=files_V)
