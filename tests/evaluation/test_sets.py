@@ -40,10 +40,9 @@ def test_a_cross_validation_holds_each_image_out_once() -> None:
 
 
 def test_small_sets_without_validation_are_cross_validated(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, test = tiny_set(40), tiny_set(20, seed=1)
+    train, val, test = (tiny_set(per_class, seed=per_class) for per_class in (40, 20, 10))
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
-    val = tiny_set(20, seed=2)
     chosen, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
     assert [len(part) for part in chosen.splits[0]] == [len(train), len(val)]
     monkeypatch.setattr("mast.evaluation.labelled_sets.FEW", len(train))
