@@ -117,8 +117,6 @@ def evaluate(
         compute = Compute(find_device(device), dtype)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
     names = as_list(protocols)
-    if not names:
-        raise UserError("no protocol is named; give protocols, such as knn and linear")
     if idle := sorted({*(settings or {})} - {*names}):
         raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
     invariances = InvarianceChoice(ignore=ignore, match=match, space=space)

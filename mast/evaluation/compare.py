@@ -115,9 +115,7 @@ class Comparison(Shown, Rows):
             yield line if line.startswith("To measure ") else literal(line)
 
 
-def compare(
-    runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
-) -> Comparison:
+def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
     """Put what was measured of several runs side by side, with the gains of the first.
 
     What the first started as comes last, and weights of others, where these were measured.
@@ -143,7 +141,7 @@ def compare(
         for other, name in zip(each[1:], names[1:], strict=True):
             if each[0] is not None and other is not None:
                 notes += _differences(each[0], other, f"{names[0]} and {name}")
-        rows += _rows(each, seed, resamples)
+        rows += _rows(each)
     notes += dict.fromkeys(
         f"{readable(result.set_name)}: {text}"
         for of_run in results
@@ -153,11 +151,11 @@ def compare(
     others = {names[at]: of for at, of in enumerate(results) if at not in (0, *is_start)}
     of_start = next((results[at] for at in is_start), None)
     run = RunFolder(folders[0])
-    judged = verdict(run, names[0], results[0], of_start, others, seed, resamples)
+    judged = verdict(run, names[0], results[0], of_start, others)
     return Comparison(tuple(names), tuple(folders), tuple(rows), judged, tuple(notes))
 
 
-def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterator[ComparisonRow]:
+def _rows(results: Sequence[Result | None]) -> Iterator[ComparisonRow]:
     """A row for each measure of a protocol on a set, the set's own metric first."""
     known = [result for result in results if result is not None]
     measures = dict.fromkeys(
@@ -177,7 +175,7 @@ def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterat
             tuple(None if of is None else of.interval(measure) for of in each),
             tuple(
                 None if first is None or other is None
-                else difference(other, first, (target,), measure, seed, resamples)
+                else difference(other, first, (target,), measure)
                 for other in others
             ),
             next((value for value in chances if value is not None), None),

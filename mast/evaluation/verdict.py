@@ -152,21 +152,19 @@ def verdict(
     of_run: Results,
     of_start: Results | None,
     of_others: Mapping[str, Results],
-    seed: int = 0,
-    resamples: int = 1000,
 ) -> Verdict:
     """Judge a run by its results, those of its start, if measured, and those of named others."""
     found, own = list[EncoderComparison](), _published(of_run)
     from_weights, trained = started_from_weights(run), run.config.is_file()
     if of_start is not None:
         start = "weights it started from" if from_weights else "untrained encoder"
-        gains = _gains(of_run, of_start, seed, resamples)
+        gains = _gains(of_run, of_start)
         found.append(EncoderComparison(f"the {start}", gains, is_start=True))
     for other, results in of_others.items():
         published = _published(results)
         words = other if published is None else f"the published {published}"
         words = f"{other} (the same weights)" if published and published == own else words
-        gains = _gains(of_run, results, seed, resamples)
+        gains = _gains(of_run, results)
         found.append(EncoderComparison(words, gains, is_published=published not in (None, own)))
     commands = _commands(run, of_run) if trained else {}
     if any(each.is_start and each.gains for each in found):
@@ -201,7 +199,7 @@ def measured_set(results: Iterable[Result]) -> str:
     return sets.pop() or "SET" if len(sets) == 1 else "SET"
 
 
-def _gains(of_run: Results, of_other: Results, seed: int, resamples: int) -> tuple[Gain, ...]:
+def _gains(of_run: Results, of_other: Results) -> tuple[Gain, ...]:
     """How far a run is ahead by each measure that both have with an interval."""
     gains = []
     for protocol, measure in QUOTED.items():
@@ -213,7 +211,7 @@ def _gains(of_run: Results, of_other: Results, seed: int, resamples: int) -> tup
             targets = [target for target in ours.targets if target in theirs.targets]
             if not targets or _learned(ours) != _learned(theirs):
                 continue
-            found = difference(theirs, ours, targets, ours.metric, seed, resamples)
+            found = difference(theirs, ours, targets, ours.metric)
             if found is not None and math.isfinite(found.low):
                 quoted.setdefault(ours.split.get("of", ours.images), (ours, found))
         if quoted:

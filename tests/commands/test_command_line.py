@@ -40,7 +40,6 @@ Configure = Callable[..., mast.PretrainConfig]
         ("evaluate resnet18 knn=3", "expected protocol.setting=value"),
         ("embed timm:resnet18", "data is an encoder: give photos, then --encoder timm:resnet18"),
         ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
-        ("compare a --resamples 0", "resamples 1 or more"),
         ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
         ("pretrain toys --nodes 2", "nodes is 2, and nothing says where the others are"),
         ("pretrain --epochs many", 'Invalid value for --epochs: unable to convert "many" into int'),
