@@ -5,8 +5,6 @@ N images to learn from, M test images or numbers of copies, D dimensions.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,26 +15,6 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.search.nearest import NEAR, nearest, standardised
 
 NAMED = 5  # pairs
-_log = logging.getLogger("mast")
-
-
-def warn_of_copies(copies: Mapping[str, int], near: Mapping[str, Any], tested: int) -> None:
-    """Warn of test images that may have been learned from."""
-    for part, count in copies.items():
-        if count:
-            _log.warning(
-                "%d of %d test images are in %s too, pixel for pixel: what is measured on them is "
-                "too good; leave them out of one of the two", count, tested, part,
-            )  # fmt: skip
-    if near.get("images"):
-        pairs = "".join(
-            f"\n  {test} and {part}/{name} ({cosine:.4f})"
-            for test, part, name, cosine in near["pairs"]
-        )
-        _log.warning(
-            "%d of %d test images look to the encoder like one to learn from (cosine above %g), "
-            "first:%s", near["images"], tested, near["above"], pairs,
-        )  # fmt: skip
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:

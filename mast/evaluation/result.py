@@ -190,17 +190,7 @@ class Result:
                 f"the {tested} test images are of {files} files or groups, and intervals cover "
                 "other files"
             )
-        notes += [
-            f"{count} of {tested} test images are in {part} too, pixel for pixel"
-            for part, count in self.duplicates.items()
-            if count
-        ]
-        if near := self.near_duplicates:
-            notes.append(
-                f"{near['images']} of {tested} test images have a near-copy among those to learn "
-                f"from (cosine above {near['above']:g})"
-            )
-        return notes
+        return notes + notes_on_copies(self.duplicates, self.near_duplicates, tested)
 
     @property
     def of_classifier(self) -> bool:
@@ -274,6 +264,24 @@ class Result:
                 target, kind, measure = name.split("/", maxsplit=2)
                 getattr(targets[target], kind)[measure] = array
         return result
+
+
+def notes_on_copies(
+    duplicates: Mapping[str, int], near: Mapping[str, Any], tested: int | None
+) -> list[str]:
+    """Notes on test images that may have been learned from."""
+    notes = [
+        f"{count} of {tested} test images are in {part} too, pixel for pixel"
+        for part, count in duplicates.items()
+        if count
+    ]
+    if near.get("images"):
+        test, part, name, cosine = near["pairs"][0]
+        notes.append(
+            f"{near['images']} of {tested} test images have a near-copy among those to learn from "
+            f"(cosine above {near['above']:g}), such as {test} and {part}/{name} ({cosine:.4f})"
+        )
+    return notes
 
 
 def results_in(run: str | Path) -> list[Result]:

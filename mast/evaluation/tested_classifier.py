@@ -65,9 +65,6 @@ def test_classifier(
         provenance=provenance(),
         files={} if groups_M is None else {"test": int(groups_M.max()) + 1},
     )  # fmt: skip
-    if result.duplicates:
-        _log.warning("%s are the images that it learned from: of others fewer will be right",
-                     canvases.name)  # fmt: skip
     confusion: dict[str, dict[str, int]] = {}
     taken_M = probability_MC.argmax(dim=1).tolist()
     for (true, taken), count in sorted(

@@ -56,7 +56,7 @@ def test_copies_are_noted_beside_the_score(
     encoder: Colors, overlapping: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
-    assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
+    assert "5 of 24 test images are in train too, pixel for pixel" in caplog.text
     assert "2 of 24 test images are in val too" in caplog.text
     file = result.write(tmp_path)
     assert Result.read(file).duplicates == {"train": 5, "val": 2}
@@ -97,7 +97,7 @@ def test_near_copies_are_counted_on_request(
     (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)
     assert result.near_duplicates["images"] >= 7
     assert len(result.near_duplicates["pairs"]) == 5
-    assert "0.png and train/0.png (1.0000)" in caplog.text
+    assert "have a near-copy among those to learn from (cosine above 0.99), such as" in caplog.text
     assert Result.read(result.write(tmp_path)).near_duplicates == result.near_duplicates
     assert "have a near-copy among those to learn from (cosine above 0.99)" in " ".join(
         compare(tmp_path).notes

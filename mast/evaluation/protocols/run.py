@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,11 @@ from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
-from mast.evaluation.overlap import count_copies, near_copies, warn_of_copies
+from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator
-from mast.evaluation.result import Result
+from mast.evaluation.result import Result, notes_on_copies
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def evaluate_encoder(
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
         copies, near = count_copies(data), near_copies(encoder, data) if near_duplicates else {}
-        warn_of_copies(copies, near, len(data.test))
+        for note in notes_on_copies(copies, near, len(data.test)):
+            _log.warning(note)
         source = data.source
     origin = provenance()
     results = []
