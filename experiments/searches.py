@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from experiments.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
-from mast.evaluation.result import ENDS, PRECISION, TOLD
+from mast.evaluation.result import ENDS
 from paper.experiment import Measured
+from paper.protocols.retrieval import PRECISION, TOLD
 from paper.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}

@@ -13,9 +13,10 @@ from mast.data import CanvasSet
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.evaluation.result import ENDS, PRECISION, Result, TargetResult
+from mast.evaluation.result import ENDS, Result, TargetResult
 from mast.methods import METHODS, MastCConfig, MastConfig, MethodConfig
 from paper.experiment import CIFAR, NARROW, Workplace, narrow
+from paper.protocols.retrieval import PRECISION
 from paper.seeds import pack
 
 # Narrower again: two pretrainings in minutes on two cores.

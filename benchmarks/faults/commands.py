@@ -13,7 +13,7 @@ TINY = (
     "objective.exempt_share=0.1 --batch_size 8 --epochs 3 score_every=3 log_every=1 "
     "--device cpu --seed 0"
 )
-BRIEF = ("linear_sgd.epochs=2",)
+BRIEF = ("finetune.changes.epochs=2",)
 QUICK = ("linear.resamples=50", "linear.penalties=0.01,1.0")
 # Times and versions, which may differ where nothing else does, and the digest of all.
 VOLATILE = {"seconds", "images_per_second", "provenance", "sha256"}
@@ -83,7 +83,7 @@ COMMANDS: dict[str, Command] = {
         reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "probe": Command(
-        ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", *BRIEF),
+        ("evaluate", "run", "--data", "photos", "--protocols", "finetune", *BRIEF),
         ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"), reads=(*RUN, *KEPT),
     ),
     "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),

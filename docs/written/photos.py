@@ -11,7 +11,7 @@ from experiments.flowers import Flowers
 from experiments.searches import spaces
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
-from mast.evaluation.result import PRECISION
+from paper.protocols.retrieval import PRECISION
 from paper.seeds import cell, difference, spread
 from written.result_files import RESULTS, link_table
 

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mast.commands.common import command
-from mast.core.errors import UserError
 
 if TYPE_CHECKING:
     from mast.evaluation.compare import Comparison
 
 
 @command
-def compare(
-    runs: str | Path | Sequence[str | Path], *, seed: int = 0, resamples: int = 1000
-) -> Comparison:
+def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
     """Compare the evaluations of several runs, with a verdict on the first.
 
     Adds the run's starting weights if `mast evaluate --untrained` measured them, and weights of
@@ -25,14 +22,10 @@ def compare(
     Args:
         runs: What was evaluated: run folders, or names and files as `mast evaluate` takes them;
             verdict and gains are about the first.
-        seed: Seed of the bootstrap.
-        resamples: Bootstrap resamples of the test set, the same for all runs.
 
     Returns:
         Rows, notes, and the `verdict`.
     """
     from mast.evaluation.compare import compare as comparison
 
-    if resamples < 1:
-        raise UserError(f"expected resamples 1 or more, got {resamples}")
-    return comparison(runs, seed, resamples)
+    return comparison(runs)

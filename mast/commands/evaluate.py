@@ -92,7 +92,6 @@ def evaluate(
         evaluate_encoder,
         make_evaluator,
         protocol_class,
-        refuse_near_duplicates,
     )
     from mast.evaluation.result import Results
     from mast.invariance.adapted import Adapted, tensors_of
@@ -114,8 +113,6 @@ def evaluate(
         compute = Compute(find_device(device), dtype)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
     names = as_list(protocols)
-    if not names:
-        raise UserError("no protocol is named; give protocols, such as knn and linear")
     if idle := sorted({*(settings or {})} - {*names}):
         raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
     invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
@@ -158,10 +155,7 @@ def evaluate(
         # What cannot work must fail before anything runs for hours.
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            protocol = make_evaluator(name, common)
-            protocol.prepare(measured)
-            if near_duplicates:
-                refuse_near_duplicates(name, protocol)
+            make_evaluator(name, common).prepare(measured)
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [

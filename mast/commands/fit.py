@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from mast.commands.common import command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, one_line
-from mast.core.files import as_word, out_file, short_name
+from mast.core.files import out_file, short_name
 from mast.core.kinds import Device, EncoderLike
-from mast.core.run import EVALUATIONS, RunFolder, flatten, provenance
+from mast.core.run import EVALUATIONS, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
-    from mast.encoders.load import Loaded
-    from mast.evaluation.labelled_sets import LearningData
+    from mast.evaluation.labelled_sets import EvaluationData
     from mast.models import Classifier
 
 
@@ -32,7 +30,6 @@ class Fitted(ShownText):
 
     path: Path
     classifier: Classifier  # in evaluation mode, on the CPU
-    baseline: str = ""  # of an encoder pretrained here: the command for published weights
 
     @property
     def about(self) -> dict[str, Any]:
@@ -54,7 +51,6 @@ class Fitted(ShownText):
             f"{learned_from(self.about)}",
             f"accuracy: {how_often_right(self.about)}",
             f"probabilities: {how_far_off(self.about)}",
-            *([f"published weights: {self.baseline}"] if self.baseline else []),
             f"classifier: {self.path}",
         ]
         return "\n".join(map(one_line, lines))
@@ -112,8 +108,6 @@ def fit(
         The file and the classifier.
     """
     encoder = or_default(encoder, data)
-    from torch import nn
-
     from mast.core.bench import Bench
     from mast.core.compute import Compute
     from mast.core.launch import find_device
@@ -198,36 +192,10 @@ def fit(
         classifier.reading = pool.train.reading
     save_classifier(classifier, path)
     bench.finish()
-    own = not isinstance(encoder, nn.Module) and _learned_here(loaded)
-    baseline = _baseline(about, settings or {}, seed) if own else ""
-    return Fitted(path, classifier.cpu().eval(), baseline)
+    return Fitted(path, classifier.cpu().eval())
 
 
-def _learned_here(loaded: Loaded) -> bool:
-    """Whether an encoder has weights that no other project trained, for RGB."""
-    from mast.evaluation.verdict import started_from_weights
-    from mast.models import Encoder
-
-    module = loaded.module
-    own = isinstance(module, Encoder) and module.channels == 3 and "." not in module.config.name
-    elsewhere = "weights" in loaded.description or started_from_weights(RunFolder(loaded.folder))
-    return own and not elsewhere
-
-
-def _baseline(about: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> str:
-    """The command that fits the same to published weights."""
-    from mast.models import BASELINE, BASELINE_SIZE
-
-    kind, target = about["kind"], about["target"]
-    words = ["mast", "fit", as_word(about["images"]["set"]), "--encoder", BASELINE]
-    words += ["--kind", kind] if kind != "linear" else []
-    words += ["--target", target] if target != "class" else []
-    words += [f"{key}={value}" for key, value in flatten(dict(settings)).items()]
-    words += ["--seed", str(seed)] if seed else []
-    return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
-
-
-def _free(file: Path, name: str, pool: LearningData) -> Path:
+def _free(file: Path, name: str, pool: EvaluationData) -> Path:
     """A file, or one beside it where that holds the classifier of another set that ends alike."""
     from mast.models import read_about
 

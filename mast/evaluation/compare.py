@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -116,9 +115,7 @@ class Comparison(Shown, Rows):
             yield line if line.startswith("To measure ") else literal(line)
 
 
-def compare(
-    runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
-) -> Comparison:
+def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
     """Put what was measured of several runs side by side, with the gains of the first.
 
     What the first started as comes last, and weights of others, where these were measured.
@@ -144,8 +141,7 @@ def compare(
         for other, name in zip(each[1:], names[1:], strict=True):
             if each[0] is not None and other is not None:
                 notes += _differences(each[0], other, f"{names[0]} and {name}")
-        rows += _rows(each, seed, resamples)
-    notes += _namesakes(results)
+        rows += _rows(each)
     notes += dict.fromkeys(
         f"{readable(result.set_name)}: {text}"
         for of_run in results
@@ -155,11 +151,11 @@ def compare(
     others = {names[at]: of for at, of in enumerate(results) if at not in (0, *is_start)}
     of_start = next((results[at] for at in is_start), None)
     run = RunFolder(folders[0])
-    judged = verdict(run, names[0], results[0], of_start, others, seed, resamples)
+    judged = verdict(run, names[0], results[0], of_start, others)
     return Comparison(tuple(names), tuple(folders), tuple(rows), judged, tuple(notes))
 
 
-def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterator[ComparisonRow]:
+def _rows(results: Sequence[Result | None]) -> Iterator[ComparisonRow]:
     """A row for each measure of a protocol on a set, the set's own metric first."""
     known = [result for result in results if result is not None]
     measures = dict.fromkeys(
@@ -172,14 +168,14 @@ def _rows(results: Sequence[Result | None], seed: int, resamples: int) -> Iterat
     first, *others = results
     for target, measure in measures:
         each = [None if of is None else of.targets.get(target) for of in results]
-        chances = [of.chance(measure) for of in each if of is not None]
+        chances = [of.by_chance.get(measure) for of in each if of is not None]
         yield ComparisonRow(
             (known[0].protocol, readable(known[0].set_name), target, in_words(measure)),
             tuple(None if of is None else of.values.get(measure) for of in each),
             tuple(None if of is None else of.interval(measure) for of in each),
             tuple(
                 None if first is None or other is None
-                else difference(other, first, (target,), measure, seed, resamples)
+                else difference(other, first, (target,), measure)
                 for other in others
             ),
             next((value for value in chances if value is not None), None),
@@ -220,15 +216,8 @@ def _located(run: str | Path) -> Path:
     if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
         found = {folder for folder, _ in _evaluated(path / SPACES)}
     elif not path.is_dir():
-        known = [*_evaluated(Path("runs"))]
+        known = _evaluated(Path("runs"))
         found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
-        if not found and path.is_file():
-            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-            found = {
-                folder
-                for folder, of in known
-                if sha256 in (of.encoder.get("weights", {}).get("sha256"), of.encoder.get("sha256"))
-            }
     if len(found) > 1:
         folders = " and ".join(sorted(map(str, found)))
         raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
@@ -241,17 +230,6 @@ def _results(run: Path) -> Results:
     if not results:
         raise UserError(f"{run} has no evaluations: measure it first, by `mast evaluate`")
     return {(result.protocol, result.images): result for result in results}
-
-
-def _namesakes(results: Sequence[Results]) -> Iterator[str]:
-    """A note for each set on whose name the runs agree but not on its images."""
-    images: dict[tuple[str, str], set[str]] = {}
-    for protocol, tested in (key for of_run in results for key in of_run):
-        name = next(of[protocol, tested].set_name for of in results if (protocol, tested) in of)
-        images.setdefault((protocol, readable(name)), set()).add(tested)
-    for (protocol, name), different in images.items():
-        if len(different) > 1:
-            yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
 def short_names(runs: Sequence[Path]) -> tuple[str, ...]:

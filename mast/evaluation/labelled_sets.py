@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,41 +34,12 @@ TESTED = 0.2  # share of each class of a folder that has no parts
 
 
 @dataclass(frozen=True)
-class LearningData:
-    """Labelled sets to learn from, where nothing is tested."""
-
-    train: CanvasSet
-    val: CanvasSet | None  # to choose hyper-parameters by; None holds out some of `train` for it
-    size: int  # side of the views in pixels
-    metric: str = "top1"
-    whole: bool = False  # whether `train` is all of a set that has no parts
-
-    @property
-    def pool(self) -> tuple[CanvasSet, ...]:
-        """The sets, in the order of the pool's positions."""
-        return (self.train,) if self.val is None else (self.train, self.val)
-
-    @property
-    def named(self) -> dict[str, CanvasSet]:
-        return dict(zip(("train", "val"), self.pool, strict=False))
-
-    @property
-    def groups(self) -> np.ndarray | None:
-        """Numbers of the files of the pool's images; None where each has its own."""
-        return groups_of([f"{part}/{unit}" for part, of in self.named.items() for unit in of.units])
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        return {part: canvases.fingerprint for part, canvases in self.named.items()}
-
-
-@dataclass(frozen=True)
 class EvaluationData:
     """Three labelled sets and the side, in pixels, at which the encoder sees them."""
 
     train: CanvasSet
     val: CanvasSet | None  # to choose hyper-parameters by; None holds out 10 % of `train` for it
-    test: CanvasSet  # scored once
+    test: CanvasSet  # scored once; without images where a classifier is learned for other images
     size: int
     # What the field reports on this set: "top1" or "mean_per_class", which choose hyper-parameters,
     # or "mAP".
@@ -76,18 +47,27 @@ class EvaluationData:
     # How train and test were drawn from one set: by what, the share that is tested, the seed, and
     # of what (`image_identity` of the whole set); None where they are two sets.
     split: Mapping[str, Any] | None = None
+    source: str = ""  # the set as `--data` takes it, where it is one
+    whole: bool = False  # whether `train` is all of a set that has no parts
 
     @property
-    def learning(self) -> LearningData:
-        return LearningData(self.train, self.val, self.size, self.metric)
+    def pool_by_part(self) -> dict[str, CanvasSet]:
+        """The sets to learn from, in the order of the pool's positions."""
+        return {"train": self.train} | ({} if self.val is None else {"val": self.val})
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
-        return self.learning.pool
+        return tuple(self.pool_by_part.values())
 
     @property
     def named(self) -> dict[str, CanvasSet]:
-        return {**self.learning.named, "test": self.test}
+        return self.pool_by_part | ({"test": self.test} if len(self.test) else {})
+
+    @property
+    def pool_groups(self) -> np.ndarray | None:
+        """Numbers of the files of the pool's images; None where each has its own."""
+        pool = self.pool_by_part
+        return groups_of([f"{part}/{unit}" for part, of in pool.items() for unit in of.units])
 
     @property
     def files(self) -> dict[str, int]:
@@ -103,9 +83,6 @@ class EvaluationData:
     @property
     def fingerprints(self) -> dict[str, str]:
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
-
-
-AnyData: TypeAlias = EvaluationData | LearningData
 
 
 def image_identity(canvases: CanvasSet) -> str:
@@ -171,12 +148,12 @@ class Task:
         return torch.cat([choose_V for _, choose_V in self.splits])
 
 
-def tasks(data: AnyData, seed: int, tuned: bool = True) -> list[Task]:
+def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split by the seed."""
     return [make_task(data, target, seed, tuned) for target in shared_targets(data)]
 
 
-def shared_targets(data: AnyData) -> list[str]:
+def shared_targets(data: EvaluationData) -> list[str]:
     """The names of the targets that every set of the data carries."""
     targets = [canvases.targets for canvases in data.named.values()]
     shared = [target for target in data.train.targets if all(target in of for of in targets)]
@@ -193,14 +170,13 @@ def shared_targets(data: AnyData) -> list[str]:
     return shared
 
 
-def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task:
+def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) -> Task:
     """One target, checked and split by the seed.
 
     `tuned` says whether something will be chosen, for which there must be images to choose by.
     """
     classes = data.train.classes[target]
-    labels = {part: _numbered(target, classes, part, of) for part, of in data.named.items()}
-    _check_coverage(target, classes, labels)
+    labels = _labels(data, target)
     label_N, folds = labels["train"], list[tuple[np.ndarray, np.ndarray]]()
     if "val" in labels:
         fit_F, choose_V = np.arange(len(label_N)), len(label_N) + np.arange(len(labels["val"]))
@@ -229,9 +205,9 @@ def make_task(data: AnyData, target: str, seed: int, tuned: bool = True) -> Task
     )
 
 
-def tested_files(data: AnyData) -> Tensor | None:
+def tested_files(data: EvaluationData) -> Tensor | None:
     """Numbers of the files of the test images; None where each has its own, or there are none."""
-    groups_M = groups_of(data.test.units) if isinstance(data, EvaluationData) else None
+    groups_M = groups_of(data.test.units)
     return None if groups_M is None else torch.from_numpy(groups_M)
 
 
@@ -303,41 +279,26 @@ def cross_validation(
     ]
 
 
-def _numbered(target: str, classes: Sequence[str], part: str, canvases: CanvasSet) -> np.ndarray:
-    """Labels of a part as train numbers its classes, some of which the part may lack."""
-    names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
-    if not len(label_N):
-        raise UserError(f"the {part} set has no images. Give one with labelled images.")
-    if tuple(names) == tuple(classes):
-        return label_N
-    _check_names(target, classes, part, names)
-    number = {name: at for at, name in enumerate(classes)}
-    return np.array([number[name] for name in names])[label_N]
-
-
-def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
-    if extra := [name for name in received if name not in expected]:
+def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
+    """Labels of each part as train numbers its classes, some of which another part may lack."""
+    classes, label_N = data.train.classes[target], data.train.targets[target]
+    trained = {classes[label] for label in np.unique(label_N)}
+    if len(trained) == 1:
         raise UserError(
-            f"the classes of {target!r} differ between train and {part}, which alone has "
-            f"{_first_names(extra)}. Give sets with the same classes (for folders: the same "
-            "sub-folders)."
-        )
-
-
-def _check_coverage(target: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
-    trained = np.unique(labels["train"])
-    if len(trained) < 2:
-        raise UserError(
-            f"every training image has the same {target!r} ({classes[trained[0]]}), so there is "
+            f"every training image has the same {target!r} ({next(iter(trained))}), so there is "
             "nothing to tell apart. Give a training set with at least two classes."
         )
-    for part, labels_N in labels.items():
-        unseen = [classes[label] for label in np.setdiff1d(labels_N, trained)]
-        if unseen:
+    number, labels = {name: at for at, name in enumerate(classes)}, dict[str, np.ndarray]()
+    for part, canvases in data.named.items():
+        names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
+        if unseen := [name for name in map(names.__getitem__, np.unique(label_N))
+                      if name not in trained]:  # fmt: skip
             raise UserError(
                 f"{part} has images of {_first_names(unseen)}, but train has none of {target!r} "
                 f"like it. Add training images of that class or leave it out of {part}."
             )
+        labels[part] = np.array([number.get(name, UNLABELLED) for name in names])[label_N]
+    return labels
 
 
 def _first_names(names: Sequence[str], limit: int = 5) -> str:

@@ -34,12 +34,12 @@ from mast.data.source import PARTS, Metric
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,
-    LearningData,
     hold_out,
     image_identity,
     labelled_images,
 )
 
+DEFAULT = "factors"  # the set where none is named
 _log = logging.getLogger("mast")
 
 
@@ -76,13 +76,18 @@ class NamedSets:
                 object.__setattr__(self, part, set_name(photos, part))
         check_fields(self)
 
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The parts that are named one by one."""
+        named = {part: getattr(self, part) for part in PARTS}
+        return {part: str(spec) for part, spec in named.items() if spec is not None}
+
     def description(self) -> SetDescription:
         """The parts of `data`, replaced by those that are named."""
-        named = {"train": self.train, "val": self.val, "test": self.test}
-        overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
+        overrides = self.overrides
         if self.data is None and overrides:
             return SetDescription(overrides)
-        described = describe(str(self.data or "factors"), self.root, self.download)
+        described = describe(str(self.data or DEFAULT), self.root, self.download)
         if overrides:  # what has no parts is none of them
             parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
             described = replace(described, parts={**parts, **overrides})
@@ -98,9 +103,12 @@ class NamedSets:
             return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
         sets = self._read(described.parts, ("test", "train"), size, model)
+        source = "" if self.overrides else str(self.data or DEFAULT)
         if WHOLE in sets:
-            return self._divided(sets[WHOLE], size, seed, described.metric)
-        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
+            return _divided(sets[WHOLE], size, seed, described.metric, source)
+        return EvaluationData(
+            sets["train"], sets.get("val"), sets["test"], size, described.metric, source=source
+        )
 
     def tested_parts(self) -> Mapping[str, str]:
         """The names of train, test and perhaps val."""
@@ -109,14 +117,16 @@ class NamedSets:
         return parts
 
     @entry()
-    def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
+    def learning(self, size: int, model: nn.Module | None = None) -> EvaluationData:
         """What may be learned from: train and val, or all of a folder without parts."""
         described = self.description()
         pool = {part: of for part, of in described.parts.items() if part != "test"}
         sets = self._read(pool, ("train",), size, model)
-        learned, *others = sets.values()
-        val = others[0] if others else None
-        return LearningData(learned, val, size, described.metric, whole=WHOLE in sets)
+        train = next(iter(sets.values()))
+        none = train.part([])
+        return EvaluationData(
+            train, sets.get("val"), none, size, described.metric, whole=WHOLE in sets
+        )
 
     @entry()
     def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:
@@ -176,23 +186,6 @@ class NamedSets:
         )
         return labelled_images(open_canvas(config, size, 1, model, reading))
 
-    def _divided(self, whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
-        """A folder without parts, of which a share of each class is tested."""
-        label_N = next(iter(whole.targets.values()))
-        groups_N = groups_of(whole.units)
-        learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
-        if not len(tested_M):
-            several = "two images" if groups_N is None else "images of two files or groups"
-            raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
-        return EvaluationData(
-            whole.part(learned_F, f"{whole.name}@train"),
-            None,
-            whole.part(tested_M, f"{whole.name}@test"),
-            size,
-            metric,
-            split={"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)},
-        )
-
     def _whole(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
         whole, folder = self._canvases(spec, size, model), os.path.isdir(split_cut(spec)[0])
@@ -215,3 +208,17 @@ class NamedSets:
                 "subfolder per class"
             )
         return whole
+
+
+def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric, source: str) -> EvaluationData:
+    """A folder without parts, of which a share of each class is tested."""
+    label_N = next(iter(whole.targets.values()))
+    groups_N = groups_of(whole.units)
+    learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
+    if not len(tested_M):
+        several = "two images" if groups_N is None else "images of two files or groups"
+        raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
+    learned = whole.part(learned_F, f"{whole.name}@train")
+    tested = whole.part(tested_M, f"{whole.name}@test")
+    split = {"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)}
+    return EvaluationData(learned, None, tested, size, metric, split, source)

@@ -5,8 +5,6 @@ N images to learn from, M test images or numbers of copies, D dimensions.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,31 +15,11 @@ from mast.evaluation.labelled_sets import EvaluationData
 from mast.search.nearest import NEAR, nearest, standardised
 
 NAMED = 5  # pairs
-_log = logging.getLogger("mast")
-
-
-def warn_of_copies(copies: Mapping[str, int], near: Mapping[str, Any], tested: int) -> None:
-    """Warn of test images that may have been learned from."""
-    for part, count in copies.items():
-        if count:
-            _log.warning(
-                "%d of %d test images are in %s too, pixel for pixel: what is measured on them is "
-                "too good; leave them out of one of the two", count, tested, part,
-            )  # fmt: skip
-    if near.get("images"):
-        pairs = "".join(
-            f"\n  {test} and {part}/{name} ({cosine:.4f})"
-            for test, part, name, cosine in near["pairs"]
-        )
-        _log.warning(
-            "%d of %d test images look to the encoder like one to learn from (cosine above %g), "
-            "first:%s", near["images"], tested, near["above"], pairs,
-        )  # fmt: skip
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:
     """How many test images have an exact copy of their canvas in each of the other parts."""
-    return {part: _shared(data.test, of) for part, of in data.learning.named.items()}
+    return {part: _shared(data.test, of) for part, of in data.pool_by_part.items()}
 
 
 def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
@@ -65,7 +43,7 @@ def near_copies(
     pool_ND, test_MD = standardised(*(x_ND.to(encoder.device) for x_ND in features))
     cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
     cosine_M, position_M = cosine_M1[:, 0].tolist(), position_M1[:, 0].tolist()
-    places = [(part, name) for part, of in data.learning.named.items() for name in of.identifiers]
+    places = [(part, name) for part, of in data.pool_by_part.items() for name in of.identifiers]
     found = [at for at, cosine in enumerate(cosine_M) if cosine > above]
     pairs = [
         [data.test.identifiers[at], *places[position_M[at]], round(cosine_M[at], 4)]

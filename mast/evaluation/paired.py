@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 def difference(
-    first: Result, other: Result, targets: Sequence[str], measure: str, seed: int, resamples: int
+    first: Result, other: Result, targets: Sequence[str], measure: str
 ) -> Difference | None:
     """A second result minus a first one of the same images, by a measure or its mean over targets.
 
@@ -71,7 +71,7 @@ def difference(
             found = student_interval(gain_N, least=-1)
         else:
             weight_N = weight_N if len(pairs) == 1 else None
-            found = difference_interval(gain_N, seed, resamples, files_N, weight_N)
+            found = difference_interval(gain_N, 0, files_N=files_N, weight_N=weight_N)
     elif _drawn_alike(first, other):
         gain_R = _gain([(of.draws.get(measure), after.draws.get(measure)) for of, after in pairs])
         found = None if gain_R is None else Interval(*percentiles(gain_R), BOOTSTRAP)

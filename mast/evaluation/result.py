@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, final, get_type_hints
+from typing import Any, final
 
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
 from torch import Tensor
 
-from mast.core.arguments import fits
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError, visible
 from mast.core.files import read_json, short_name
@@ -33,26 +32,9 @@ _log = logging.getLogger("mast")
 
 EACH = "each"  # folder of arrays inside evaluations, and their digest in a result
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
-ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
-PRECISION = "precision_"  # of the nearest images; what follows names a space
-TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
-# Types of the nested fields that are read; of `split` and others `notes` needs all that it reads.
-NESTED: dict[str, Any] = {
-    "settings.extraction.size": int,
-    "settings.protocol.seed": int,
-    "settings.protocol.operators": list[str] | None,
-    "split.of": str,
-    "split.seed": int,
-    "encoder.space": dict[str, Any],
-    "encoder.fingerprint": str,
-    "encoder.weights.sha256": str,
-    "encoder.encoder.name": str,
-    "encoder.normalization.mean": list[float],
-}
 NAMED = 3  # targets or classes, in a line
-DEEPEST, LARGEST = 20, 1e100  # nesting of fields, and numbers
 
 
 def in_words(measure: str) -> str:
@@ -124,12 +106,6 @@ class TargetResult:
         interval = self.interval(measure)
         return "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
 
-    def chance(self, measure: str) -> float | None:
-        """The chance level of a measure in percent; None where that is not known."""
-        if measure.startswith(PRECISION):  # of a random order, whatever the space
-            return self.values.get("chance")
-        return self.by_chance.get(measure)
-
 
 @dataclass(frozen=True)
 class Result:
@@ -150,6 +126,7 @@ class Result:
         near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
+        data: The set as `--data` took it; empty where its parts were named one by one.
     """
 
     protocol: str
@@ -166,6 +143,7 @@ class Result:
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
+    data: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
@@ -212,21 +190,7 @@ class Result:
                 f"the {tested} test images are of {files} files or groups, and intervals cover "
                 "other files"
             )
-        held = self.settings.get("protocol", {}).get("held_out", {})
-        notes += [
-            _beside_held_out(of, held) for of in self.targets.values() if of.confusion and held
-        ]
-        notes += [
-            f"{count} of {tested} test images are in {part} too, pixel for pixel"
-            for part, count in self.duplicates.items()
-            if count
-        ]
-        if near := self.near_duplicates:
-            notes.append(
-                f"{near['images']} of {tested} test images have a near-copy among those to learn "
-                f"from (cosine above {near['above']:g})"
-            )
-        return notes
+        return notes + notes_on_copies(self.duplicates, self.near_duplicates, tested)
 
     @property
     def of_classifier(self) -> bool:
@@ -237,11 +201,6 @@ class Result:
     def published(self) -> str | None:
         """The name with a tag whose weights were measured; None where it was something else."""
         return published_name(self.encoder)
-
-    @property
-    def drawn_from(self) -> str:
-        """The set whose images were tested, or of which they were drawn where it has no parts."""
-        return self.set_name.removesuffix("@test") if self.split else self.set_name
 
     @property
     def stem(self) -> str:
@@ -293,17 +252,36 @@ class Result:
             if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
-            result = _result(whole)
-        except (*REFUSED, LookupError, AttributeError) as error:
-            if isinstance(error, UserError):
-                raise
-            what = " ".join(str(error).split())[:200]
-            raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
+            targets = {name: TargetResult(**of) for name, of in whole.pop("targets").items()}
+            result = cls(targets=targets, **whole)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is not the result of an evaluation ({error})") from error
         if each_digest is not None:
             arrays, _ = read_tensors(_each_file(path), "evaluate again")
-            if each_digest != digest(arrays) or not _take(arrays, result.targets):
+            if each_digest != digest(arrays):
                 raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
+            for name, array in arrays.items():
+                target, kind, measure = name.split("/", maxsplit=2)
+                getattr(targets[target], kind)[measure] = array
         return result
+
+
+def notes_on_copies(
+    duplicates: Mapping[str, int], near: Mapping[str, Any], tested: int | None
+) -> list[str]:
+    """Notes on test images that may have been learned from."""
+    notes = [
+        f"{count} of {tested} test images are in {part} too, pixel for pixel"
+        for part, count in duplicates.items()
+        if count
+    ]
+    if near.get("images"):
+        test, part, name, cosine = near["pairs"][0]
+        notes.append(
+            f"{near['images']} of {tested} test images have a near-copy among those to learn from "
+            f"(cosine above {near['above']:g}), such as {test} and {part}/{name} ({cosine:.4f})"
+        )
+    return notes
 
 
 def results_in(run: str | Path) -> list[Result]:
@@ -321,75 +299,6 @@ def results_in(run: str | Path) -> list[Result]:
 @functools.cache
 def _warn_of_another_encoder(file: Path) -> None:  # once, however often results are read
     _log.warning("%s is of another encoder than its run and is left out: evaluate again", file)
-
-
-# ------------------------------------------------------------------------- what may be in a file
-
-REFUSED = (ValueError, TypeError, OverflowError, RecursionError)
-
-
-def _result(whole: dict[str, Any]) -> Result:
-    """A result from JSON; an error of `REFUSED`, or of a key, where it cannot have been written."""
-    _check_numbers(whole)
-    _check_types(Result, {**whole, "targets": {}})
-    for path, hint in NESTED.items():
-        *within, name = path.split(".")
-        fields = functools.reduce(lambda fields, key: fields.get(key, {}), within, whole)
-        value = fields.get(name, hint)  # an AttributeError where fields are none
-        if value is not hint and not fits(value, hint):
-            raise ValueError(f"{path} is {str(value)[:80]!r}")
-    targets = {name: _target(kinds) for name, kinds in whole["targets"].items()}
-    result = Result(**{**whole, "targets": targets})
-    result.notes()
-    return result
-
-
-def _target(kinds: dict[str, Any]) -> TargetResult:
-    _check_types(TargetResult, kinds)
-    target = TargetResult(**kinds)
-    for name, value in (*target.values.items(), *target.by_chance.items()):
-        is_share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
-        if is_share and not -1e-6 <= value <= 100 + 1e-6:
-            raise ValueError(f"{name} is {value:g} %")
-    for name in target.values:
-        if (ends := target.interval(name)) is not None and ends[0] > ends[1]:
-            raise ValueError(f"the interval of {name} is from {ends[0]:g} to {ends[1]:g}")
-    if any(len(row) != 3 for row in target.reliability):
-        raise ValueError("reliability has rows of three numbers")
-    return target
-
-
-def _check_types(kind: type, fields: dict[str, Any]) -> None:
-    hints = get_type_hints(kind)
-    for name, value in fields.items():
-        if not fits(value, hints[name]):
-            raise ValueError(f"{name} is {str(value)[:80]!r}")
-
-
-def _check_numbers(value: Any, depth: int = 0) -> None:
-    if isinstance(value, dict | list):
-        if depth == DEEPEST:
-            raise ValueError("its fields are nested too deeply")
-        for part in value.values() if isinstance(value, dict) else value:
-            _check_numbers(part, depth + 1)
-    elif isinstance(value, int | float) and not abs(value) < LARGEST:
-        raise ValueError(f"a number is {str(value)[:40]}")
-
-
-def _take(arrays: Mapping[str, Tensor], targets: Mapping[str, TargetResult]) -> bool:
-    """Add what units contributed to their targets; False where some of it cannot be theirs."""
-    for name, array in arrays.items():
-        target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
-        value = targets[target].values.get(measure) if target in targets else None
-        if value is None or kind not in ARRAYS or array.ndim != 1 or not len(array):
-            return False
-        numbers_N = array.double()
-        off = abs(100 * float(numbers_N.mean()) - value) if kind == "each" else 0
-        if not bool(numbers_N.isfinite().all()) or off >= 0.01:
-            return False
-        getattr(targets[target], kind)[measure] = array
-    return all(len(of.each.get(measure, ())) == len(files_N)
-               for of in targets.values() for measure, files_N in of.files.items())  # fmt: skip
 
 
 def _each_file(path: Path) -> Path:
@@ -456,7 +365,7 @@ def table(results: Sequence[Result]) -> TextTable:
             mistakes = {f"recall/{name}": taken for name, _, _, taken in of.by_class()}
             for name in of.measures():
                 if "@" not in name:
-                    chance = of.chance(name)
+                    chance = of.by_chance.get(name)
                     shown.add_row(
                         in_words(name), f"{of.values[name]:.1f}", of.ends(name),
                         "" if chance is None else f"{chance:.1f}", mistakes.get(name, ""),
@@ -468,19 +377,3 @@ def table(results: Sequence[Result]) -> TextTable:
             if text:
                 shown.add_row(f"chosen: {', '.join(text)}")
     return shown
-
-
-def _beside_held_out(measured: TargetResult, held: dict[str, float]) -> str:
-    """How a test of a classifier differs from what was held out when it was fitted."""
-    top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
-    then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
-    gap = top1 - then
-    below, above = (
-        gap - math.hypot(top1 - low, most - then),
-        gap + math.hypot(high - top1, then - least),
-    )
-    may_be_chance = " and may be chance" * (below <= 0 <= above)
-    return (
-        f"of the images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were "
-        f"right; the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]{may_be_chance}"
-    )

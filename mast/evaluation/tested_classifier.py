@@ -21,13 +21,12 @@ from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error, reliability
 from mast.evaluation.intervals import Measured, ends, mean_interval
-from mast.evaluation.labelled_sets import HELD_OUT, LearningData, Task, image_identity
+from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, Task, image_identity
 from mast.evaluation.protocols.learn import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
 
 RESAMPLES = 1000
-HELD = ("top1", "top1_low", "top1_high")  # what `mast fit` says of images that it held out
 CHOSEN = {"penalty": "penalty", "encoder_lr": "learning rate of the encoder"}
 _log = logging.getLogger("mast")
 
@@ -48,14 +47,13 @@ def test_classifier(
     learned_from: Mapping[str, str] = about.get("images", {}).get("fingerprints", {})
     extraction = compute.settings(classifier.size)
     extraction["crop_fraction"] = crop_fraction(classifier.size)
-    held_out = {name: held[name] for name in HELD if name in held}
     result = Result.collect(
         _measured(target, probability_MC, label_M, classes, seed, files_M),
         protocol=name,
         set_name=canvases.name,
         settings={
             "extraction": extraction,
-            "protocol": {"seed": seed, "resamples": RESAMPLES, "held_out": held_out},
+            "protocol": {"seed": seed, "resamples": RESAMPLES},
         },
         fingerprints={"test": canvases.fingerprint},
         sizes={"test": len(canvases)},
@@ -67,9 +65,6 @@ def test_classifier(
         provenance=provenance(),
         files={} if groups_M is None else {"test": int(groups_M.max()) + 1},
     )  # fmt: skip
-    if result.duplicates:
-        _log.warning("%s are the images that it learned from: of others fewer will be right",
-                     canvases.name)  # fmt: skip
     confusion: dict[str, dict[str, int]] = {}
     taken_M = probability_MC.argmax(dim=1).tolist()
     for (true, taken), count in sorted(
@@ -133,11 +128,11 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
 # ------------------------------------------------------------------- what `mast fit` says of it
 
 
-def validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
+def validation(learned: Learned, pool: EvaluationData, task: Task, seed: int) -> dict[str, Any]:
     """How well the classes of held-out images are predicted."""
     folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
     held_V = task.held_out_V if folds else task.choose_V
-    files_V = None if pool.groups is None else torch.from_numpy(pool.groups)[held_V]
+    files_V = None if pool.pool_groups is None else torch.from_numpy(pool.pool_groups)[held_V]
     held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
     right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
     interval = mean_interval(right_V, seed, files_N=files_V)

@@ -24,7 +24,7 @@ from mast.core.seeds import drawing, seed_global
 from mast.data.canvas import CanvasSet
 from mast.encoders.extract import extract
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import AnyData, Task
+from mast.evaluation.labelled_sets import EvaluationData, Task
 from mast.evaluation.settings import Ranged
 from mast.evaluation.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import Encoder, synchronise_batchnorm
@@ -123,7 +123,7 @@ class Tuned(NamedTuple):
 
 def tune(
     encoder: FrozenEncoder,
-    data: AnyData,
+    data: EvaluationData,
     task: Task,
     positions_N: Tensor,
     recipe: Recipe,

@@ -9,21 +9,16 @@ Of a folder whose test images several seeds drew, one is quoted: all of it, or t
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.run import RunFolder
-from mast.data import Factors, Toys, describe
-from mast.data.generated import SPLITS
 from mast.evaluation.paired import Difference, difference
-from mast.evaluation.result import ACCURACIES, Result, readable
+from mast.evaluation.result import Result, readable
 from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
@@ -157,30 +152,25 @@ def verdict(
     of_run: Results,
     of_start: Results | None,
     of_others: Mapping[str, Results],
-    seed: int = 0,
-    resamples: int = 1000,
 ) -> Verdict:
     """Judge a run by its results, those of its start, if measured, and those of named others."""
     found, own = list[EncoderComparison](), _published(of_run)
     from_weights, trained = started_from_weights(run), run.config.is_file()
     if of_start is not None:
         start = "weights it started from" if from_weights else "untrained encoder"
-        gains = _gains(of_run, of_start, seed, resamples)
+        gains = _gains(of_run, of_start)
         found.append(EncoderComparison(f"the {start}", gains, is_start=True))
     for other, results in of_others.items():
         published = _published(results)
         words = other if published is None else f"the published {published}"
         words = f"{other} (the same weights)" if published and published == own else words
-        gains = _gains(of_run, results, seed, resamples)
+        gains = _gains(of_run, results)
         found.append(EncoderComparison(words, gains, is_published=published not in (None, own)))
-    rgb = all(len(result.encoder.get("normalization", {}).get("mean", "rgb")) == 3
-              for result in of_run.values())  # fmt: skip
-    commands = _commands(run, of_run)
-    if not trained or any(each.is_start and each.gains for each in found):
-        del commands[STARTED_FROM]
-    known = from_weights or any(each.is_published and each.gains for each in found)
-    if not trained or not rgb or known:
-        del commands[PUBLISHED]
+    commands = _commands(run, of_run) if trained else {}
+    if any(each.is_start and each.gains for each in found):
+        commands.pop(STARTED_FROM, None)
+    if from_weights or any(each.is_published and each.gains for each in found):
+        commands.pop(PUBLISHED, None)
     return Verdict(name, tuple(found), commands, trained)
 
 
@@ -191,52 +181,37 @@ def _published(results: Results) -> str | None:
 
 def _commands(run: RunFolder, of_run: Results) -> dict[str, str]:
     """The commands that measure other encoders on the images that a run was measured on."""
-    results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
-    by = sorted({result.protocol for result in results})
+    by = sorted({protocol for protocol, _ in of_run if protocol in QUOTED})
     protocols = [] if by in ([], ["knn", "linear"]) else ["--protocols", *by]
-    seeds = {result.split.get("seed", 0) for result in results}
+    seeds = {result.split.get("seed", 0) for result in of_run.values()}
     drawn = ["--seed", str(*seeds)] if len(seeds) == 1 and any(seeds) else []
-    data = ["--data", as_word(measured_set(results))]
-    start = ["mast", "evaluate", as_word(run.path), *data, "--untrained", *drawn]
-    options = [*data, *protocols, "--size", str(BASELINE_SIZE), "--download", *drawn]
+    options = [*protocols, *drawn, "--data", as_word(measured_set(of_run.values()))]
+    size = ["--size", str(BASELINE_SIZE), "--download"]
     return {
-        STARTED_FROM: shlex.join(start),
-        PUBLISHED: shlex.join(["mast", "evaluate", BASELINE, *options]),
+        STARTED_FROM: shlex.join(["mast", "evaluate", as_word(run.path), *options, "--untrained"]),
+        PUBLISHED: shlex.join(["mast", "evaluate", BASELINE, *options, *size]),
     }
 
 
 def measured_set(results: Iterable[Result]) -> str:
-    """The name of the set of all these results as `--data` takes it; "SET" where there is none."""
-    sets = {(result.drawn_from, bool(result.split), result.sizes.get("test")) for result in results}
-    if len(sets) != 1:
-        return "SET"
-    ((name, is_whole, tested),) = sets
-    if is_whole:
-        return name
-    whole = name.partition("@")[0]
-    if whole in (Factors.word, Toys.word):
-        return whole if tested == SPLITS["test"] else f"{whole}:{4 * (tested or 0)}"
-    for candidate in (os.path.dirname(name), whole):
-        if candidate and not candidate.startswith(("hf:", "shards:")):  # which may be far away
-            with suppress(UserError):
-                if describe(candidate).with_test().parts.get("test") == name:
-                    return candidate
-    return "SET"
+    """The set of all these results as `--data` takes it; "SET" where there is no such one."""
+    sets = {result.data for result in results}
+    return sets.pop() or "SET" if len(sets) == 1 else "SET"
 
 
-def _gains(of_run: Results, of_other: Results, seed: int, resamples: int) -> tuple[Gain, ...]:
+def _gains(of_run: Results, of_other: Results) -> tuple[Gain, ...]:
     """How far a run is ahead by each measure that both have with an interval."""
     gains = []
     for protocol, measure in QUOTED.items():
         quoted: dict[str, tuple[Result, Difference]] = {}  # by the whole set
         for key, ours in sorted(of_run.items(), key=lambda item: item[1].split.get("seed", -1)):
             theirs = of_other.get(key)
-            if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
+            if key[0] != protocol or theirs is None:
                 continue
             targets = [target for target in ours.targets if target in theirs.targets]
             if not targets or _learned(ours) != _learned(theirs):
                 continue
-            found = difference(theirs, ours, targets, ours.metric, seed, resamples)
+            found = difference(theirs, ours, targets, ours.metric)
             if found is not None and math.isfinite(found.low):
                 quoted.setdefault(ours.split.get("of", ours.images), (ours, found))
         if quoted:

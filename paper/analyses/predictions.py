@@ -22,11 +22,11 @@ MORE, LESS = "more", "less"
 class Predictions(PaperAnalysis):
     """The probability of the true class that a probe on the embedding gives in each subspace.
 
-    `mast evaluate --protocols embedding` measures it on the test images that the probe classifies
-    correctly. A subspace keeps more, or less, of what the task needs where the probability differs
-    from the mean of all subspaces beyond the 95 % interval over images. A wider or more even
-    subspace keeps more of every task: compare tasks before subspaces; `advice` does not depend on
-    masks.
+    `python -m paper evaluate --protocols embedding` measures it on the test images that the probe
+    classifies correctly. A subspace keeps more, or less, of what the task needs where the
+    probability differs from the mean of all subspaces beyond the 95 % interval over images. A wider
+    or more even subspace keeps more of every task: compare tasks before subspaces; `advice` does
+    not depend on masks.
 
     Arrays:
         tasks: (T,) names.

@@ -61,7 +61,7 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
             raise UserError(f"the classes of {target!r} differ between train and other parts")
         pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
         test_ML = torch.from_numpy(data.test.multilabels[target])
-        groups_N = data.learning.groups
+        groups_N = data.pool_groups
         labels = torch.from_numpy(pool_NL), groups_N, test_ML, tested_files(data)
         tasks.append(PresenceTask(target, tuple(classes), *labels))
     return tasks

@@ -31,7 +31,6 @@ Configure = Callable[..., mast.PretrainConfig]
         ("pretrain --epochs 1 photos more", "expected one folder of images, then key=value"),
         ("embed timm:resnet18", "data is an encoder: give photos, then --encoder timm:resnet18"),
         ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
-        ("compare a --resamples 0", "resamples 1 or more"),
         ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain toys --out=", "out is empty"),

@@ -101,15 +101,12 @@ def test_evaluate_a_checkpoint_of_another_project(
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     folders = sorted((tmp_path / "runs").iterdir())
     assert [path.name[:-6] for path in folders] == ["resnet18-", "swav-"]
+    assert folders[1].name.endswith(digest[:6])
     assert [folder.name for folder in mast.compare(["resnet18", str(file)]).folders] == [
         folder.name for folder in folders
     ]
     for folder in folders:
         assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
-    loaded = load(file)
-    assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:6]}")
-    assert loaded.description["encoder"]["name"] == "resnet18"
-    assert loaded.description["weights"]["sha256"] == digest
     with pytest.raises(UserError, match="not those of 'resnet34'"):
         mast.evaluate("resnet34", str(photos), weights=file)
     own = frozen(load("resnet18.tv_in1k", weights=file), "", Compute("cpu"), cache=False)

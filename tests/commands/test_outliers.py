@@ -2,7 +2,7 @@
 
 import csv
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,32 +66,25 @@ def test_outliers(
 def test_distances_by_hand(
     theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
 ) -> None:
-    """From the fifth nearest of the set itself, or of other images; by hand."""
-    method = load_method(theirs.path)
+    """Of a run by its encoder and its embedding, from the set itself and from other images."""
+    method, elsewhere = load_method(theirs.path), write_images(tmp_path / "elsewhere", 12, side=48)
 
-    def features(folder: Path) -> dict[str, Tensor]:
+    def features(folder: Path) -> tuple[Sequence[str], Tensor]:
         canvases = open_canvas(str(folder), method.encoder.size)
         images = center_views(canvases.batch(np.arange(len(canvases))), method.encoder.size)
         with torch.no_grad():
-            both = (F.normalize(of(images)) for of in (method.encoder, method.embed))
-            return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
+            both = [F.normalize(of(images)) for of in (method.encoder, method.embed)]
+        return canvases.identifiers, torch.cat(both, dim=1)
 
-    def ranked(data: Path, **options: str) -> list[float]:
-        columns = mast.outliers(str(data), theirs.path, labels=False, **options).columns
+    paths, query_MD = features(photos / "test")
+    for known, nearest in ((photos / "test", 5), (elsewhere, 4)):
+        similarity_MN = (query_MD @ features(known)[1].T / 2).sort(dim=1, descending=True).values
+        other = {} if known == photos / "test" else {"known": str(known)}
+        columns = mast.outliers(str(photos / "test"), theirs.path, labels=False, **other).columns
         assert list(columns) == ["path", "score", "distance"]
         found = dict(zip(columns["path"], columns["distance"], strict=True))
-        return [found[path] for path in features(data)]
-
-    def expected(known: Path, at: int) -> list[float]:
-        known_ND = torch.stack(list(features(known).values()))
-        query_MD = torch.stack(list(features(photos / "test").values()))
-        similarity_MN = (query_MD @ known_ND.T / 2).sort(dim=1, descending=True).values
-        return (1 - similarity_MN[:, at]).tolist()
-
-    assert ranked(photos / "test") == pytest.approx(expected(photos / "test", 5), abs=1e-5)
-    elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
-    other = ranked(photos / "test", known=str(elsewhere))
-    assert other == pytest.approx(expected(elsewhere, 4), abs=1e-5)
+        expected = dict(zip(paths, (1 - similarity_MN[:, nearest]).tolist(), strict=True))
+        assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_values_mean_the_same_in_both_sets(tmp_path: Path) -> None:

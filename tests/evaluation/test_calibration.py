@@ -1,12 +1,10 @@
-"""Temperature and calibration error: closed forms, and SciPy's minimum of the same loss."""
+"""Temperature and calibration error, in closed forms."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
-from scipy.optimize import minimize_scalar
 
 from mast.evaluation.calibration import BINS, calibrate, calibration_error, fit_temperature
 
@@ -18,21 +16,6 @@ def test_the_temperature_of_two_classes_in_closed_form() -> None:
     assert fit_temperature(scores, labels) == pytest.approx(3 / math.log(3))
     # Of four right images each counts as 5/6 of one.
     assert fit_temperature(scores[:4], labels[:4] * 0) == pytest.approx(3 / math.log(5))
-
-
-@pytest.mark.parametrize("scale", [1e-4, 300.0])
-def test_the_temperature_is_the_minimum_of_the_likelihood(scale: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(7, (200,), generator=generator)
-    scores = torch.randn(200, 7, generator=generator, dtype=torch.float64)
-    scores = scale * (scores + 2 * F.one_hot(labels, 7) + 50)
-    found = minimize_scalar(
-        lambda log: float(F.cross_entropy(scores / math.exp(log), labels)),
-        bounds=(math.log(scale) - 5, math.log(scale) + 5),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    assert fit_temperature(scores, labels) == pytest.approx(math.exp(found.x), rel=1e-5)
 
 
 def test_scores_that_tell_nothing_have_uniform_probabilities() -> None:

@@ -1,6 +1,5 @@
 """Runs side by side: paired intervals, and notes on what cannot be compared."""
 
-import hashlib
 import math
 from pathlib import Path
 
@@ -90,52 +89,37 @@ def test_a_mean_per_class_is_paired_by_the_weights_of_images(tmp_path: Path, hit
     better = hits.clone()
     better[(~hits).nonzero()[:10]] = True  # of the rare class
     weight_N = class_weights((torch.arange(500) < 100).long()).float()
-    for run, of_run in (("a", hits), ("b", better)):
-        mean = 100 * float((weight_N * of_run).double().mean())
-        each, weights = {"top1": of_run.float()}, {"mean_per_class": weight_N}
-        target = TargetResult({"mean_per_class": mean}, each=each, weights=weights)
-        target.values["top1"] = 100 * float(of_run.double().mean())
+    for run, of_run in (("a", hits.float()), ("b", better.float())):
+        values = {"mean_per_class": weight_N * of_run, "top1": of_run}
+        target = TargetResult(
+            {name: 100 * float(each_N.double().mean()) for name, each_N in values.items()},
+            each={"top1": of_run}, weights={"mean_per_class": weight_N},
+        )  # fmt: skip
         measured(tmp_path / run, of_run, targets={"class": target}, metric="mean_per_class")
     gain = gain_of_b(tmp_path)
     assert gain.value == pytest.approx(5)  # a tenth of one of two classes
-    sentence = compare([tmp_path / "b", tmp_path / "a"]).verdict.sentence
-    assert "on flowers17 (mean per class)" in sentence
     # Fewer than 200 images of equal weight would vary as much.
     low, high = tango(10, 0, 200)
     assert (gain.low, gain.high) == pytest.approx((100 * low, 100 * high), abs=0.5)
 
 
-def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:
-    values = TargetResult({"top1": 80.0, "top5": 90.0, "mean_per_class": 61.0})
-    targets = {"breed": values, "size": values}
-    measured(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
-    shown = compare([tmp_path / "a"])
-    assert [row.heading[3] for row in shown.rows[:2]] == ["mean per class", "top-1"]
-    told = {row[0].text: row[2].text for row in main_measures(shown, ["MAST"]).rows}
-    assert told == {"breed": "61.0", "size": "61.0"}
-
-
-def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> None:
-    old = TargetResult({"top1": 60.0})
-    new = TargetResult({"top1": 60.0}, by_chance={"top1": 25.0})
-    search = TargetResult({"precision_embedding": 60.0, "mAP_embedding": 40.0, "chance": 6.0})
-    measured(tmp_path / "a", hits, targets={"class": old})
-    measured(tmp_path / "b", hits, targets={"class": new})
-    measured(tmp_path / "b", hits, protocol="retrieval", targets={"class": search})
-    both = compare([tmp_path / "a", tmp_path / "b"])
+def test_chance_and_what_the_field_reports_first(tmp_path: Path, hits: Tensor) -> None:
+    values = {"top1": 60.0, "mean_per_class": 61.0}
+    targets = {"class": TargetResult(values, by_chance={"top1": 25.0})}
+    measured(tmp_path / "a", hits)
+    measured(tmp_path / "b", hits, targets=targets, metric="mean_per_class")
+    both = compare([tmp_path / "b", tmp_path / "a"])
     known = {row.heading[3]: row.chance for row in both.rows}
-    assert known == {
-        "top-1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
-    }  # fmt: skip
+    assert known == {"mean per class": None, "top-1": 25.0}
+    assert next(iter(known)) == "mean per class"
     assert "chance" in both.table().columns[1].cells
     frame = both.to_pandas()
-    assert len(frame) == len(both) == 5  # an encoder that lacks a measure has no row of it
-    assert frame["value"].tolist() == [60, 60, 60, 40, 6]
-    assert frame["chance"].tolist()[:3] == [25, 25, 6]
-    assert "chance" in [column.name for column in main_measures(both, ["MAST"] * 2).columns]
-    only_old = compare([tmp_path / "a"])
-    assert "chance" not in only_old.table().columns[1].cells
-    assert "chance" not in [column.name for column in main_measures(only_old, ["MAST"]).columns]
+    assert len(frame) == len(both) == 3  # an encoder that lacks a measure has no row of it
+    assert frame["value"].tolist()[:2] == [61, 60]
+    told = main_measures(both, ["MAST"] * 2)
+    assert [row[0].text for row in told.rows] == ["class"]
+    assert "chance" in [column.name for column in told.columns]
+    assert "chance" not in compare([tmp_path / "a"]).table().columns[1].cells
 
 
 def test_what_differs_becomes_a_note(tmp_path: Path, hits: Tensor) -> None:
@@ -153,7 +137,6 @@ def test_what_differs_becomes_a_note(tmp_path: Path, hits: Tensor) -> None:
     assert comparison.notes == (
         "linear on flowers17-test, a and b: other pixels of test (another size, or changed)",
         "linear on flowers17-test, a and b: other settings: extraction.size 32 and 8; x None and 1",
-        "linear on flowers17-test: other images or labels; each has rows of its own",
     )
 
 
@@ -189,18 +172,15 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
             compare(refused)
 
 
-def test_what_was_evaluated_is_found_by_its_file_and_fits_80_columns(
+def test_what_was_evaluated_is_found_by_its_name_and_fits_80_columns(
     tmp_path: Path, hits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = Path("own.pth")
-    file.write_bytes(b"weights")
-    sha256 = hashlib.sha256(b"weights").hexdigest()
     set_name = "flowers-of-many-countries-and-gardens"
-    encoder = {"source": "timm:resnet18", "weights": {"sha256": sha256}}
+    encoder = {"source": "timm:resnet18", "weights": {"sha256": "1"}}
     for name, of in (("run", {}), ("resnet18-a-name-of-more-letters-than-fit", encoder)):
         measured(Path("runs") / name, hits, images=set_name, encoder=of)
-    comparison = compare(["runs/run", file])
+    comparison = compare(["runs/run", "timm:resnet18"])
     assert comparison.folders == compare("runs/run").folders  # which finds it by itself
     console = Console(width=80)
     with console.capture() as captured:

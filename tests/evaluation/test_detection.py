@@ -1,6 +1,5 @@
 """Detection and segmentation: the networks, their images, their score, and what is refused."""
 
-import functools
 import math
 import shutil
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import torch
 from faster_coco_eval.core import mask as tools
 from layouts import SQUARE, box, voc_object, write_coco, write_voc
-from tiny_evaluation import working_in
 from torch import nn
 
 from mast.core.compute import Compute
@@ -220,32 +218,6 @@ def test_the_rate_is_detectron2s() -> None:
     at = {0: 0.001, 50: 0.5005, 100: 1.0, 17_999: 1.0, 18_000: 0.1, 22_000: 0.01, 23_999: 0.01}
     for iteration, expected in at.items():
         assert protocol.rate((iteration + 1) / 24_000) == pytest.approx(expected)
-
-
-def test_an_interrupted_training_ends_as_if_it_was_not(
-    resnet: Encoder, object_data: ObjectData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once = functools.partial(protocol_module.Training, checkpoint_minutes=0.0)
-    monkeypatch.setattr(protocol_module, "Training", at_once)
-    protocol = quick(iterations=3)
-    expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
-
-    def stop(done: StepResult) -> None:
-        if done.step == 2:
-            raise KeyboardInterrupt
-
-    encoder = working_in(tmp_path, resnet)
-    with pytest.raises(KeyboardInterrupt):
-        protocol.train(encoder, object_data, stop)
-    torch.manual_seed(123)  # nothing may depend on what was drawn elsewhere
-    steps: list[int] = []
-    resumed = protocol.train(encoder, object_data, lambda done: steps.append(done.step))
-    assert steps == [2, 3]
-    for key, value in resumed.state_dict().items():
-        assert torch.equal(value, expected[key]), key
-    # The last state stays until the result is written: it costs no training to come back.
-    again = protocol.train(working_in(tmp_path, resnet), object_data, pytest.fail)
-    assert all(torch.equal(value, expected[key]) for key, value in again.state_dict().items())
 
 
 def test_mixed_precision_leaves_boxes_exact(

@@ -24,7 +24,6 @@ from mast.evaluation.intervals import (
     STUDENT,
     TANGO,
     WILSON,
-    WILSON_OF_CLASSES,
     Measured,
     difference_interval,
     effective_images,
@@ -123,6 +122,9 @@ def test_proportions_of_images_have_score_intervals_and_other_means_those_of_the
     shares = torch.ones(100)
     shares[0] = 0.5  # two classes are tied, or one of two copies is right
     assert mean_interval(shares, 3) == (*percentiles(resampled_means(shares, 3)), BOOTSTRAP)
+    # A bootstrap of units that are alike draws nothing else.
+    assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
+    assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
     gains = shares - 0.5
     assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
 
@@ -143,14 +145,6 @@ def test_coverage_of_a_mean_per_class(p: float, name: str) -> None:
         assert low < high
         covered += low <= p <= high
     assert covered / 300 > 0.91
-
-
-def test_a_mean_over_alike_classes_has_the_interval_of_a_proportion() -> None:
-    labels_N, credit_N = torch.arange(1000) % 2, (torch.arange(1000) % 20 < 12).double()
-    *found, method = class_mean_interval(credit_N, labels_N)
-    assert (found, method) == (pytest.approx([*wilson(600, 1000)], abs=2e-3), WILSON_OF_CLASSES)
-    low, high, _ = class_mean_interval(torch.ones(1), torch.zeros(1, dtype=torch.long))
-    assert low < 0.25 < high == 1
 
 
 def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
@@ -214,13 +208,6 @@ def test_coverage_over_pieces_of_files(alike: float) -> None:
     for of, covered in of_files(0.9, alike, 12, 36, vary=True, simulations=150).items():
         assert covered["files"] > 92, of
         assert (covered["pieces"] < 60) is (alike > 0)
-
-
-def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
-    """One unit, or ties everywhere: a bootstrap draws nothing else."""
-    assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
-    assert mean_interval(torch.tensor([0.4]), 0)[:2] == pytest.approx(wilson(0.4, 1))
-    assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
 
 
 def test_an_interval_over_draws_is_that_of_scipy() -> None:

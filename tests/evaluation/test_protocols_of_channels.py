@@ -11,7 +11,6 @@ from tiny_evaluation import QUICK
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.encoders.changes import acting_on
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.models import Encoder
@@ -59,15 +58,6 @@ def test_they_measure_encoders_of_bands(data: EvaluationData, name: str) -> None
     acted = {measure for measure in measured.values if "jitter" in measure or "gray" in measure}
     assert bool(acted) == (name in ("retained", "robust"))
     assert not any("color_jitter" in measure or "grayscale" in measure for measure in acted)
-
-
-def test_operators_by_channels(caplog: pytest.LogCaptureFixture) -> None:
-    asked = ("color_jitter", "grayscale", "invert", "band_jitter")
-    assert acting_on(asked, 3) == asked
-    assert not caplog.records
-    assert acting_on(asked, 5) == ("band_jitter", "invert")
-    (record,) = caplog.records
-    assert "color_jitter, grayscale need red, green and blue" in record.getMessage()
 
 
 def test_detection_reads_rgb() -> None:

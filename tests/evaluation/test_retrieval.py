@@ -1,8 +1,6 @@
 """What is near in a space whose dimensions hold known factors."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import mast
 from mast.core.errors import UserError
-from mast.core.run import RunFolder
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import Retrieval
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.evaluation.result import Results, TargetResult
+from mast.evaluation.result import TargetResult
+from paper.protocols.retrieval import Retrieval
 
 BLOCKS = {"class": "color_jitter+grayscale", "bright": "rotate"}
 
@@ -89,11 +84,6 @@ def test_what_a_head_reads_is_a_space(data: EvaluationData) -> None:
             assert found[target].values[f"{measure_of}told_rotate"] == representation
 
 
-def test_an_encoder_alone_has_its_representation(encoder: nn.Module, data: EvaluationData) -> None:
-    (result,) = evaluate_encoder(encoder, data, "retrieval")
-    assert list(result.targets["class"].each) == ["precision_representation", "mAP_representation"]
-
-
 def test_queries_alone_in_their_class_are_left_out(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
@@ -106,21 +96,3 @@ def test_queries_alone_in_their_class_are_left_out(
     assert found(0, 0, 0, 1)["class/chance"] == pytest.approx(200 / 3)
     with pytest.raises(UserError, match="no two test images have the same class"):
         found(0, 1, 2)
-
-
-def test_of_runs(
-    trained: Callable[..., RunFolder], theirs: RunFolder, photos: Path, tmp_path: Path
-) -> None:
-    ours = trained("blocks", tmp_path / "ours")
-    settings = {"retrieval": {"k": 2}}
-    # Two blocks, and heads of three operators, of which those of color are also read together.
-    for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):
-        (result,) = mast.evaluate(run.path, str(photos), "retrieval", settings)
-        measures = list(result.targets["class"].each)
-        spaces = [name for name in measures if name.startswith("pre")]
-        assert len(spaces) == count
-        assert "precision embedding" in repr(Results([result]))
-    rows = {row.heading[3]: row for row in compare([ours.path, theirs.path]).rows}
-    gain = rows["precision representation"].gains[0]
-    assert abs(gain.low) <= 100
-    assert rows["precision match color jitter+grayscale"].values[1] is None

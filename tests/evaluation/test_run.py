@@ -1,21 +1,14 @@
 """Protocols by name, and their settings."""
 
-from collections.abc import Callable, Iterator
-from typing import get_args, get_origin, get_type_hints
+from collections.abc import Callable
 
 import pytest
-import torch
-from tiny_evaluation import QUICK
-from torch import Tensor, nn
+from torch import nn
 
-from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
-from mast.evaluation.tuning import Recipe
 from paper.protocols.detection.data import ObjectData
 
 
@@ -44,26 +37,6 @@ def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message
         make_evaluator(name, EvaluationSettings(protocols={name: changes}))
 
 
-def numbers(kind: type) -> Iterator[tuple[str, bool]]:
-    """Settings that are numbers, and whether each is a list of them."""
-    for name, hint in get_type_hints(kind).items():
-        known = name in kind.__dataclass_fields__  # type: ignore[attr-defined]
-        if known and {int, float} & {hint, *get_args(hint)}:
-            yield name, get_origin(hint) is tuple
-
-
-@pytest.mark.parametrize("name", EVALUATORS)
-def test_no_setting_is_without_bounds(name: str) -> None:
-    kinds = {"": EVALUATORS[name].kind} | ({"changes": Recipe} if name == "finetune" else {})
-    for inside, kind in kinds.items():
-        for setting, many in numbers(kind):
-            for value in (-1e300, 1e-320, 10**30):
-                changes = {setting: [value] if many else value}
-                changes = {inside: changes} if inside else changes
-                with pytest.raises(UserError, match=setting):
-                    make_evaluator(name, EvaluationSettings(protocols={name: changes}))
-
-
 @pytest.mark.parametrize("name", ["knn", "detection"])
 def test_data_of_the_other_kind_is_refused(
     name: str, encoder: nn.Module, data: EvaluationData, object_data: ObjectData
@@ -71,27 +44,6 @@ def test_data_of_the_other_kind_is_refused(
     other = object_data if name == "knn" else data
     with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
         evaluate_encoder(encoder, other, [name])
-
-
-def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
-    batches: list[tuple[int, torch.dtype]] = []
-
-    class Watched(nn.Linear):
-        def forward(self, images_BCHW: Tensor) -> Tensor:
-            x_BD = super().forward(images_BCHW.mean(dim=(2, 3)))
-            batches.append((len(x_BD), x_BD.dtype))
-            return x_BD
-
-    for compute, sizes in (
-        (Compute(), [60, 18, 24]),
-        (Compute(dtype=torch.bfloat16, batch_size=20), [20, 20, 20, 18, 12, 12]),
-    ):
-        batches.clear()
-        (result,) = evaluate_encoder(FrozenEncoder(Watched(3, 4), compute), data, "knn", QUICK)
-        extraction = result.settings["extraction"]
-        assert extraction["batch_size"] == compute.images_at_once(extraction["size"])
-        assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
-        assert batches == [(size, compute.dtype) for size in sizes]
 
 
 @pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])

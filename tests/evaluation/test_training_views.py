@@ -51,6 +51,10 @@ def test_a_batch_is_the_first_view_of_its_place(pool: tuple[CanvasSet, ...]) -> 
     drawn = batches(pool, fabric(), preset=Preset(operators, (View(crop, 16), View(size=8))))
     pipeline = Pipeline(Preset(operators, (View(crop),)), SIZE)
     assert sorted(torch.cat([batch.positions_B for batch in drawn]).tolist()) == [*range(0, 39, 2)]
+    for rounded, exact in zip(
+        batches(pool, fabric(), dtype=torch.bfloat16), batches(pool, fabric()), strict=True
+    ):
+        assert torch.equal(rounded.images_BCHW, exact.images_BCHW.bfloat16())
     for step, batch in enumerate(drawn):
         assert batch.total == len(batch.positions_B)
         assert batch.images_BCHW.shape == (batch.total, 3, SIZE, SIZE)
@@ -60,14 +64,6 @@ def test_a_batch_is_the_first_view_of_its_place(pool: tuple[CanvasSet, ...]) -> 
             canvas = from_set.batch(np.array([inside]))
             (expected,) = pipeline.views(canvas, (record[at : at + 1],)).images
             assert torch.equal(batch.images_BCHW[at], expected[0])
-
-
-def test_views_are_drawn_in_the_type_that_is_asked_for(pool: tuple[CanvasSet, ...]) -> None:
-    for exact, rounded in zip(
-        batches(pool, fabric()), batches(pool, fabric(), dtype=torch.bfloat16), strict=True
-    ):
-        assert rounded.images_BCHW.dtype == torch.bfloat16
-        assert torch.equal(rounded.images_BCHW, exact.images_BCHW.bfloat16())
 
 
 @pytest.mark.parametrize("compose", [None, 2])

@@ -16,7 +16,7 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.finetune import RECIPES
 from mast.evaluation.training_views import TrainingViews
-from mast.evaluation.tuning import Network, Recipe, classification_loss, mix, tune
+from mast.evaluation.tuning import Recipe, classification_loss, mix, tune
 from mast.models import Encoder, EncoderConfig
 
 QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
@@ -52,20 +52,6 @@ def test_mixing_keeps_the_shares(kind: str) -> None:
         torch.testing.assert_close(views.mean(dim=(1, 2, 3)), mixed_target @ torch.arange(4.0))
     assert len(shares) > 1
     assert mix(images, target, Recipe(), (0, 0))[0] is images
-
-
-def test_head_and_encoder_have_rates_of_their_own(encoder: nn.Module) -> None:
-    network = Network(encoder, 12, 3, torch.Generator().manual_seed(0))
-    groups = network.groups(Recipe(encoder_lr=0.1, head_lr=2.0))
-    shapes = {
-        (group["name"], group["peak_lr"]): [tuple(p.shape) for p in group["params"]]
-        for group in groups
-    }
-    assert shapes == {
-        ("vectors", 0.1): [(12,), (12,)],
-        ("weights", 2.0): [(3, 12)],
-        ("vectors", 2.0): [(3,)],
-    }
 
 
 def scores(encoder: FrozenEncoder, data: EvaluationData, recipe: Recipe = QUICK) -> Tensor:

@@ -78,12 +78,10 @@ def test_what_it_started_as_is_found_beside_the_run(run: Path) -> None:
         comparison = compare(runs)
         assert comparison.runs == ("flowers", START)
         assert comparison.folders == (run, run / "untrained")
-        assert comparison.verdict == judged(run)
     # The untrained encoder itself has no verdict of its own beside the run.
     turned = judged(run / "untrained", run)
     assert turned.sentence.startswith("Worse than flowers on flowers17: linear accuracy -10.0")
-    assert turned.is_better is None
-    assert STARTED_FROM not in turned.commands
+    assert (turned.is_better, turned.commands) == (None, {})
 
 
 def test_others_follow_what_it_started_as(run: Path, tmp_path: Path) -> None:
@@ -91,13 +89,10 @@ def test_others_follow_what_it_started_as(run: Path, tmp_path: Path) -> None:
     measured(tmp_path / "vicreg", right(260))
     measured(tmp_path / "resnet", right(240, first=2))
     sentence = judged(run, tmp_path / "vicreg", tmp_path / "resnet").sentence
-    measure = "on flowers17: linear accuracy"
-    assert sentence.split(". ")[1:] == [
-        f"Worse than vicreg {measure} -5.0 points [{{:+.1f}}, {{:+.1f}}]".format(*ends(0, 20)),
-        f"Not distinguishable from resnet {measure} +0.0 points [{{:+.1f}}, {{:+.1f}}].".format(
-            *ends(2, 2)
-        ),
-    ]
+    assert [part.partition(" on ")[0] for part in sentence.split(". ")] == [
+        "Better than the untrained encoder", "Worse than vicreg",
+        "Not distinguishable from resnet",
+    ]  # fmt: skip
 
 
 def test_each_measure_that_differs_is_named_the_largest_first(run: Path) -> None:
@@ -142,15 +137,15 @@ def test_what_is_missing_has_its_command(run: Path, tmp_path: Path) -> None:
     assert alone.sentence == (
         "What pretraining added is unknown: no other encoder was measured on this set."
     )
+    by = "--protocols linear --data SET"
     assert list(alone.commands.values()) == [
-        f"mast evaluate {run} --data SET --untrained",
-        f"mast evaluate {BASELINE} --data SET --protocols linear --size 224 --download",
+        f"mast evaluate {run} {by} --untrained",
+        f"mast evaluate {BASELINE} {by} --size 224 --download",
     ]
     assert str(alone).endswith(alone.commands["published weights"])
     assert size_of(BASELINE) == BASELINE_SIZE
     measured(tmp_path / "resnet", right(200))
     assert judged(tmp_path / "resnet").sentence == "Nothing but resnet was measured."
-    assert STARTED_FROM not in judged(tmp_path / "resnet").commands
 
 
 @pytest.mark.parametrize(("hits", "better"), [(300, False), (210, True)])
@@ -200,7 +195,10 @@ def test_several_sets_count_alike(run: Path) -> None:
 def drawn(folder: Path, hits: Tensor, seed: int, of: str = "all", name: str = "mine") -> None:
     """A result on images of a folder without parts, drawn by a seed."""
     split = {"by": "class", "share": 0.2, "seed": seed, "of": of}
-    measured(folder, hits, images=f"{name}, {seed}", set_name=f"{name}@test", split=split)
+    set_name = f"{name}@test"
+    measured(
+        folder, hits, images=f"{name}, {seed}", set_name=set_name, split=split, data="my photos"
+    )
 
 
 def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(tmp_path: Path) -> None:
@@ -215,20 +213,14 @@ def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(tmp_path: P
     )
 
 
-def test_a_whole_set_is_quoted_before_a_part_of_it(run: Path) -> None:
-    for folder, count in ((run, 240), (run / "untrained", 200)):
-        measured(folder, right(count))
-        drawn(folder, right(count + 20 * (folder == run)), 0, of="flowers17")
-    assert "on flowers17: linear accuracy +10.0" in judged(run).sentence
-
-
-def test_images_drawn_by_another_seed_are_not_compared(run: Path) -> None:
-    (file,) = (run / "evaluations").glob("*.json")
-    file.unlink()
-    drawn(run, right(240), 5, name="my photos")
-    drawn(run / "untrained", right(200), 0, name="my photos")
+def test_images_drawn_by_another_seed_are_not_compared(tmp_path: Path) -> None:
+    run = tmp_path / "flowers"
+    run.mkdir()
+    (run / "config.yaml").touch()
+    drawn(run, right(240), 5)
+    drawn(run / "untrained", right(200), 0)
     assert judged(run).sentence.startswith("Not compared with the untrained encoder")
-    command = f"mast evaluate {run} --data 'my photos' --untrained --seed 5"
+    command = f"mast evaluate {run} --protocols linear --seed 5 --data 'my photos' --untrained"
     assert judged(run).commands[STARTED_FROM] == command
 
 

@@ -3,25 +3,17 @@
 from typing import Any
 
 from mast.core.registry import Entry
-from mast.evaluation.protocols.embedding import EmbeddingProbe
 from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
-from mast.evaluation.protocols.fewshot import FewShot
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.knn import Knn
-from mast.evaluation.protocols.linear_sgd import LinearSgd
 from mast.evaluation.protocols.probe import Linear as Linear
 from mast.evaluation.protocols.retained import Retained as Retained
-from mast.evaluation.protocols.retrieval import Retrieval
 from mast.evaluation.protocols.robust import Robust
 
 EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "knn": Entry("weighted nearest neighbors, tuned on validation", Knn),
     "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
-    "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
-    "fewshot": Entry("a few labels per class, and episodes of a few classes", FewShot),
     "robust": Entry("accuracy under each operator as it grows stronger", Robust),
     "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "finetune": Entry("fine-tuned on all labels", FineTune),
-    "embedding": Entry("`linear` on the embedding, then masked to each subspace", EmbeddingProbe),
-    "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
 }

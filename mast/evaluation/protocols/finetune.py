@@ -14,7 +14,7 @@ from mast.core.fields import build
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.intervals import Measured
-from mast.evaluation.labelled_sets import AnyData, EvaluationData, Task, tasks
+from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.evaluation.tuning import Recipe, Tuned, tune
 
@@ -87,20 +87,24 @@ class FineTune(Evaluator[EvaluationData]):
                 yield f"{task.target}/chosen/encoder_lr", recipe.encoder_lr
                 yield f"{task.target}/chosen/validation", accuracy(held_VC, labels_V, task.metric)
 
-    def learn(self, encoder: FrozenEncoder, data: AnyData, task: Task, recipe: Recipe) -> Tuned:
+    def learn(
+        self, encoder: FrozenEncoder, data: EvaluationData, task: Task, recipe: Recipe
+    ) -> Tuned:
         """The network of all images of the pool."""
         everything_N = torch.arange(len(task.pool_labels_N))
         title = f"finetune, {task.target}"
         return tune(encoder, data, task, everything_N, recipe, self.seed, title)
 
-    def held_out(self, encoder: FrozenEncoder, data: AnyData, task: Task, recipe: Recipe) -> Tensor:
+    def held_out(
+        self, encoder: FrozenEncoder, data: EvaluationData, task: Task, recipe: Recipe
+    ) -> Tensor:
         """Scores of the task's `choose_V`, (V, C), by a network of its `fit_F`."""
         title = f"finetune, {task.target}, choosing {recipe.encoder_lr:g}"
         tuned = tune(encoder, data, task, task.fit_F, recipe, self.seed, title)
         return tuned.scores(data.train.subset(task.choose_V) if data.val is None else data.val)
 
     def choose(
-        self, encoder: FrozenEncoder, data: AnyData, task: Task
+        self, encoder: FrozenEncoder, data: EvaluationData, task: Task
     ) -> tuple[Recipe, Tensor | None]:
         """The recipe with the rate that does best on validation.
 

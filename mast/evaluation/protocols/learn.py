@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError, unknown
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.labelled_sets import LearningData, Task, make_task, shared_targets
+from mast.evaluation.labelled_sets import EvaluationData, Task, make_task, shared_targets
 from mast.evaluation.protocols.finetune import FineTune
 from mast.evaluation.protocols.probe import Linear
 from mast.evaluation.protocols.run import EvaluationSettings, make_evaluator
@@ -31,7 +31,7 @@ class Learned(NamedTuple):
     settings: dict[str, Any]  # of the protocol
 
 
-def one_task(data: LearningData, target: str | None, seed: int) -> Task:
+def one_task(data: EvaluationData, target: str | None, seed: int) -> Task:
     """The target that a classifier is to tell; its name may be left out where there is one."""
     if data.train.multilabels and not data.train.targets:
         raise UserError(
@@ -57,7 +57,7 @@ def one_task(data: LearningData, target: str | None, seed: int) -> Task:
 def learn(
     kind: Kind,
     encoder: FrozenEncoder,
-    data: LearningData,
+    data: EvaluationData,
     task: Task,
     seed: int,
     settings: Mapping[str, Any],
@@ -83,7 +83,7 @@ def learn(
 
 
 def _fine_tuned(
-    protocol: FineTune, encoder: FrozenEncoder, data: LearningData, task: Task
+    protocol: FineTune, encoder: FrozenEncoder, data: EvaluationData, task: Task
 ) -> Learned:
     recipe, scores_VC = protocol.choose(encoder, data, task)
     chosen = {} if scores_VC is None else {"encoder_lr": recipe.encoder_lr}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,11 @@ from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
-from mast.evaluation.overlap import count_copies, near_copies, warn_of_copies
+from mast.evaluation.overlap import count_copies, near_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator
-from mast.evaluation.result import Result
+from mast.evaluation.result import Result, notes_on_copies
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,18 @@ def evaluate_encoder(
                 f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
                 "objects are for detection and segmentation, labelled images for the others."
             )
-        if near_duplicates:
-            refuse_near_duplicates(name, protocol)
         protocol.prepare(encoder)
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
     near: dict[str, Any] = {}
+    source = ""
     if isinstance(data, EvaluationData):
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
         copies, near = count_copies(data), near_copies(encoder, data) if near_duplicates else {}
-        warn_of_copies(copies, near, len(data.test))
+        for note in notes_on_copies(copies, near, len(data.test)):
+            _log.warning(note)
+        source = data.source
     origin = provenance()
     results = []
     for name in track(names, "", len(names), "protocols", even=False):
@@ -87,21 +91,13 @@ def evaluate_encoder(
                 duplicates=copies,
                 near_duplicates=near,
                 provenance=origin,
+                data=source,
             )
         results.append(result)
         if on_result is not None:
             on_result(result)
         encoder.bench.finish()
     return results
-
-
-def refuse_near_duplicates(name: str, protocol: Evaluator[Any]) -> None:
-    """Refuse a search for near-copies by a protocol of annotated objects."""
-    if protocol.needs is not EvaluationData:
-        raise UserError(
-            f"near_duplicates is for labelled images, and {name} measures annotated objects: "
-            "leave out one of the two"
-        )
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:

@@ -18,8 +18,10 @@ from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
-from mast.evaluation.result import PRECISION, TOLD
 from mast.models import SearchSpace, exempt_blocks, space_of_heads
+
+PRECISION = "precision_"  # of the nearest images; what follows names a space
+TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
 
 
 @final
@@ -72,6 +74,8 @@ class Retrieval(Evaluator[EvaluationData]):
                 for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
                     value_M = value_TM[at].cpu()[asks_M]
                     yield from self.measured(task, f"{measure}{space}", value_M, files_N=asking_M)
+                by_chance = 100 * float(chance_M[asks_M].mean())
+                yield f"{task.target}/by_chance/{PRECISION}{space}", by_chance
         for task, chance_M in zip(answers, chance_TM, strict=True):
             yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
 
