@@ -6,16 +6,13 @@ classes.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from mast.core.checkpoint import write_json
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
 ANY = "onnx and pt2 hold any encoder or classifier"
-CLASSES = "classes.json"  # beside a classifier
 
 
 class Place(NamedTuple):
@@ -121,33 +118,6 @@ def preparing(original: Original, normalise: bool = False, tensors: bool = False
         lines += [f"    view = (view - numpy.float32({mean})) / numpy.float32({std})"]
     view = "view.transpose(2, 0, 1)"
     return "\n".join([*lines, f"    return {f'torch.tensor({view})' if tensors else view}", "\n"])
-
-
-def write_classes(original: Original, folder: Path, normalised: bool) -> None:
-    """Write `classes.json`, for programs that read no `README.md`; of an encoder nothing."""
-    if original.classifier is None:
-        return
-    mean, std = original.encoder.config.normalization
-    facts = {
-        "classes": original.classifier.classes,
-        "size": original.size,
-        "resized": resized(original.size),
-        "normalization": "inside the model" if normalised else {"mean": mean, "std": std},
-    }
-    if not original.of_photos:
-        facts["reading"] = asdict(original.reading)
-    write_json(folder / CLASSES, facts)
-
-
-def running(original: Original, place: Place, prepare: str, run: str, softmax: str = "") -> str:
-    """Python that prepares images, runs the model, and names the classes of a classifier."""
-    if original.classifier is None:
-        return f"{prepare}\n{run}"
-    return (
-        f"import json\n\n{prepare}\nwith open({place.file(CLASSES)}) as file:\n"
-        f"    classes = json.load(file)['classes']\n{run}{softmax}\n"
-        "names = [classes[at] for at in probabilities.argmax(axis=1)]"
-    )
 
 
 def resized(size: int) -> int:

@@ -2,16 +2,19 @@
 
 import io
 from abc import abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.exports.format import Format, Place, preparing, running, write_classes
+from mast.exports.format import Format, Place, preparing, resized
 from mast.exports.original import Original
 
+CLASSES = "classes.json"  # of a classifier
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
 
 
@@ -44,7 +47,25 @@ class ExportedGraph(Format):
                 f"{reason}); choose another format"
             ) from error
         (folder / self.file).write_bytes(content)
-        write_classes(original, folder, normalised=True)
+        if original.classifier is not None:  # for programs that read no `README.md`
+            facts = {
+                "classes": original.classifier.classes,
+                "size": original.size,
+                "resized": resized(original.size),
+                "normalization": "inside the model",
+                **({} if original.of_photos else {"reading": asdict(original.reading)}),
+            }
+            write_json(folder / CLASSES, facts)
+
+    def running(self, place: Place, prepare: str, run: str) -> str:
+        """Python that prepares images, runs the model, and names the classes of a classifier."""
+        if self.original.classifier is None:
+            return f"{prepare}\n{run}"
+        return (
+            f"import json\n\n{prepare}\nwith open({place.file(CLASSES)}) as file:\n"
+            f"    classes = json.load(file)['classes']\n{run}\n"
+            "names = [classes[at] for at in probabilities.argmax(axis=1)]"
+        )
 
 
 class Program(ExportedGraph):
@@ -72,7 +93,7 @@ class Program(ExportedGraph):
             f"    {self.original.output} = "
             "model(torch.stack([prepare(image) for image in images]))"
         )
-        return running(self.original, place, preparing(self.original, tensors=True), run)
+        return self.running(place, preparing(self.original, tensors=True), run)
 
 
 class Onnx(ExportedGraph):
@@ -120,4 +141,4 @@ class Onnx(ExportedGraph):
             "batch = numpy.stack([prepare(image) for image in images])\n"
             f'({self.original.output},) = model.run(None, {{"images": batch}})'
         )
-        return running(self.original, place, preparing(self.original), run)
+        return self.running(place, preparing(self.original), run)
