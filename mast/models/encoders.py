@@ -120,7 +120,6 @@ class EncoderConfig:
             std are the ones given here. Another project's file does not record the normalization
             and says little of the architecture: give name (perhaps with a tag), options, mean, std
             and stem_stride.
-            `order:FILE` matches parameters with other names by order and shape.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
         freeze_statistics: Keep BatchNorm's statistics frozen at those of the weights.
     """
