@@ -52,37 +52,14 @@ HEAD = "head"  # in the header of an exported classifier, the keys that are not 
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
 HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 LARGEST = 2048  # pixels: side of the largest image
-# What `EncoderConfig.options` may hold, of either library: the architecture alone. No file, no
-# weights, no device, and nothing that decides which images come in or which classes come out.
-OPTIONS = {
-    "timm": frozenset({
-        "aa_layer", "act_layer", "always_partition", "attn_drop_rate", "attn_type", "avg_down",
-        "base_width", "block_config", "block_reduce_first", "bn_size", "bottle_ratio",
-        "cardinality", "channels", "class_token", "conv_bias", "conv_mlp", "depth", "depths",
-        "dims", "down_kernel_size", "drop_block_rate", "drop_path_rate", "drop_rate",
-        "dynamic_img_pad", "dynamic_img_size", "embed_dim", "embed_dims", "expand_ratio", "fc_norm",
-        "final_norm", "fix_init", "global_pool", "growth_rate", "head_bias", "head_hidden_size",
-        "head_init_scale", "head_norm_first", "heads", "img_size", "init_values", "kernel_size",
-        "kernel_sizes", "layer_scale_init_value", "layer_scale_init_values", "layers",
-        "ls_init_value", "mlp_ratio", "mlp_ratios", "no_embed_class", "norm_eps", "norm_layer",
-        "num_features", "num_heads", "num_init_features", "num_kv_heads", "num_reg_tokens",
-        "output_stride", "patch_drop_rate", "patch_size", "pool_include_prefix", "pos_drop_rate",
-        "pos_embed", "pre_norm", "pretrained_window_sizes", "proj_bias", "proj_drop_rate",
-        "qk_norm", "qkv_bias", "qkv_fused", "reg_tokens", "rel_pos_dim", "rel_pos_type",
-        "replace_stem_pool", "rope_temperature", "rope_type", "scale_mlp", "se_ratio", "sr_ratios",
-        "stages", "stem_chs", "stem_kernel_size", "stem_size", "stem_stride", "stem_type",
-        "stem_width", "strict_img_size", "swiglu_mlp", "use_abs_pos_emb", "use_fc_norm", "use_grn",
-        "use_post_norm", "use_rel_pos_bias", "use_rot_pos_emb", "use_shared_rel_pos_bias",
-        "weight_init", "width", "width_factor", "widths", "window_ratio", "window_size",
-        "zero_init_last",
-    }),
-    "torchvision": frozenset({
-        "attention_dropout", "depth_mult", "dilated", "drop_rate", "dropout", "groups",
-        "image_size", "init_weights", "last_channel", "layer_scale", "memory_efficient",
-        "mlp_ratio", "reduced_tail", "replace_stride_with_dilation", "round_nearest",
-        "stochastic_depth_prob", "width_mult", "width_per_group", "zero_init_residual",
-    }),
-}  # fmt: skip
+# Arguments of constructors that `EncoderConfig.options` may not hold: files, weights, devices, and
+# what decides which images come in and which classes come out.
+NO_ARCHITECTURE = frozenset({
+    "cache_dir", "checkpoint_path", "device", "dtype", "exportable", "feature_cfg",
+    "features_only", "in_chans", "kwargs_filter", "model_cfg", "no_jit", "num_classes",
+    "out_indices", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay",
+    "pretrained_filter_fn", "pretrained_strict", "progress", "scriptable", "weights",
+})  # fmt: skip
 MOST_VALUE, MOST_VALUES = 2**14, 64  # of a number in an option; of the values of a list
 WORD = re.compile(r"[\w.-]{0,64}", re.ASCII)
 FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -561,17 +538,14 @@ def check_size(size: int) -> None:
         raise UserError(f"size must be 1 to {LARGEST} pixels, got {in_short(size)}")
 
 
-def check_options(options: Mapping[str, Any], library: str | None = None) -> None:
+def check_options(options: Mapping[str, Any]) -> None:
     """Refuse options of an encoder that are more than numbers and words of its architecture.
 
-    The headers of files have some, and an export writes them into Python. Without a library those
-    of either are taken.
+    The headers of files have some. Which of the names a model takes is for its library to say.
     """
-    known = OPTIONS[library] if library else frozenset().union(*OPTIONS.values())
     for name, value in options.items():
-        if name not in known:
-            of = f" of {library}" if library else ""
-            raise unknown(f"option{of} in encoder.options", name, sorted(known))
+        if name in NO_ARCHITECTURE or not name.isidentifier():
+            raise UserError(f"encoder.options describe an architecture, got {name!r:.80}")
         if not _is_literal(value):
             raise UserError(
                 f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
@@ -616,7 +590,7 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
     """The model of an encoder, with random weights, by its library."""
     check_size(size)
     library, name = resolve(config.name)
-    check_options(config.options, library)
+    check_options(config.options)
     with bounded_weights():
         with _in_one_line(config, size):
             options = arguments(config, size)
