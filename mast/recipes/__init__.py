@@ -40,8 +40,6 @@ FULL: dict[str, Recipe] = {
     "vicreg": mast.vicreg,
     "simclr": others.simclr,
     "moco_v2": others.moco_v2,
-    "moco_v3": others.moco_v3,
-    "ifm_moco_v2": others.ifm_moco_v2,
     "simsiam": others.simsiam,
     "simsiam_augself": others.simsiam_augself,
     "byol": others.byol,

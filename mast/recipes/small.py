@@ -13,7 +13,6 @@ from mast.methods.byol import BYOLConfig
 from mast.methods.dino import DINOConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
-from mast.methods.moco_v3 import MoCoV3Config
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
@@ -30,7 +29,6 @@ SMALL: dict[type, dict[str, Any]] = {
     SimCLRConfig: {"projector": MLPConfig(hidden=1024, dim=128)},
     SimSiamConfig: {"projector": MLPConfig(hidden=1024, dim=512), "bottleneck": 128},
     BYOLConfig: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
-    MoCoV3Config: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
     MoCoConfig: {"projector": MLPConfig(hidden=512, dim=128), "queue": 4096, "momentum": 0.99},
     SwAVConfig: {"projector": MLPConfig(hidden=1024, dim=128), "prototypes": 128, "frozen": 0.01},
     DINOConfig: {
