@@ -6,13 +6,10 @@ Each format is one class and one line of `FORMATS`.
 from mast.core.registry import Entry as Entry
 from mast.exports.card import card as card
 from mast.exports.folder import Exported as Exported
-from mast.exports.folder import check_repository as check_repository
 from mast.exports.folder import export_folder as export_folder
 from mast.exports.folder import files_to_replace as files_to_replace
-from mast.exports.folder import push_folder as push_folder
 from mast.exports.format import ANY as ANY
 from mast.exports.format import Format as Format
-from mast.exports.format import Place as Place
 from mast.exports.graphs import ExportedGraph as ExportedGraph
 from mast.exports.graphs import Onnx, Program
 from mast.exports.libraries import HuggingFace, Timm

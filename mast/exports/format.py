@@ -7,25 +7,12 @@ classes.
 import math
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
 ANY = "onnx and pt2 hold any encoder or classifier"
-
-
-class Place(NamedTuple):
-    """Where a folder lies, as the Python that loads it says it."""
-
-    name: str  # a path, or OWNER/NAME on the Hugging Face Hub
-    on_hub: bool = False
-
-    def file(self, name: str) -> str:
-        """Python for the path of one of its files."""
-        if self.on_hub:
-            return f"huggingface_hub.hf_hub_download({self.name!r}, {name!r})"
-        return repr(str(Path(self.name) / name))
 
 
 class Format(ABC):
@@ -59,26 +46,24 @@ class Format(ABC):
         """Write its files into an empty folder, or refuse."""
 
     @abstractmethod
-    def load(self, place: Place) -> str:
-        """Python that makes `model` of the folder, in one line, with `modules` imported."""
+    def load(self, folder: str) -> str:
+        """Python that makes `model` of a folder, in one line, with `modules` imported."""
 
     @abstractmethod
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
         The images are of Pillow in RGB or, where the original does not read such, arrays of the
         values of files, (H, W, channels).
         """
 
-    def line(self, place: Place) -> str:
+    def line(self, folder: str) -> str:
         """The line that a user copies."""
-        load = self.load(place)
-        modules = {*self.modules, *(["huggingface_hub"] if "huggingface_hub." in load else [])}
-        return f"import {', '.join(sorted(modules))}; {load}"
+        return f"import {', '.join(self.modules)}; {self.load(folder)}"
 
-    def tried(self, place: Place) -> str:
+    def tried(self, folder: str) -> str:
         """The line and the example by which a folder is tried before it is kept."""
-        return f"{self.line(place)}\n{self.example(place)}"
+        return f"{self.line(folder)}\n{self.example(folder)}"
 
 
 def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:

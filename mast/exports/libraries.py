@@ -13,7 +13,7 @@ from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import crop_fraction
-from mast.exports.format import ANY, Format, Place, preparing
+from mast.exports.format import ANY, Format, preparing
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
 from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_of
@@ -23,7 +23,7 @@ RUN = "model(torch.stack([prepare(image) for image in images]))"
 
 
 class Timm(Format):
-    """`timm.create_model` of a folder, or of a repository on the Hub."""
+    """`timm.create_model` of a folder."""
 
     library = "timm"
     tags = ("timm",)
@@ -81,12 +81,12 @@ class Timm(Format):
         write_json(folder / "config.json", config)
         write_weights(self.original, twin, folder)
 
-    def load(self, place: Place) -> str:
-        name = f"{'hf-hub' if place.on_hub else 'local-dir'}:{place.name}"
+    def load(self, folder: str) -> str:
+        name = f"local-dir:{folder}"
         without_head = ", num_classes=0" if self.original.classifier is None else ""
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         prepared = self.prepared(
             "\nsettings = timm.data.resolve_model_data_config(model)\n"
             "prepare = timm.data.create_transform(**settings, is_training=False)"
@@ -123,17 +123,17 @@ class HuggingFace(Format):
     def write(self, folder: Path) -> None:
         self.timm.write(folder)
 
-    def load(self, place: Place) -> str:
+    def load(self, folder: str) -> str:
         classifies = "" if self.original.classifier is None else "ForImageClassification"
         name = f"transformers.AutoModel{classifies}"
-        return f"model = {name}.from_pretrained({place.name!r}).eval()"
+        return f"model = {name}.from_pretrained({folder!r}).eval()"
 
-    def tried(self, place: Place) -> str:
-        return super().tried(place) if find_spec("transformers") else self.timm.tried(place)
+    def tried(self, folder: str) -> str:
+        return super().tried(folder) if find_spec("transformers") else self.timm.tried(folder)
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         prepared = self.timm.prepared(
-            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})"
+            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({folder!r})"
         )
         run = "model(**prepare(images))"
         if not self.original.of_photos:

@@ -28,7 +28,7 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.exports import FORMATS, Original, Place, libraries
+from mast.exports import FORMATS, Original, libraries
 from mast.models import (
     Classifier,
     Encoder,
@@ -273,7 +273,7 @@ def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
         pytest.skip(f"{NEEDS[name]} is not installed")
     form = FORMATS[name].kind(Original(Encoder(NARROW, 96).eval()))
     place = "a'); open('b', 'w'); (\"\n{x} \\"
-    line = form.line(Place(place))
+    line = form.line(place)
     texts = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
     assert any(isinstance(text, str) and place in text for text in texts)
     assert "\n" not in line
