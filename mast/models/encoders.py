@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +28,7 @@ from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.models.layouts import first_keys
+from mast.models.torchvision_models import Encoding, family_of, locations, torchvision_model
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -50,7 +51,6 @@ RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pret
 ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 HEAD = "head"  # in the header of an exported classifier, the keys that are not the encoder's
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
-HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 LARGEST = 2048  # pixels: side of the largest image
 # Arguments of constructors that `EncoderConfig.options` may not hold: files, weights, devices, and
 # what decides which images come in and which classes come out.
@@ -135,13 +135,6 @@ class EncoderConfig:
                 raise UserError(f"encoder.{name} is for weights: give encoder.weights, too")
 
 
-class Encoding(NamedTuple):
-    """An encoder's output: the representation (B, C) and the features (B, L, C) it pools."""
-
-    representation_BC: Tensor
-    features_BLC: Tensor
-
-
 class Encoder(nn.Module):
     """An image model without its classifier.
 
@@ -177,7 +170,7 @@ class Encoder(nn.Module):
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(-1, 1, 1), persistent=False)
-        self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
+        self._family = family_of(self.model) if self.library == "torchvision" else None
         with _in_one_line(config, size):
             self.dim, self.locations, self.map_dim = self._measure()
 
@@ -215,7 +208,7 @@ class Encoder(nn.Module):
             )
         if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
             return Encoding(representation_BC, output.flatten(1, 2))
-        return Encoding(representation_BC, _locations(output))
+        return Encoding(representation_BC, locations(output))
 
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
@@ -595,7 +588,7 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
         with _in_one_line(config, size):
             options = arguments(config, size)
             if library == "torchvision":
-                model = _torchvision_model(name, options, config.channels)
+                model = torchvision_model(name, options, config.channels)
             else:
                 import timm
 
@@ -652,32 +645,6 @@ def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[N
         ) from error
 
 
-def _torchvision_model(name: str, options: Mapping[str, Any], channels: int) -> nn.Module:
-    import torchvision
-
-    model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
-    for head in HEADS:
-        if hasattr(model, head):
-            setattr(model, head, nn.Identity())
-    if channels != 3:
-        _widen_first(model, channels)
-    return model
-
-
-def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
-    """The convolution of torchvision's model that sees the images, and its name."""
-    return next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Conv2d))
-
-
-@torch.no_grad()
-def _widen_first(model: nn.Module, channels: int) -> None:
-    """Have a model of RGB take other images; what its first layer gives stays as large."""
-    _, first = first_convolution(model)
-    shape = (first.out_channels, channels, *first.weight.shape[2:])
-    weight_OCKK = torch.randn(shape) * (first.weight.std() * math.sqrt(3 / channels))
-    first.in_channels, first.weight = channels, nn.Parameter(weight_OCKK)
-
-
 class Stem(NamedTuple):
     """The first layers of an encoder, as `EncoderConfig` has them, with nothing left open."""
 
@@ -717,56 +684,3 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())
-
-
-Family = Callable[[Any, Tensor], Encoding]
-
-
-def _tokens(model: Any, x: Tensor) -> Encoding:
-    x = model._process_input(x)
-    x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
-    return Encoding(x[:, 0], x[:, 1:])
-
-
-def _in_turn(*parts: str) -> Family:
-    """The last map of a model whose parts are run one after the other."""
-
-    def run(model: Any, x: Tensor) -> Encoding:
-        for part in parts:
-            x = getattr(model, part)(x)
-        return _pooled(x)
-
-    return run
-
-
-FAMILIES: dict[str, Family] = {
-    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *(f"layer{at}" for at in range(1, 5))),
-    "VisionTransformer": _tokens,
-    "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
-    "RegNet": _in_turn("stem", "trunk_output"),
-    "DenseNet": lambda model, x: _pooled(model.features(x).relu()),
-    "SwinTransformer": _in_turn("features", "norm", "permute"),
-}
-
-
-def _torchvision_family(model: nn.Module) -> Family:
-    """How torchvision's models of this kind give their last feature map.
-
-    The model is an argument, not bound: a copy of an encoder must run its own weights.
-    """
-    family = type(model).__name__
-    if family in FAMILIES:
-        return FAMILIES[family]
-    if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
-        return _in_turn("features")
-    # GoogLeNet and Inception have no single map; MNASNet loads no weights without its own metadata.
-    raise UserError(f"torchvision's {family} cannot be an encoder: use timm's version of it")
-
-
-def _pooled(map_BCHW: Tensor) -> Encoding:
-    features_BLC = _locations(map_BCHW)
-    return Encoding(features_BLC.mean(dim=1), features_BLC)
-
-
-def _locations(map_BCHW: Tensor) -> Tensor:
-    return map_BCHW.flatten(2).transpose(1, 2)
