@@ -14,8 +14,6 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes import mast, others
-from mast.recipes.small import RIVAL as RIVAL
-from mast.recipes.small import rival as rival
 from mast.recipes.small import small
 
 DEFAULT = "mast_c5_small"
