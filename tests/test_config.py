@@ -17,7 +17,8 @@ from mast.core import fields
 from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.methods import METHODS
-from mast.recipes import FULL, RECIPES, configure, rival
+from mast.recipes import FULL, RECIPES, configure
+from paper.studies.rival import rival
 
 Configure = Callable[..., mast.PretrainConfig]
 

@@ -29,10 +29,10 @@ SIZE, COUNT = 24, 16
 FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
 VIEWS = {**PRESETS, **OF_BASELINES, "four views": FOUR_VIEWS}
 SMALL: dict[str, dict[str, Any]] = {
-    "moco_v2": {"queue": 2 * COUNT, "hardness": 0.1},
+    "moco_v2": {"queue": 2 * COUNT},
     "swav": {"prototypes": 8, "queue": 2 * COUNT},
     "dino": {"prototypes": 8},
-    **{name: {"queue": 2 * COUNT} for name in ("looc", "clsa", "infomin", "prcl")},
+    **{name: {"queue": 2 * COUNT} for name in ("ifm", "looc", "clsa", "infomin", "prcl")},
     "obow": {"words": 2 * COUNT},
     "mae": {"dim": 16, "depth": 1, "heads": 2},
     "supervised": {"classes": 3},

@@ -47,7 +47,7 @@ BASES = {
     "show cache": ("show", "cache"),
 }
 # A network, or a compiler.
-LEFT_OUT = {"download", "compile", "push", "wandb", "weights"}
+LEFT_OUT = {"download", "compile", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
     "epochs", "resamples", "score_every", "checkpoint_minutes", "data.workers",
     "workers",

@@ -46,7 +46,7 @@ def search() -> str:
 
 def photos_measured() -> str:
     """What is lost where operators are measured on fewer photos."""
-    keys, sets = ("copies", "class of 10", "color of 10", "named right"), _read("photos_measured")
+    keys, sets = ("copies", "class of 10", "color of 10"), _read("photos_measured")
     rows = {each["setting"]["set"]: each["rows"] for each in sets["measured"]}
     counts = [count for count in next(iter(rows.values())) if count.endswith("photos")]
     columns = [f"{name}: {key}" for name in rows for key in keys]

@@ -9,7 +9,8 @@ from mast.search.duplicates import MARGIN
 from written.result_files import ROOT, link_table
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
-COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
+COPIES, MARGINS, PAIRS = "copies, ", " margins", "pairs, "
+COUNTED = ("all", "first", "joined", "weak", "medium", "strong")  # beside the kinds of changes
 GROUPED = "grouped by "
 WORDS = {
     "ignoring the same": "`--ignore` the wanted change",
@@ -34,19 +35,16 @@ Sets = list[dict[str, Any]]
 
 
 def found() -> str:
-    """Copies among other photos, by kind and by set; how they differ; several copies."""
+    """Copies among other photos, by kind and by set; several copies."""
     sets = _sets()
     rows = sets[0]["rows"]
     ways = [way for way in rows if way.startswith(COPIES)]
     heads = [TITLES.get(way.removeprefix(COPIES), way.removeprefix(COPIES)) for way in ways]
-    names = ("named", "named in groups")
-    changes = [kind for kind in rows["named"] if kind != OTHER]
+    changes = sorted(kind for kind in rows[ways[0]] if kind not in COUNTED)
     kinds = [
-        (kind, *(_percent(sets, way, kind) for way in (*ways, *names)))
-        for kind in (*changes, OTHER, "weak", "medium", "strong")
+        (kind, *(_percent(sets, way, kind) for way in ways))
+        for kind in (*changes, "weak", "medium", "strong", "all")
     ]
-    kinds.append(("all", *(_percent(sets, way, "all") for way in ways),
-                  *(_percent(sets, name, *changes) for name in names)))  # fmt: skip
     each_set = [*((each["setting"]["set"], [each]) for each in sets), ("all", sets)]
     by_set = [
         (name, *(f"{_percent(some, way, 'all')} / {_percent(some, way, 'first')}" for way in ways))
@@ -65,7 +63,7 @@ def found() -> str:
         for each in dict.fromkeys(clear)
     ]  # fmt: skip
     grids = (
-        Grid(("copies found", *heads, "`changed_by` right", "of those found"), tuple(kinds)),
+        Grid(("copies found", *heads), tuple(kinds)),
         Grid(("recall / precision", *heads), tuple(by_set)),
         Grid(("photos merged, of 1,000", *heads), tuple(joined)),
         Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),

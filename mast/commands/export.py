@@ -22,7 +22,6 @@ def export(
     model: str | Path,
     format: str = "pt2",
     out: str | Path | None = None,
-    push: str | None = None,
     license: str | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
@@ -41,29 +40,24 @@ def export(
         out: The folder. By default `exports/<format>` in the run folder, for a classifier
             `exports/<its file>-<format>`, for a file elsewhere `<file>-<format>` next to it, with
             ignore and match before the format. It replaces an earlier export of the same format.
-        push: OWNER/NAME of a Hugging Face Hub repository to upload to. It is created if missing,
-            public unless the owner's settings say otherwise.
         license: License of the weights in the Hub's spelling, such as apache-2.0, for the model
             card.
 
     Returns:
-        The folder, the line that loads it, the largest difference between its outputs and the
-        original's, and its page on the Hub if it was pushed. Its README.md says how to load it, how
-        to prepare images and, for a run, how it was trained and what was and was not measured; for
-        a classifier, what it learned from and how accurate it is.
+        The folder, the line that loads it and the largest difference between its outputs and the
+        original's. Its README.md says how to load it, how to prepare images and, for a run, how it
+        was trained and what was and was not measured; for a classifier, what it learned from and
+        how accurate it is.
     """
     from mast.evaluation.protocols import EVALUATORS
     from mast.exports import (
         ANY,
         FORMATS,
         ExportedGraph,
-        Place,
         card,
-        check_repository,
         export_folder,
         files_to_replace,
         load_original,
-        push_folder,
     )
     from mast.invariance.choice import InvarianceChoice
 
@@ -80,24 +74,15 @@ def export(
     files_to_replace(target, format)
     if license is not None and not license.strip():
         raise UserError("license is empty; leave it out to name none")
-    if push is not None:
-        check_repository(push)
     form = FORMATS[format].kind(original)
     identity = original.fingerprint()
-    place = Place(".") if push is None else Place(push, on_hub=True)
-    if push is not None:
-        title = push.rpartition("/")[2]
-    elif original.classifier is not None:
+    title = (run.path if run else target).absolute().name
+    if original.classifier is not None:
         title = Path(model).stem
-    else:
-        title = (run.path if run else target).absolute().name
     trained = run is not None and run.config.is_file() and original.pretrained_in(run)
     pretrained = run if trained else None
-    text = card(title, form, original, place, pretrained, identity, EVALUATORS, license)
-    exported = export_folder(form, format, original, identity, text, target)
-    if push is None:
-        return exported
-    return replace(exported, page=push_folder(exported.folder, push, original.kind))
+    text = card(title, form, original, pretrained, identity, EVALUATORS, license)
+    return export_folder(form, format, original, identity, text, target)
 
 
 def _in_space(original: Original, model: str | Path, invariances: InvarianceChoice) -> Original:

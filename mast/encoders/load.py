@@ -42,7 +42,6 @@ from mast.models import (
     weights_file,
 )
 from mast.models.encoders import channels_of, check_size, evaluating, resolve
-from mast.models.layouts import BY_ORDER, checkpoint_of
 
 ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder
 LONGEST = 24  # letters of a name in that of a folder
@@ -130,10 +129,8 @@ def load(
             return _module(run.encoder, size or run.size)
         return _module(run, size)
     if str(run) == DEFAULT and weights is None:
-        file = f"{BY_ORDER}{default_weights()}"
-        return _foreign(file, DEFAULT_IN_TIMM, size, options)._replace(
-            folder=Path("runs") / DEFAULT
-        )
+        loaded = _foreign(default_weights(), DEFAULT_IN_TIMM, size, options)
+        return loaded._replace(folder=Path("runs") / DEFAULT)
     path = Path(run)
     if path.suffix in ENDINGS:
         return _feature_file(path, size, weights)
@@ -141,9 +138,9 @@ def load(
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
-    if weights is not None or is_foreign(checkpoint_of(path)[0]):
+    if weights is not None or is_foreign(path):
         name = str(run) if weights is not None else None
-        return _foreign(str(weights or path), name, size, options)._replace(own=own)
+        return _foreign(Path(weights or path), name, size, options)._replace(own=own)
     if is_name:
         return _random(str(run), 224 if size is None else size, seed, untrained)
     if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
@@ -176,22 +173,21 @@ def source_name(run: str | Path | nn.Module) -> str:
 
 
 def _foreign(
-    weights: str, name: str | None, size: int | None, options: Mapping[str, Any] | None
+    file: Path, name: str | None, size: int | None, options: Mapping[str, Any] | None
 ) -> Loaded:
     """An encoder that another project trained."""
-    encoder, layout, left_out, beside = load_foreign(weights, name, size, options)
+    encoder, layout, left_out, beside = load_foreign(file, name, size, options)
     if beside or (name is not None and named_weights(name) is None):
         mean, std = (", ".join(f"{value:g}" for value in moments)
                      for moments in encoder.config.normalization)  # fmt: skip
         says = f"{beside} says so" if beside else "a tag names another choice"
-        say(f"{name or weights} normalizes images by mean {mean} and std {std}; {says}")
+        say(f"{name or file} normalizes images by mean {mean} and std {std}; {says}")
     trained = None if name is None else size_of(name)
     if trained is not None and encoder.size < FAR * trained:
         _log.warning(
             "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
             "leave size out for %d", name, trained, encoder.size, trained,
         )  # fmt: skip
-    file, _ = checkpoint_of(weights)
     sha256 = _sha256(file)
     content = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
     described = encoder.describe() | {"weights": content}

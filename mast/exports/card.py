@@ -19,7 +19,7 @@ from mast.evaluation.tested_classifier import (
     learned_from,
     what_is_told,
 )
-from mast.exports.format import Format, Place, resized
+from mast.exports.format import Format, resized
 from mast.exports.original import Original
 from mast.methods import METHODS
 from mast.models import Classifier, Encoder
@@ -35,7 +35,6 @@ def card(
     title: str,
     form: Format,
     original: Original,
-    place: Place,
     run: RunFolder | None = None,
     identity: str = "",
     protocols: Collection[str] = (),
@@ -45,7 +44,6 @@ def card(
 
     Args:
         title: The heading.
-        place: Where it will lie.
         run: Where the encoder was trained; paths of sets are shortened to their last two parts.
         identity: The encoder's fingerprint; scores of any other are left out.
         protocols: All by which it could have been measured.
@@ -59,7 +57,7 @@ def card(
     known = {*BESIDE, *(result.protocol for result in results)}
     extractions = [result.settings.get("extraction", {}) for result in results]
     unlabelled = run is not None and not METHODS[configuration_of(run).method].method.labelled
-    imports, _, load = form.line(place).partition("; ")
+    imports, _, load = form.line(".").partition("; ")
     mean, std = (", ".join(f"{v:g}" for v in values) for values in encoder.config.normalization)
     of_channels = f"images of {encoder.channels} channel{'s' * (encoder.channels > 1)}"
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
@@ -69,7 +67,6 @@ def card(
         title=title,
         form=form,
         original=original,
-        place=place,
         run=run,
         classifier=classifier,
         size=original.size,

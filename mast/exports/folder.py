@@ -1,7 +1,6 @@
-"""A folder that another library loads: written, tried by its own lines, kept, pushed."""
+"""A folder that another library loads: written, tried by its own lines and kept."""
 
 import os
-import re
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
-from mast.core.files import as_unicode, read_json
+from mast.core.files import read_json
 from mast.core.table import ShownText
 from mast.data import Factors
 from mast.encoders.extract import open_images
-from mast.exports.format import Format, Place, resized
+from mast.exports.format import Format, resized
 from mast.exports.original import OUTPUTS, Kind, Original
 
 CARD = "README.md"
@@ -36,21 +35,18 @@ class Exported(ShownText):
         line: Python that loads it as `model`.
         difference: How far its outputs are from the original's, at most.
         kind: Which of the two it is.
-        page: Its page on the Hugging Face Hub, if it was pushed.
     """
 
     folder: Path
     line: str
     difference: float
     kind: Kind = "encoder"
-    page: str | None = None
 
     @property
     def text(self) -> str:
         """The same in a few lines, of which the last is Python."""
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
-        pages = [] if self.page is None else [self.page]
-        return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
+        return "\n".join(map(one_line, [f"{self.folder}: {output}", self.line]))
 
 
 def files_to_replace(out: Path, name: str) -> list[Path]:
@@ -96,7 +92,7 @@ def export_folder(
         raise UserError(
             f"cannot write {out}: {error.strerror or error}. Free some space or choose another out."
         ) from error
-    return Exported(out, form.line(Place(str(out))), difference, original.kind)
+    return Exported(out, form.line(str(out)), difference, original.kind)
 
 
 def _difference(form: Format, name: str, original: Original, folder: Path) -> float:
@@ -112,7 +108,7 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
         outputs = []
         for count in (len(images), 1):
             names: dict[str, Any] = {"images": images[:count]}
-            exec(form.tried(Place(str(folder))), names)
+            exec(form.tried(str(folder)), names)
             outputs.append(torch.as_tensor(names[original.output]))
     theirs_BC, wanted_BC = torch.cat(outputs), torch.cat([ours_BC, ours_BC[:1]])
     if theirs_BC.shape != wanted_BC.shape:
@@ -169,38 +165,3 @@ def _images(original: Original) -> tuple[list[Any], Tensor]:
             arrays.append(values_HWC)
         files = [f"{folder}/{seed}.npy" for seed in range(3)]
         return arrays, open_images(files, original.size, reading)
-
-
-def check_repository(repository: str) -> None:
-    """Refuse, before anything is written, what is no OWNER/NAME, or to push without a token."""
-    from huggingface_hub import get_token
-
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
-        raise UserError(f"push must be OWNER/NAME of the Hugging Face Hub, got {repository!r}")
-    if get_token() is None:
-        raise UserError("push needs a token that may write: run `hf auth login`, or set HF_TOKEN")
-
-
-def push_folder(folder: Path, repository: str, kind: Kind) -> str:
-    """Upload an export to the Hugging Face Hub; files of the same names there are replaced.
-
-    The repository is made where there is none, public unless the owner's settings say otherwise.
-
-    Returns:
-        Its page.
-    """
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    try:
-        page = api.create_repo(repository, exist_ok=True)
-        api.upload_folder(
-            repo_id=repository, folder_path=folder, commit_message=f"Upload the {kind}"
-        )
-    except Exception as error:  # of the network, of the Hub, of what the token may do
-        reason = (as_unicode(str(error)).strip().splitlines() or [""])[0]
-        raise UserError(
-            f"cannot push to {repository} ({type(error).__name__}: {reason}); {folder} is whole, "
-            "and the same command tries again"
-        ) from error
-    return str(page)

@@ -6,29 +6,13 @@ classes.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from mast.core.checkpoint import write_json
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
 ANY = "onnx and pt2 hold any encoder or classifier"
-CLASSES = "classes.json"  # beside a classifier
-
-
-class Place(NamedTuple):
-    """Where a folder lies, as the Python that loads it says it."""
-
-    name: str  # a path, or OWNER/NAME on the Hugging Face Hub
-    on_hub: bool = False
-
-    def file(self, name: str) -> str:
-        """Python for the path of one of its files."""
-        if self.on_hub:
-            return f"huggingface_hub.hf_hub_download({self.name!r}, {name!r})"
-        return repr(str(Path(self.name) / name))
 
 
 class Format(ABC):
@@ -62,26 +46,24 @@ class Format(ABC):
         """Write its files into an empty folder, or refuse."""
 
     @abstractmethod
-    def load(self, place: Place) -> str:
-        """Python that makes `model` of the folder, in one line, with `modules` imported."""
+    def load(self, folder: str) -> str:
+        """Python that makes `model` of a folder, in one line, with `modules` imported."""
 
     @abstractmethod
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
         The images are of Pillow in RGB or, where the original does not read such, arrays of the
         values of files, (H, W, channels).
         """
 
-    def line(self, place: Place) -> str:
+    def line(self, folder: str) -> str:
         """The line that a user copies."""
-        load = self.load(place)
-        modules = {*self.modules, *(["huggingface_hub"] if "huggingface_hub." in load else [])}
-        return f"import {', '.join(sorted(modules))}; {load}"
+        return f"import {', '.join(self.modules)}; {self.load(folder)}"
 
-    def tried(self, place: Place) -> str:
+    def tried(self, folder: str) -> str:
         """The line and the example by which a folder is tried before it is kept."""
-        return f"{self.line(place)}\n{self.example(place)}"
+        return f"{self.line(folder)}\n{self.example(folder)}"
 
 
 def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
@@ -121,33 +103,6 @@ def preparing(original: Original, normalise: bool = False, tensors: bool = False
         lines += [f"    view = (view - numpy.float32({mean})) / numpy.float32({std})"]
     view = "view.transpose(2, 0, 1)"
     return "\n".join([*lines, f"    return {f'torch.tensor({view})' if tensors else view}", "\n"])
-
-
-def write_classes(original: Original, folder: Path, normalised: bool) -> None:
-    """Write `classes.json`, for programs that read no `README.md`; of an encoder nothing."""
-    if original.classifier is None:
-        return
-    mean, std = original.encoder.config.normalization
-    facts = {
-        "classes": original.classifier.classes,
-        "size": original.size,
-        "resized": resized(original.size),
-        "normalization": "inside the model" if normalised else {"mean": mean, "std": std},
-    }
-    if not original.of_photos:
-        facts["reading"] = asdict(original.reading)
-    write_json(folder / CLASSES, facts)
-
-
-def running(original: Original, place: Place, prepare: str, run: str, softmax: str = "") -> str:
-    """Python that prepares images, runs the model, and names the classes of a classifier."""
-    if original.classifier is None:
-        return f"{prepare}\n{run}"
-    return (
-        f"import json\n\n{prepare}\nwith open({place.file(CLASSES)}) as file:\n"
-        f"    classes = json.load(file)['classes']\n{run}{softmax}\n"
-        "names = [classes[at] for at in probabilities.argmax(axis=1)]"
-    )
 
 
 def resized(size: int) -> int:

@@ -2,16 +2,19 @@
 
 import io
 from abc import abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.exports.format import Format, Place, preparing, running, write_classes
+from mast.exports.format import Format, preparing, resized
 from mast.exports.original import Original
 
+CLASSES = "classes.json"  # of a classifier
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
 
 
@@ -44,7 +47,25 @@ class ExportedGraph(Format):
                 f"{reason}); choose another format"
             ) from error
         (folder / self.file).write_bytes(content)
-        write_classes(original, folder, normalised=True)
+        if original.classifier is not None:  # for programs that read no `README.md`
+            facts = {
+                "classes": original.classifier.classes,
+                "size": original.size,
+                "resized": resized(original.size),
+                "normalization": "inside the model",
+                **({} if original.of_photos else {"reading": asdict(original.reading)}),
+            }
+            write_json(folder / CLASSES, facts)
+
+    def running(self, folder: str, prepare: str, run: str) -> str:
+        """Python that prepares images, runs the model, and names the classes of a classifier."""
+        if self.original.classifier is None:
+            return f"{prepare}\n{run}"
+        return (
+            f"import json\n\n{prepare}\nwith open({str(Path(folder) / CLASSES)!r}) as file:\n"
+            f"    classes = json.load(file)['classes']\n{run}\n"
+            "names = [classes[at] for at in probabilities.argmax(axis=1)]"
+        )
 
 
 class Program(ExportedGraph):
@@ -63,16 +84,16 @@ class Program(ExportedGraph):
         torch.export.save(program, content)
         return content.getvalue()
 
-    def load(self, place: Place) -> str:
-        return f"model = torch.export.load({place.file(self.file)}).module()"
+    def load(self, folder: str) -> str:
+        return f"model = torch.export.load({str(Path(folder) / self.file)!r}).module()"
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         run = (
             "with torch.inference_mode():\n"
             f"    {self.original.output} = "
             "model(torch.stack([prepare(image) for image in images]))"
         )
-        return running(self.original, place, preparing(self.original, tensors=True), run)
+        return self.running(folder, preparing(self.original, tensors=True), run)
 
 
 class Onnx(ExportedGraph):
@@ -112,12 +133,12 @@ class Onnx(ExportedGraph):
         assert program is not None
         return program.model_proto.SerializeToString()
 
-    def load(self, place: Place) -> str:
-        return f"model = onnxruntime.InferenceSession({place.file(self.file)})"
+    def load(self, folder: str) -> str:
+        return f"model = onnxruntime.InferenceSession({str(Path(folder) / self.file)!r})"
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         run = (
             "batch = numpy.stack([prepare(image) for image in images])\n"
             f'({self.original.output},) = model.run(None, {{"images": batch}})'
         )
-        return running(self.original, place, preparing(self.original), run)
+        return self.running(folder, preparing(self.original), run)

@@ -1,13 +1,11 @@
 """Formats of libraries that build the model by themselves, from its name, with our weights.
 
-timm's folder has its configuration beside the weights, and transformers loads it too.
-torchvision's has a state dict, and its line replaces the layers that differ.
+timm's folder has its configuration next to the weights, and transformers loads it too.
 """
 
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from torch import nn
 
@@ -15,17 +13,17 @@ from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
 from mast.data import crop_fraction
-from mast.exports.format import ANY, Format, Place, preparing, running, write_classes
+from mast.exports.format import ANY, Format, preparing
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
-from mast.models.encoders import HEAD, HEADS, ZERO_INIT, arguments, first_convolution, stem_of
+from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_of
 
 WEIGHTS = "model.safetensors"
 RUN = "model(torch.stack([prepare(image) for image in images]))"
 
 
 class Timm(Format):
-    """`timm.create_model` of a folder, or of a repository on the Hub."""
+    """`timm.create_model` of a folder."""
 
     library = "timm"
     tags = ("timm",)
@@ -38,10 +36,9 @@ class Timm(Format):
         if stem_of(encoder).stem_stride is not None:
             raise UserError(
                 "timm builds no ResNet with a 3x3 stem and no max-pooling, as "
-                f"{encoder.config.name!r} has for views of {encoder.size} pixels; the format "
-                f"torchvision replaces those layers, and {ANY}"
+                f"{encoder.config.name!r} has for views of {encoder.size} pixels; {ANY}"
             )
-        self.twin = stock(encoder, "timm")
+        self.twin = stock(encoder)
         if original.classifier is not None:
             head = scores_head(original.classifier)
             self.twin.model.reset_classifier(head.out_features)
@@ -78,18 +75,18 @@ class Timm(Format):
             "num_classes": len(classes),
             **({"label_names": classes} if classes else {}),
             "num_features": twin.dim,
-            "model_args": constructor(twin),
+            "model_args": arguments(twin.config, twin.size),
             "pretrained_cfg": preprocessing,
         }
         write_json(folder / "config.json", config)
         write_weights(self.original, twin, folder)
 
-    def load(self, place: Place) -> str:
-        name = f"{'hf-hub' if place.on_hub else 'local-dir'}:{place.name}"
+    def load(self, folder: str) -> str:
+        name = f"local-dir:{folder}"
         without_head = ", num_classes=0" if self.original.classifier is None else ""
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         prepared = self.prepared(
             "\nsettings = timm.data.resolve_model_data_config(model)\n"
             "prepare = timm.data.create_transform(**settings, is_training=False)"
@@ -126,17 +123,17 @@ class HuggingFace(Format):
     def write(self, folder: Path) -> None:
         self.timm.write(folder)
 
-    def load(self, place: Place) -> str:
+    def load(self, folder: str) -> str:
         classifies = "" if self.original.classifier is None else "ForImageClassification"
         name = f"transformers.AutoModel{classifies}"
-        return f"model = {name}.from_pretrained({place.name!r}).eval()"
+        return f"model = {name}.from_pretrained({folder!r}).eval()"
 
-    def tried(self, place: Place) -> str:
-        return super().tried(place) if find_spec("transformers") else self.timm.tried(place)
+    def tried(self, folder: str) -> str:
+        return super().tried(folder) if find_spec("transformers") else self.timm.tried(folder)
 
-    def example(self, place: Place) -> str:
+    def example(self, folder: str) -> str:
         prepared = self.timm.prepared(
-            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})"
+            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({folder!r})"
         )
         run = "model(**prepare(images))"
         if not self.original.of_photos:
@@ -149,93 +146,23 @@ class HuggingFace(Format):
         )
 
 
-class Torchvision(Format):
-    """A model by name, with the layers replaced that a small stem and another head replace."""
-
-    tags = ("torchvision",)
-    modules = ("safetensors.torch", "torch", "torchvision")
-    normalises = False
-
-    def __init__(self, original: Original) -> None:
-        self.original = original
-        self.twin = stock(original.encoder, "torchvision")
-        self.heads = [
-            name for name in HEADS if isinstance(getattr(self.twin.model, name, None), nn.Identity)
-        ]
-        if original.classifier is not None:
-            (place,) = self.heads
-            setattr(self.twin.model, place, scores_head(original.classifier))
-
-    def write(self, folder: Path) -> None:
-        write_weights(self.original, self.twin, folder)
-        write_classes(self.original, folder, normalised=False)
-
-    def load(self, place: Place) -> str:
-        name = self.twin.config.name.removeprefix("torchvision:")
-        options = "".join(f", {key}={value!r}" for key, value in constructor(self.twin).items())
-        replaced = [
-            f"model.set_submodule({layer!r}, {python})"
-            if "." in layer
-            else f"model.{layer} = {python}"
-            for layer, python in self._replaced().items()
-        ]
-        return "; ".join(
-            [
-                f"model = torchvision.models.get_model({name!r}{options})",
-                *replaced,
-                f"model.load_state_dict(safetensors.torch.load_file({place.file(WEIGHTS)}))",
-                "model.eval()",
-            ]
-        )
-
-    def example(self, place: Place) -> str:
-        prepare = preparing(self.original, normalise=True, tensors=True)
-        run = f"with torch.inference_mode():\n    {self.original.output} = {RUN}"
-        return running(self.original, place, prepare, run, ".softmax(dim=1)")
-
-    def _replaced(self) -> dict[str, str]:
-        """Python for the layers that are not the library's own, by name."""
-        model, layers = self.twin.model, {}
-        stride = stem_of(self.twin).stem_stride
-        name, first = first_convolution(model)
-        if stride is not None or self.twin.channels != 3:
-            layers[name] = f"torch.nn.{first}"
-        if stride is not None:
-            layers["maxpool"] = "torch.nn.Identity()"
-        for name in self.heads:
-            head = getattr(model, name)
-            sizes = f"{head.in_features}, {head.out_features}" if hasattr(head, "weight") else ""
-            layers[name] = f"torch.nn.{type(head).__name__}({sizes})"
-        return layers
-
-
-def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
-    """The same architecture by a library, which need not have built the encoder, with its weights.
+def stock(encoder: Encoder) -> Encoder:
+    """The same architecture built by timm, with the encoder's weights.
 
     Raises:
-        UserError: The library has no such model.
+        UserError: timm has no such model.
     """
-    options = encoder.config.options
-    if library != encoder.library:
-        # How weights start does not matter once they are loaded.
-        options = {key: value for key, value in options.items() if key != ZERO_INIT}
-    name = encoder.config.name.rpartition(":")[2]
-    config = replace(encoder.config, name=f"{library}:{name}", options=options)
+    config = encoder.config
+    name = f"timm:{config.name.rpartition(':')[2]}"
+    # How weights start does not matter once they are loaded.
+    options = {key: value for key, value in config.options.items() if key != ZERO_INIT}
     try:
-        twin = Encoder(config, encoder.size).eval()
+        twin = Encoder(replace(config, name=name, options=options), encoder.size).eval()
         twin.model.load_state_dict(encoder.model.state_dict())
     except (UserError, RuntimeError) as error:
-        raise UserError(
-            f"{library} has no model with the weights of {encoder.config.name!r}; {ANY}"
-        ) from error
+        raise UserError(f"timm has no model with the weights of {config.name!r}; {ANY}") from error
     twin.reading = encoder.reading
     return twin
-
-
-def constructor(encoder: Encoder) -> dict[str, object]:
-    """The arguments that build a model for weights that are loaded into it."""
-    options = arguments(encoder.config, encoder.size)
-    return {key: value for key, value in options.items() if key != ZERO_INIT}
 
 
 def scores_head(classifier: Classifier) -> nn.Linear:

@@ -19,12 +19,11 @@ from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.load import ADAPTED, Adaptable
-from mast.invariance.change_classifier import ChangeClassifier, ChangeFeatures
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import copied
 
-VERSION = 3
+VERSION = 4
 NOISE = "noise"  # what its file calls the features of `Depths.noise`
 SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
 AGAIN = "run `mast adapt` again"
@@ -34,15 +33,13 @@ AGAIN = "run `mast adapt` again"
 class Adapted(Adaptable):
     """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
 
-    `classifier` tells by which operator two images differ; `operators` can be ignored or matched;
-    `size` is the side of the views in pixels.
+    `operators` can be ignored or matched; `size` is the side of the views in pixels.
     """
 
-    def __init__(self, depths: Depths, subspaces: Subspaces, classifier: ChangeClassifier) -> None:
+    def __init__(self, depths: Depths, subspaces: Subspaces) -> None:
         super().__init__()
         self.depths = depths
         self.subspaces = subspaces
-        self.classifier = classifier
         self.operators = tuple(name for name in OPERATORS if name in subspaces.factors)
         self.size = depths.size
         self._spaces: dict[tuple[tuple[str, ...], tuple[str, ...]], Space] = {}
@@ -90,16 +87,6 @@ class Adapted(Adaptable):
             self._spaces[ignored, matched] = space
         return self._spaces[ignored, matched]
 
-    def changed_by(self, first_PF: Tensor, second_PF: Tensor) -> list[tuple[str, float]]:
-        """What was changed of one image to make another, of pairs of features of all depths.
-
-        Returns:
-            Of each pair the likeliest property, such as "orientation", or "none" of those that
-            operators change, and its probability, all operators being as frequent.
-        """
-        energies = ChangeFeatures(self.subspaces, self.depths.widths)
-        return self.classifier.properties(energies((second_PF - first_PF).cpu()))
-
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
         """The operators that are meant, each once."""
@@ -108,12 +95,10 @@ class Adapted(Adaptable):
 
 def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
     """What its file holds."""
-    subspaces, classifier = adapted.subspaces, adapted.classifier
+    subspaces = adapted.subspaces
     return {f"factors/{name}": moves_RF for name, moves_RF in subspaces.factors.items()} | {
         "mean": subspaces.mean_F,
         "scale": subspaces.scale_F.clone(),
-        "classifier/weight": classifier.weight_CE,
-        "classifier/bias": classifier.bias_C,
     }
 
 
@@ -124,7 +109,6 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
         "size": adapted.size,
         "layers": list(adapted.depths.layers[:-1]),
         "encoder": _of(adapted.encoder),
-        "names": list(adapted.classifier.names),
     }
     tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
     write_tensors(folder / ADAPTED, tensors, {"subspaces": {**described, **about}})
@@ -173,15 +157,9 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
         moves = {name.removeprefix("factors/"): values
                  for name, values in tensors.items() if name.startswith("factors/")}  # fmt: skip
-        classifier = ChangeClassifier(
-            tuple(metadata["names"]), tensors["classifier/weight"], tensors["classifier/bias"]
-        )
         known = Subspaces(tensors["mean"], tensors["scale"], moves)
         now_2F, then_2F = _of_noise(depths), tensors[NOISE]
         torch.cat([(then_2F - known.mean_F) / known.scale_F, *moves.values()])  # of one width
-        energies = 2 * len(moves) + len(depths.widths) + 2
-        if classifier.weight_CE.shape != (len(classifier.names), energies):
-            raise ValueError(f"{energies} energies are expected")
         parts = [each_2F.split(depths.widths, dim=1) for each_2F in (now_2F, then_2F)]
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
@@ -189,7 +167,7 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
             for now, then in zip(*parts, strict=True)]  # fmt: skip
     if not all(same):  # other code, or random layers
         raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
-    return Adapted(depths, known, classifier).eval()
+    return Adapted(depths, known).eval()
 
 
 @torch.no_grad()

@@ -28,7 +28,6 @@ from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load
 from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
-from mast.invariance.change_classifier import ChangeClassifier
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
 from mast.models import Depths, Encoder, save_encoder
 from mast.models.depths import OUTPUT
@@ -229,10 +228,7 @@ def _moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], see
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.factors:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
-    changed = {name: changed[name] for name in subspaces.factors}
-    with doing("fitting the operator classifier"):
-        classifier = ChangeClassifier.learn(features_NF, changed, depths.widths, seed)
-    return Adapted(depths.cpu(), subspaces, classifier).eval()
+    return Adapted(depths.cpu(), subspaces).eval()
 
 
 def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from mast.losses.assignment import cross_view_entropy as cross_view_entropy
 from mast.losses.assignment import sinkhorn as sinkhorn
 from mast.losses.assignment import soft_cross_entropy as soft_cross_entropy
 from mast.losses.contrast import contrast as contrast
-from mast.losses.contrast import hardened_contrast as hardened_contrast
 from mast.losses.contrast import masked_nt_xent as masked_nt_xent
 from mast.losses.contrast import negative_cosine as negative_cosine
 from mast.losses.contrast import nt_xent as nt_xent

@@ -51,31 +51,6 @@ def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Ten
 
 
 @checked
-def hardened_contrast(
-    positive_B: Tensor, negative_BN: Tensor, temperature: float, epsilon: float, weight: float
-) -> Tensor:
-    """`contrast`, and the same where features are modified so that it is hardest.
-
-    Args:
-        positive_B: As `contrast`, and `negative_BN` and `temperature`.
-        epsilon: By how much the features of positives move away and those of negatives nearer.
-        weight: Of the second beside the first.
-
-    Returns:
-        Scalar, the weighted mean of both.
-
-    Reference:
-        Implicit Feature Modification (Robinson et al., NeurIPS 2021), Eq. 3 and 5: the optimum
-        moves every similarity by epsilon.
-    """
-    plain = contrast(positive_B, negative_BN, temperature)
-    if not weight:
-        return plain
-    hard = contrast(full(positive_B) - epsilon, full(negative_BN) + epsilon, temperature)
-    return (plain + weight * hard) / (1 + weight)
-
-
-@checked
 def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 

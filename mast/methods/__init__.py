@@ -9,7 +9,6 @@ from mast.methods import (
     dino,
     mae,
     moco,
-    moco_v3,
     simclr,
     simsiam,
     supervised,
@@ -47,7 +46,6 @@ METHODS: dict[str, MethodEntry] = {
     "vicreg": MethodEntry("VICReg", VICRegConfig, VICReg),
     "simclr": MethodEntry("SimCLR", simclr.SimCLRConfig, simclr.SimCLR),
     "moco_v2": MethodEntry("MoCo v2", moco.MoCoConfig, moco.MoCo),
-    "moco_v3": MethodEntry("MoCo v3", moco_v3.MoCoV3Config, moco_v3.MoCoV3),
     "simsiam": MethodEntry("SimSiam", simsiam.SimSiamConfig, simsiam.SimSiam),
     "byol": MethodEntry("BYOL", byol.BYOLConfig, byol.BYOL),
     "barlow_twins": MethodEntry(

@@ -4,6 +4,7 @@ Shapes: B images of this process, N keys of the queue, C dimensions of the repre
 embedding.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.collectives import gather
-from mast.losses import hardened_contrast
+from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
@@ -20,21 +21,14 @@ from mast.models import Encoder, MLPConfig
 
 @dataclass
 class MoCoConfig(PairConfig):
-    """The contrast of MoCo v2. The momentum stays as it is.
-
-    Attributes:
-        hardness: By how much IFM (Robinson et al., NeurIPS 2021) moves similarities in a second
-            loss of the same weight; 0 is MoCo v2 itself.
-    """
+    """The contrast of MoCo v2. The momentum stays as it is."""
 
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
-    limits: ClassVar = {"hardness": "[0, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
-    hardness: float = 0.0
 
 
 class MoCo(PairMethod):
@@ -60,17 +54,18 @@ class MoCo(PairMethod):
         return contrast_with_queue(self, images, inputs)
 
 
-def contrast_with_queue(method: Any, images: Images, inputs: HostInputs) -> dict[str, Tensor]:
-    """The step of MoCo v2, of a method that holds its parts."""
-    config, queue = method.config, method.queue
+def contrast_with_queue(
+    method: Any, images: Images, inputs: HostInputs, loss_of: Callable[..., Tensor] = contrast
+) -> dict[str, Tensor]:
+    """The step of MoCo v2, of a method that holds its parts; `loss_of` is called as `contrast`."""
+    queue = method.queue
     encoded = images if method.prediction.heads else images[:1]
     representations = [method.encoder(images_BCHW) for images_BCHW in encoded]
     query_BD = F.normalize(method.projector(representations[0]), dim=1)
     key_BD = F.normalize(method.teacher(images[1]), dim=1)
     positive_B = (query_BD * key_BD).sum(dim=1)
     negative_BN = product(query_BD, queue.key_ND.clone().T)  # a push changes the queue
-    weight = float(config.hardness > 0)
-    loss = hardened_contrast(positive_B, negative_BN, config.temperature, config.hardness, weight)
+    loss = loss_of(positive_B, negative_BN, method.config.temperature)
     keys = gather(key_BD)
     queue.push(keys)
     output = output_of({"contrast": loss}, spread=spread(keys))

@@ -10,7 +10,6 @@ from mast.models.depths import Depths as Depths
 from mast.models.depths import ShallowDepths as ShallowDepths
 from mast.models.encoders import Encoder as Encoder
 from mast.models.encoders import EncoderConfig as EncoderConfig
-from mast.models.encoders import Encoding as Encoding
 from mast.models.encoders import load_encoder as load_encoder
 from mast.models.encoders import save_encoder as save_encoder
 from mast.models.encoders import stem_of as stem_of
@@ -47,3 +46,4 @@ from mast.models.selection import selection as selection
 from mast.models.selection import space_of_heads as space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm as SyncBatchNorm
 from mast.models.sync_batchnorm import synchronise_batchnorm as synchronise_batchnorm
+from mast.models.torchvision_models import Encoding as Encoding

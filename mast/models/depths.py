@@ -17,12 +17,12 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.models.encoders import (
     Encoder,
-    Encoding,
     channels_of,
     check_representation,
     checked_for,
     evaluating,
 )
+from mast.models.torchvision_models import Encoding
 
 TOKENS = 4  # blocks of a transformer that are read
 SAME = 1e-3  # as a share

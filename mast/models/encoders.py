@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +28,7 @@ from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.models.layouts import first_keys
+from mast.models.torchvision_models import Encoding, family_of, locations, torchvision_model
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -50,39 +51,15 @@ RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pret
 ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 HEAD = "head"  # in the header of an exported classifier, the keys that are not the encoder's
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
-HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 LARGEST = 2048  # pixels: side of the largest image
-# What `EncoderConfig.options` may hold, of either library: the architecture alone. No file, no
-# weights, no device, and nothing that decides which images come in or which classes come out.
-OPTIONS = {
-    "timm": frozenset({
-        "aa_layer", "act_layer", "always_partition", "attn_drop_rate", "attn_type", "avg_down",
-        "base_width", "block_config", "block_reduce_first", "bn_size", "bottle_ratio",
-        "cardinality", "channels", "class_token", "conv_bias", "conv_mlp", "depth", "depths",
-        "dims", "down_kernel_size", "drop_block_rate", "drop_path_rate", "drop_rate",
-        "dynamic_img_pad", "dynamic_img_size", "embed_dim", "embed_dims", "expand_ratio", "fc_norm",
-        "final_norm", "fix_init", "global_pool", "growth_rate", "head_bias", "head_hidden_size",
-        "head_init_scale", "head_norm_first", "heads", "img_size", "init_values", "kernel_size",
-        "kernel_sizes", "layer_scale_init_value", "layer_scale_init_values", "layers",
-        "ls_init_value", "mlp_ratio", "mlp_ratios", "no_embed_class", "norm_eps", "norm_layer",
-        "num_features", "num_heads", "num_init_features", "num_kv_heads", "num_reg_tokens",
-        "output_stride", "patch_drop_rate", "patch_size", "pool_include_prefix", "pos_drop_rate",
-        "pos_embed", "pre_norm", "pretrained_window_sizes", "proj_bias", "proj_drop_rate",
-        "qk_norm", "qkv_bias", "qkv_fused", "reg_tokens", "rel_pos_dim", "rel_pos_type",
-        "replace_stem_pool", "rope_temperature", "rope_type", "scale_mlp", "se_ratio", "sr_ratios",
-        "stages", "stem_chs", "stem_kernel_size", "stem_size", "stem_stride", "stem_type",
-        "stem_width", "strict_img_size", "swiglu_mlp", "use_abs_pos_emb", "use_fc_norm", "use_grn",
-        "use_post_norm", "use_rel_pos_bias", "use_rot_pos_emb", "use_shared_rel_pos_bias",
-        "weight_init", "width", "width_factor", "widths", "window_ratio", "window_size",
-        "zero_init_last",
-    }),
-    "torchvision": frozenset({
-        "attention_dropout", "depth_mult", "dilated", "drop_rate", "dropout", "groups",
-        "image_size", "init_weights", "last_channel", "layer_scale", "memory_efficient",
-        "mlp_ratio", "reduced_tail", "replace_stride_with_dilation", "round_nearest",
-        "stochastic_depth_prob", "width_mult", "width_per_group", "zero_init_residual",
-    }),
-}  # fmt: skip
+# Arguments of constructors that `EncoderConfig.options` may not hold: files, weights, devices, and
+# what decides which images come in and which classes come out.
+NO_ARCHITECTURE = frozenset({
+    "cache_dir", "checkpoint_path", "device", "dtype", "exportable", "feature_cfg",
+    "features_only", "in_chans", "kwargs_filter", "model_cfg", "no_jit", "num_classes",
+    "out_indices", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay",
+    "pretrained_filter_fn", "pretrained_strict", "progress", "scriptable", "weights",
+})  # fmt: skip
 MOST_VALUE, MOST_VALUES = 2**14, 64  # of a number in an option; of the values of a list
 WORD = re.compile(r"[\w.-]{0,64}", re.ASCII)
 FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -120,7 +97,6 @@ class EncoderConfig:
             std are the ones given here. Another project's file does not record the normalization
             and says little of the architecture: give name (perhaps with a tag), options, mean, std
             and stem_stride.
-            `order:FILE` matches parameters with other names by order and shape.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
         freeze_statistics: Keep BatchNorm's statistics frozen at those of the weights.
     """
@@ -159,13 +135,6 @@ class EncoderConfig:
                 raise UserError(f"encoder.{name} is for weights: give encoder.weights, too")
 
 
-class Encoding(NamedTuple):
-    """An encoder's output: the representation (B, C) and the features (B, L, C) it pools."""
-
-    representation_BC: Tensor
-    features_BLC: Tensor
-
-
 class Encoder(nn.Module):
     """An image model without its classifier.
 
@@ -201,7 +170,7 @@ class Encoder(nn.Module):
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(-1, 1, 1), persistent=False)
-        self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
+        self._family = family_of(self.model) if self.library == "torchvision" else None
         with _in_one_line(config, size):
             self.dim, self.locations, self.map_dim = self._measure()
 
@@ -239,7 +208,7 @@ class Encoder(nn.Module):
             )
         if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
             return Encoding(representation_BC, output.flatten(1, 2))
-        return Encoding(representation_BC, _locations(output))
+        return Encoding(representation_BC, locations(output))
 
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:
@@ -550,17 +519,14 @@ def check_size(size: int) -> None:
         raise UserError(f"size must be 1 to {LARGEST} pixels, got {in_short(size)}")
 
 
-def check_options(options: Mapping[str, Any], library: str | None = None) -> None:
+def check_options(options: Mapping[str, Any]) -> None:
     """Refuse options of an encoder that are more than numbers and words of its architecture.
 
-    The headers of files have some, and an export writes them into Python. Without a library those
-    of either are taken.
+    The headers of files have some. Which of the names a model takes is for its library to say.
     """
-    known = OPTIONS[library] if library else frozenset().union(*OPTIONS.values())
     for name, value in options.items():
-        if name not in known:
-            of = f" of {library}" if library else ""
-            raise unknown(f"option{of} in encoder.options", name, sorted(known))
+        if name in NO_ARCHITECTURE or not name.isidentifier():
+            raise UserError(f"encoder.options describe an architecture, got {name!r:.80}")
         if not _is_literal(value):
             raise UserError(
                 f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
@@ -605,12 +571,12 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
     """The model of an encoder, with random weights, by its library."""
     check_size(size)
     library, name = resolve(config.name)
-    check_options(config.options, library)
+    check_options(config.options)
     with bounded_weights():
         with _in_one_line(config, size):
             options = arguments(config, size)
             if library == "torchvision":
-                model = _torchvision_model(name, options, config.channels)
+                model = torchvision_model(name, options, config.channels)
             else:
                 import timm
 
@@ -667,32 +633,6 @@ def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[N
         ) from error
 
 
-def _torchvision_model(name: str, options: Mapping[str, Any], channels: int) -> nn.Module:
-    import torchvision
-
-    model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
-    for head in HEADS:
-        if hasattr(model, head):
-            setattr(model, head, nn.Identity())
-    if channels != 3:
-        _widen_first(model, channels)
-    return model
-
-
-def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
-    """The convolution of torchvision's model that sees the images, and its name."""
-    return next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Conv2d))
-
-
-@torch.no_grad()
-def _widen_first(model: nn.Module, channels: int) -> None:
-    """Have a model of RGB take other images; what its first layer gives stays as large."""
-    _, first = first_convolution(model)
-    shape = (first.out_channels, channels, *first.weight.shape[2:])
-    weight_OCKK = torch.randn(shape) * (first.weight.std() * math.sqrt(3 / channels))
-    first.in_channels, first.weight = channels, nn.Parameter(weight_OCKK)
-
-
 class Stem(NamedTuple):
     """The first layers of an encoder, as `EncoderConfig` has them, with nothing left open."""
 
@@ -732,56 +672,3 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())
-
-
-Family = Callable[[Any, Tensor], Encoding]
-
-
-def _tokens(model: Any, x: Tensor) -> Encoding:
-    x = model._process_input(x)
-    x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
-    return Encoding(x[:, 0], x[:, 1:])
-
-
-def _in_turn(*parts: str) -> Family:
-    """The last map of a model whose parts are run one after the other."""
-
-    def run(model: Any, x: Tensor) -> Encoding:
-        for part in parts:
-            x = getattr(model, part)(x)
-        return _pooled(x)
-
-    return run
-
-
-FAMILIES: dict[str, Family] = {
-    "ResNet": _in_turn("conv1", "bn1", "relu", "maxpool", *(f"layer{at}" for at in range(1, 5))),
-    "VisionTransformer": _tokens,
-    "ShuffleNetV2": _in_turn("conv1", "maxpool", "stage2", "stage3", "stage4", "conv5"),
-    "RegNet": _in_turn("stem", "trunk_output"),
-    "DenseNet": lambda model, x: _pooled(model.features(x).relu()),
-    "SwinTransformer": _in_turn("features", "norm", "permute"),
-}
-
-
-def _torchvision_family(model: nn.Module) -> Family:
-    """How torchvision's models of this kind give their last feature map.
-
-    The model is an argument, not bound: a copy of an encoder must run its own weights.
-    """
-    family = type(model).__name__
-    if family in FAMILIES:
-        return FAMILIES[family]
-    if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
-        return _in_turn("features")
-    # GoogLeNet and Inception have no single map; MNASNet loads no weights without its own metadata.
-    raise UserError(f"torchvision's {family} cannot be an encoder: use timm's version of it")
-
-
-def _pooled(map_BCHW: Tensor) -> Encoding:
-    features_BLC = _locations(map_BCHW)
-    return Encoding(features_BLC.mean(dim=1), features_BLC)
-
-
-def _locations(map_BCHW: Tensor) -> Tensor:
-    return map_BCHW.flatten(2).transpose(1, 2)

@@ -5,10 +5,10 @@ the encoder loads whole or not at all: each of its weights must be there, and ev
 prefix must fit in name and shape, but for known heads.
 
 A file does not say how images were normalized. A tag in the name that is given does, or what the
-Hub has beside the file, such as `config.json`. Otherwise weights in timm's own layout, or matched
-by order, take the normalization of timm's default weights for the architecture, and all others
-ImageNet's mean and standard deviation, with which these projects train, except solo-learn on CIFAR
-and STL-10. For other images than RGB it is 0.5 and 0.25. Nor does a file say anything else that has
+Hub has beside the file, such as `config.json`. Otherwise weights without a prefix take the
+normalization of timm's default weights for the architecture, and all others ImageNet's mean and
+standard deviation, with which these projects train, except solo-learn on CIFAR and STL-10. For
+other images than RGB it is 0.5 and 0.25. Nor does a file say anything else that has
 no weights: the stride of a 3x3 stem is taken to be 1 and the pooling after it to be absent, as on
 CIFAR; activations and strides are the architecture's.
 """
@@ -40,13 +40,11 @@ from mast.models.encoders import (
     weightless_model,
 )
 from mast.models.layouts import (
-    BY_ORDER,
     CHILDREN,
     CLASSIFIERS,
     KeyLayout,
-    checkpoint_of,
     first_keys,
-    matched_by_order,
+    in_order,
     recognise,
 )
 from mast.models.pretrained import named_weights, normalization_beside, normalization_of, size_of
@@ -99,8 +97,7 @@ def load_foreign(
     """Read an encoder from a checkpoint that another project wrote.
 
     Args:
-        path: A file of `torch.save` or a `.safetensors`. With `order:` before it, weights of other
-            names are matched by their order and shapes (`mast.models.layouts`).
+        path: A file of `torch.save` or a `.safetensors`.
         name: A timm or torchvision name, as in `EncoderConfig`, perhaps with a tag. If not given it
             is inferred: for ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm
             (tiny, small, base and large, with a class token).
@@ -117,12 +114,7 @@ def load_foreign(
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
             architecture, or weights that do not fit the architecture.
     """
-    path, by_order = checkpoint_of(path)
-    if by_order and (name is None or path.suffix == ".safetensors"):
-        raise UserError(
-            f"{BY_ORDER}{path}: weights are matched by their order if the architecture is named, "
-            "and if torch.save wrote them: a .safetensors keeps no order"
-        )
+    path = Path(path)
     if not path.is_file():
         raise UserError(f"no checkpoint at {path}")
     if path.suffix == ".safetensors":
@@ -144,19 +136,16 @@ def load_foreign(
             config = replace(config, **usual_normalization(channels)._asdict())
             model = weightless_model(config, size)
         expected = model.state_dict()
-        if by_order:
-            tensors, head = matched_by_order(tensors, expected)
-        else:
-            head = tuple(key for key in tensors if key not in expected
-                         and key.startswith(CLASSIFIERS))  # fmt: skip
+        if layout.ordered:
+            tensors = in_order(tensors, expected)
+        head = tuple(key for key in tensors if key not in expected and key.startswith(CLASSIFIERS))
         weights = {key: tensor for key, tensor in tensors.items() if key not in head}
         try:
             load_whole(model, weights)
         except UserError as error:
             raise UserError(
                 f"it has the layout of {layout.name}, but its weights are not those of "
-                f"{config.name!r}: {error}. If it is another architecture: {NAME_IT}. If only the "
-                f"names differ: give {BY_ORDER}FILE, to match them by order and shape"
+                f"{config.name!r}: {error}. If it is another architecture: {NAME_IT}"
             ) from error
         check_finite(path, weights)
         with drawing():  # the first weights are drawn, only to be replaced

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.transfer import numbers
-from mast.models.encoders import Encoding
+from mast.models.torchvision_models import Encoding
 
 LastNorm = Literal["none", "affine", "plain"]
 Activation = Literal["relu", "gelu"]

@@ -14,8 +14,6 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes import mast, others
-from mast.recipes.small import RIVAL as RIVAL
-from mast.recipes.small import rival as rival
 from mast.recipes.small import small
 
 DEFAULT = "mast_c5_small"
@@ -40,8 +38,6 @@ FULL: dict[str, Recipe] = {
     "vicreg": mast.vicreg,
     "simclr": others.simclr,
     "moco_v2": others.moco_v2,
-    "moco_v3": others.moco_v3,
-    "ifm_moco_v2": others.ifm_moco_v2,
     "simsiam": others.simsiam,
     "simsiam_augself": others.simsiam_augself,
     "byol": others.byol,

@@ -13,7 +13,6 @@ from mast.methods.byol import BYOLConfig
 from mast.methods.dino import DINOConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
-from mast.methods.moco_v3 import MoCoV3Config
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.supervised import SupervisedConfig
@@ -63,44 +62,6 @@ def moco_v2() -> PretrainConfig:
         ),
         epochs=800,
         batch_size=256,
-    )
-
-
-def moco_v3() -> PretrainConfig:
-    """MoCo v3 on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
-
-    Its official code: linear top-1 74.6. LARS at 0.3 for 256 images, weight decay 1.5e-6,
-    temperature 1, momentum from 0.996 (facebookresearch/moco-v3).
-
-    Cost: some 100 GPU hours.
-    """
-    return replace(
-        vicreg5(),
-        recipe="moco_v3",
-        views="moco_v3",
-        objective=MoCoV3Config(momentum=0.996),
-        optimizer=OptimizerConfig(
-            "lars_official", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0
-        ),
-        batch_size=4096,
-    )
-
-
-def ifm_moco_v2() -> PretrainConfig:
-    """MoCo v2 with implicit feature modification, on ImageNet-100: 200 epochs, batch 512.
-
-    Robinson et al., NeurIPS 2021: linear top-1 81.4 on ImageNet-100. SGD at 0.4 for 256 images,
-    epsilon 0.1, both losses of one weight (joshr17/IFM).
-    """
-    return replace(
-        moco_v2(),
-        recipe="ifm_moco_v2",
-        objective=MoCoConfig(momentum=0.99, hardness=0.1),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.4, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
-        ),
-        epochs=200,
-        batch_size=512,
     )
 
 

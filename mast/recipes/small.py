@@ -1,8 +1,8 @@
-"""The small variants of all recipes, and the run that a run is compared with."""
+"""The small variants of all recipes."""
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
@@ -13,12 +13,10 @@ from mast.methods.byol import BYOLConfig
 from mast.methods.dino import DINOConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
-from mast.methods.moco_v3 import MoCoV3Config
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
-from mast.recipes.mast import vicreg5, vicreg5_medium
 from mast.recipes.others import MEAN_OF_PATCHES
 
 # Changes of an objective, and of those that inherit from it.
@@ -30,7 +28,6 @@ SMALL: dict[type, dict[str, Any]] = {
     SimCLRConfig: {"projector": MLPConfig(hidden=1024, dim=128)},
     SimSiamConfig: {"projector": MLPConfig(hidden=1024, dim=512), "bottleneck": 128},
     BYOLConfig: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
-    MoCoV3Config: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
     MoCoConfig: {"projector": MLPConfig(hidden=512, dim=128), "queue": 4096, "momentum": 0.99},
     SwAVConfig: {"projector": MLPConfig(hidden=1024, dim=128), "prototypes": 128, "frozen": 0.01},
     DINOConfig: {
@@ -87,33 +84,3 @@ def _objective(config: PretrainConfig) -> Any:
     if isinstance(objective, MastCConfig) and objective.compare == "contrast":
         changes = {"projector": MLPConfig(hidden=1024, dim=128)}
     return replace(objective, **deepcopy(changes))
-
-
-RIVAL = "vicreg"  # the method that others are compared with
-
-
-def rival(config: PretrainConfig) -> PretrainConfig:
-    """The run that a run is compared with: VICReg beside it.
-
-    Args:
-        config: The run, of another method.
-
-    Returns:
-        VICReg's own objective and schedule, and its own views where the run's are no pair; all else
-        as in the run. It has the projector's sizes of MAST and of MAST-C over a distance, and its
-        own optimizer beside MAST-C's contrast.
-    """
-    own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
-    if "_medium" in config.recipe:
-        own = vicreg5_medium()
-    objective, optimizer = cast(Any, own.objective), config.optimizer
-    match config.objective:
-        case MastCConfig(compare="contrast"):
-            optimizer = own.optimizer
-        case MastConfig(projector=sizes) | MastCConfig(projector=sizes):
-            objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
-    views = config.views if len(config.preset.views) == 2 else own.views
-    return replace(
-        config, recipe=own.recipe, objective=objective, schedule=own.schedule, views=views,
-        optimizer=optimizer,
-    )  # fmt: skip

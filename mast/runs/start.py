@@ -24,7 +24,6 @@ from mast.models import (
     stem_of,
 )
 from mast.models.encoders import usual_normalization
-from mast.models.layouts import checkpoint_of
 
 _log = logging.getLogger("mast")
 
@@ -72,7 +71,7 @@ def _agreed(wanted: EncoderConfig, known: EncoderConfig) -> EncoderConfig:
             )
         known = replace(known, **wanted.normalization._asdict())
     open_fields = []
-    if is_foreign(checkpoint_of(str(wanted.weights))[0]):
+    if is_foreign(Path(str(wanted.weights))):
         open_fields += ["stem_stride"] if known.stem == "small" else []
         open_fields += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag has
     usual = EncoderConfig(**usual_normalization(wanted.channels)._asdict())
@@ -147,7 +146,7 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
 def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
     """The encoder that has the weights, at the run's size if they leave that open; description."""
     wanted, weights = config.encoder, str(config.encoder.weights)
-    file, _ = checkpoint_of(weights)
+    file = Path(weights)
     if not os.path.exists(file) and named_weights(weights) is None and "/" not in weights:
         raise UserError(
             f"encoder.weights {weights!r:.200} is neither a file nor a run folder, nor a name of "

@@ -28,7 +28,7 @@ class PrCLConfig(MoCoConfig):
             is what lies behind one location of the encoder's map.
     """
 
-    limits: ClassVar = {"hidden": "(0, 1)", "hardness": "[0, inf)"}
+    limits: ClassVar = {"hidden": "(0, 1)"}
     hidden: float = 0.5
 
 

@@ -14,7 +14,7 @@ from mast.core.display import doing, say
 from mast.core.errors import UserError, counted
 from mast.core.run import RunFolder
 from mast.core.table import TextTable
-from mast.recipes import rival
+from paper.studies.rival import rival
 
 TO_DO, BEGUN, WAITING, FINISHED = "to do", "begun", "waits for others", "finished"
 

@@ -12,8 +12,8 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.core.errors import counted
-from mast.recipes import RIVAL
 from paper.analyses.base import curve, legend, with_margin
+from paper.studies.rival import RIVAL
 from paper.studies.study import BASE, Study, collect, over_seeds
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
@@ -24,7 +24,7 @@ class Epochs(Study):
     """Top-1 after training for longer and for shorter, beside the run's rival.
 
     Two runs of the same number of epochs see as many images, with the same encoder, operators,
-    seed, data and, but for a contrast, optimizer and projector. The rival (`mast.recipes.rival`),
+    seed, data and, but for a contrast, optimizer and projector. The rival (`paper.studies.rival`),
     VICReg, has the objective and the schedule of its own recipe: all operators from the start.
 
     Arrays:

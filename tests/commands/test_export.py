@@ -13,7 +13,6 @@ import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.exports import FORMATS, Place, load_original
 from mast.models import Encoder, EncoderConfig, save_encoder
 
 NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
@@ -106,61 +105,3 @@ def test_the_card_says_what_the_run_says(
         card_of(run, monkeypatch, ignore="color")
     in_depths = mast.fit(str(photos), run, space="depths").path
     assert "Pretraining of the encoder" in card_of(in_depths, monkeypatch)
-
-
-class FakeHub:
-    """What `huggingface_hub.HfApi` would have been asked."""
-
-    asked: list[tuple[Any, ...]]
-    fails = False
-
-    def create_repo(self, repository: str, exist_ok: bool) -> str:
-        if self.fails:
-            raise ConnectionError("Name or service not known\nand more")
-        self.asked.append(("create", repository, exist_ok))
-        return f"https://huggingface.co/{repository}"
-
-    def upload_folder(self, repo_id: str, folder_path: Path, commit_message: str) -> None:
-        text = (folder_path / "README.md").read_text()
-        files = sorted(file.name for file in folder_path.iterdir())
-        self.asked.append(("upload", repo_id, files, commit_message, text))
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> type[FakeHub]:
-    monkeypatch.setattr("huggingface_hub.HfApi", FakeHub)
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
-    monkeypatch.setattr(FakeHub, "asked", [], raising=False)
-    return FakeHub
-
-
-def test_pushing(file: Path, hub: type[FakeHub], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["export", str(file), "--format", "hf", "--push", "me/flowers", "--license", "mit"]
-    assert main(words) == 0
-    assert "https://huggingface.co/me/flowers\n" in capsys.readouterr().out
-    (created, (_, repository, files, message, text)) = hub.asked
-    assert created == ("create", "me/flowers", True)
-    assert repository == "me/flowers"
-    assert files == ["README.md", "config.json", "mast.json", "model.safetensors"]
-    assert message == "Upload the encoder"
-    assert front_of(text)["license"] == "mit"
-    assert "transformers.AutoModel.from_pretrained('me/flowers')" in text
-    assert "In this folder" not in text
-    line = FORMATS["timm"].kind(load_original(file)).line(Place("me/flowers", on_hub=True))
-    assert "create_model('hf-hub:me/flowers'" in line
-
-
-def test_what_cannot_be_pushed(
-    file: Path, hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UserError, match=r"OWNER/NAME .*got 'flowers'"):
-        mast.export(file, "timm", push="flowers")
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(UserError, match="push needs a token"):
-        mast.export(file, "timm", push="me/flowers")
-    assert not (file.parent / "mine-timm").exists()  # refused before anything is written
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
-    monkeypatch.setattr(hub, "fails", True)
-    with pytest.raises(UserError, match=r"cannot push .*Name or service not known\); .* is whole"):
-        mast.export(file, "timm", push="me/flowers")
-    assert (file.parent / "mine-timm").is_dir()

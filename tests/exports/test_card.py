@@ -12,7 +12,7 @@ from tiny import ENCODER
 from torch import nn
 
 from mast.evaluation.result import Result, TargetResult
-from mast.exports import FORMATS, Original, Place, card
+from mast.exports import FORMATS, Original, card
 from mast.models import Classifier, Encoder
 
 NAMES = (
@@ -58,7 +58,7 @@ def test_class_names_are_text(encoder: Encoder) -> None:
     original = Original(encoder, Classifier(encoder, nn.Linear(encoder.dim, 8), NAMES, 32))
     form = FORMATS["pt2"].kind(original)
     for title in NAMES:
-        text = card(title, form, original, Place("a`\n```\n[b](c)"), license="x\n---\n# y")
+        text = card(title, form, original, license="x\n---\n# y")
         front, tokens = read(text)
         assert front["license"] == "x\\n---\\n# y"
         assert set(front) == {"pipeline_tag", "license", "tags"}
@@ -78,8 +78,8 @@ def test_what_was_measured_is_a_table_of_text(encoder: Encoder, tmp_path: Path) 
         run.path
     )
     form = FORMATS["pt2"].kind(original)
-    text = card("t", form, original, Place("."), run, known["fingerprint"])
-    learned = card("t", form, original, Place("."), make_run(tmp_path / "it", "supervised_small"))
+    text = card("t", form, original, run, known["fingerprint"])
+    learned = card("t", form, original, make_run(tmp_path / "it", "supervised_small"))
     assert "pretrained with labels" in learned
     assert "self-supervised" not in learned
     _, tokens = read(text)

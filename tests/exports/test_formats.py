@@ -28,7 +28,7 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.exports import FORMATS, Original, Place, libraries
+from mast.exports import FORMATS, Original, libraries
 from mast.models import (
     Classifier,
     Encoder,
@@ -75,18 +75,16 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], C
     root = tmp_path_factory.mktemp("exports")
 
     @cache
-    def models(size: int) -> tuple[dict[str, Encoder | Classifier], list[str]]:
-        config = NARROW if size == 96 else EncoderConfig("resnet18", stem_stride=2, stem_padding=2)
-        pictures = pictures_of(root / f"pictures{size}", size)
-        encoder = scrambled(Encoder(normalised(config), size))
+    def models() -> tuple[dict[str, Encoder | Classifier], list[str]]:
+        pictures = pictures_of(root / "pictures", 96)
+        encoder = scrambled(Encoder(normalised(NARROW), 96))
         classifier = separating(classifier_of(encoder), pictures)
         return {"encoder": encoder, "classifier": classifier}, pictures
 
     @cache
     def export(kind: str, name: str) -> Case:
-        size = 32 if name == "torchvision" else 96
-        both, pictures = models(size)
-        file = saved(root / f"{kind}{size}", both[kind])
+        both, pictures = models()
+        file = saved(root / kind, both[kind])
         return Case(mast.export(file, name), both[kind], pictures)
 
     return export
@@ -137,7 +135,6 @@ def test_the_example_of_onnx_needs_onnxruntime_numpy_and_pillow_alone(
     [
         ("timm", "encoder"),
         ("hf", "classifier"),
-        ("torchvision", "classifier"),
         pytest.param("pt2", "classifier", marks=pytest.mark.slow),
     ],
 )
@@ -149,11 +146,9 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
     files |= {"config.json"} if name in ("timm", "hf") else set()
     if kind == "classifier" and name != "hf":
         files.add("classes.json")
-        size, inside = (96, True) if name == "pt2" else (32, False)
-        moments = {"mean": list(HALF.mean), "std": list(HALF.std)}
         assert json.loads((folder / "classes.json").read_text()) == {
-            "classes": list(CLASSES), "size": size, "resized": size,
-            "normalization": "inside the model" if inside else moments,
+            "classes": list(CLASSES), "size": 96, "resized": 96,
+            "normalization": "inside the model",
         }  # fmt: skip
     elif kind == "classifier":
         config = json.loads((folder / "config.json").read_text())
@@ -165,13 +160,11 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
     assert ("snow|drop, Gänseblümchen" in text) == (kind == "classifier")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("timm", "encoder"), ("timm", "classifier"), ("torchvision", "classifier")]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_encoder_in_what_was_exported_is_evaluated(
-    exported: Callable[[str, str], Case], name: str, kind: str
+    exported: Callable[[str, str], Case], kind: str
 ) -> None:
-    case = exported(kind, name)
+    case = exported(kind, "timm")
     encoder: Any = case.module if kind == "encoder" else case.module.encoder
     again = load_encoder(case.exported.folder / "model.safetensors")
     assert (again.size, again.config.normalization) == (encoder.size, HALF)
@@ -199,14 +192,7 @@ def test_a_vit_of_another_size(tmp_path: Path) -> None:
             "timm",
             "3x3 stem.*onnx and pt2 hold any",
         ),
-        ("classifier", NARROW, 96, "torchvision", "no model with the weights of 'timm:resnet18'"),
-        (
-            "encoder",
-            EncoderConfig("squeezenet1_1"),
-            64,
-            "torchvision",
-            r"of shape \(7, \d+\), expected \(7, 512\)",
-        ),
+        ("encoder", EncoderConfig("alexnet"), 64, "timm", "no model with the weights of 'alexnet'"),
         (
             "classifier",
             EncoderConfig(
@@ -285,10 +271,9 @@ def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
     if name not in INSTALLED:
         pytest.skip(f"{NEEDS[name]} is not installed")
-    config = EncoderConfig("resnet18") if name == "torchvision" else NARROW
-    form = FORMATS[name].kind(Original(Encoder(config, 96).eval()))
+    form = FORMATS[name].kind(Original(Encoder(NARROW, 96).eval()))
     place = "a'); open('b', 'w'); (\"\n{x} \\"
-    line = form.line(Place(place))
+    line = form.line(place)
     texts = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
     assert any(isinstance(text, str) and place in text for text in texts)
     assert "\n" not in line

@@ -13,7 +13,6 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.losses import (
     contrast,
-    hardened_contrast,
     masked_nt_xent,
     negative_cosine,
     nt_xent,
@@ -84,31 +83,6 @@ def test_contrast_is_its_formula_and_leaves_out_what_does_not_count() -> None:
         expected -= math.log(math.exp(positive / 0.2) / total) / 2
     found = contrast(positive_B, negative_BN.double(), 0.2).item()
     assert found == pytest.approx(expected, rel=1e-6)
-
-
-def test_hardened_contrast_is_the_mean_with_the_hardest_features() -> None:
-    """Of all features moved by epsilon or less, none has a larger loss."""
-    generator = torch.Generator().manual_seed(0)
-    query_D, key_D, *negatives = F.normalize(
-        torch.randn(6, 5, generator=generator, dtype=torch.float64), dim=1
-    )
-    epsilon, temperature = 0.1, 0.2
-
-    def loss(key_D: Tensor, negatives: list[Tensor]) -> Tensor:
-        bank_BN = torch.stack([query_D @ other_D for other_D in negatives])[None]
-        return contrast((query_D @ key_D)[None], bank_BN, temperature)
-
-    plain = loss(key_D, negatives)
-    hardest = loss(key_D - epsilon * query_D, [other + epsilon * query_D for other in negatives])
-    positive_B = (query_D @ key_D)[None]
-    negative_BN = torch.stack([query_D @ other for other in negatives])[None]
-    found = hardened_contrast(positive_B, negative_BN, temperature, epsilon, 3.0)
-    assert found.item() == pytest.approx((plain + 3 * hardest).item() / 4, rel=1e-9)
-    assert hardened_contrast(positive_B, negative_BN, temperature, 0, 0) == plain
-    for _ in range(200):
-        moves = F.normalize(torch.randn(5, 5, generator=generator, dtype=torch.float64), dim=1)
-        moved = [other + epsilon * move for other, move in zip(negatives, moves[1:], strict=True)]
-        assert loss(key_D + epsilon * moves[0], moved) <= hardest
 
 
 def test_losses_are_float32_in_mixed_precision() -> None:

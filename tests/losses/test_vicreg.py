@@ -1,4 +1,4 @@
-"""VICReg's terms against the published formula, lightly's code, and what must not change them.
+"""VICReg's terms: covariances of any scale, and collapse; `test_oracles.py` has lightly's.
 
 Shapes: B batch, D embedding dimensions.
 """
@@ -9,9 +9,6 @@ import torch
 
 from mast.losses import covariance, invariance, variance
 
-SIZES = [(2, 7), (5, 12), (12, 12), (13, 12), (40, 6), (3, 1)]  # B < D, B = D, B > D, D = 1
-sizes = pytest.mark.parametrize(("batch", "dim"), SIZES)
-
 
 def embeddings(batch: int, dim: int, seed: int = 0, scale: float = 0.7) -> torch.Tensor:
     """Correlated dimensions of unequal spread, some above the hinge and some below, off centre."""
@@ -19,11 +16,6 @@ def embeddings(batch: int, dim: int, seed: int = 0, scale: float = 0.7) -> torch
     x_BD = torch.randn(batch, dim, generator=generator, dtype=torch.float64)
     mix_DD = torch.randn(dim, dim, generator=generator, dtype=torch.float64) / dim**0.5
     return scale * (x_BD @ mix_DD + x_BD) + 3.0
-
-
-def published_variance(z_BD: torch.Tensor, eps: float = 1e-4) -> float:
-    """Eq. 1 and 2, by NumPy."""
-    return float(np.maximum(0, 1 - np.sqrt(np.var(z_BD.numpy(), axis=0, ddof=1) + eps)).mean())
 
 
 def published_covariance(z_BD: torch.Tensor) -> float:
@@ -34,26 +26,8 @@ def published_covariance(z_BD: torch.Tensor) -> float:
     )
 
 
-@sizes
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_terms_equal_the_published_formula(batch, dim, dtype):
-    first_BD, second_BD = embeddings(batch, dim, 1), embeddings(batch, dim, 2)
-    relative = 1e-12 if dtype == torch.float64 else 2e-5
-    # Off-diagonals are a difference of two sums of squares, hence the absolute part.
-    close = {"rel": relative, "abs": relative}
-    squares = [(a - b) ** 2 for a, b in zip(first_BD.ravel(), second_BD.ravel(), strict=True)]
-    distance = invariance(first_BD.to(dtype), second_BD.to(dtype)).item()
-    assert distance == pytest.approx(sum(squares).item() / (batch * dim), **close)
-    assert variance(first_BD.to(dtype)).item() == pytest.approx(
-        published_variance(first_BD), **close
-    )
-    assert covariance(first_BD.to(dtype)).item() == pytest.approx(
-        published_covariance(first_BD), **close
-    )
-
-
-@pytest.mark.parametrize(("batch", "dim"), [(16, 64), (64, 16)])
-@pytest.mark.parametrize("scale", [1e3, 1e5])
+@pytest.mark.parametrize(("batch", "dim"), [(2, 7), (16, 64), (12, 12), (64, 16)])
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e5])
 def test_one_dimension_of_another_scale_hides_no_covariance(batch, dim, scale):
     z_BD = embeddings(batch, dim)
     z_BD[:, 3] *= scale

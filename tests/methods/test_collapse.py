@@ -10,7 +10,8 @@ from mast.augment import Record, Views
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Mast, MastConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig
-from mast.models.encoders import Encoder, Encoding
+from mast.models.encoders import Encoder
+from mast.models.torchvision_models import Encoding
 
 OPERATORS = ("crop", "flip", "jitter")
 FEATURES, BATCH, STEPS = 18, 64, 300

@@ -38,7 +38,6 @@ VARIANTS = {
     "moco v2, augself": Variant(
         "moco_v2", {}, {"queue": BATCH, "predicted": PROPERTIES}, heads="prediction"
     ),
-    "moco v3": Variant("moco_v3", {}, {}),
     "simsiam": Variant("simsiam", {}, {}),
     "byol": Variant("byol", {}, {}),
     "barlow twins": Variant("barlow_twins", {}, {}),
@@ -116,7 +115,6 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
         ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
         ("simclr_small", {"temperature": 0.0}, r"temperature must be in \(0, inf\), got 0"),
         ("moco_v2_small", {"queue": 0}, r"objective.queue must be in \[1, inf\), got 0"),
-        ("moco_v2_small", {"hardness": -0.1}, r"hardness must be in \[0, inf\), got -0.1"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
         (
             "mast_c5_small",

@@ -220,30 +220,6 @@ def test_a_normalization_that_cannot_be_is_refused(moments):
 # ---------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize(
-    ("config", "size"),
-    [
-        (EncoderConfig("timm:resnet18", NARROW, stem="small", stem_stride=1), 48),
-        (EncoderConfig("vit_tiny_patch16_224", TINY_VIT), 32),
-    ],
-)
-def test_file_rebuilds_the_encoder_bit_for_bit(config, size, tmp_path):
-    encoder = scrambled(Encoder(config, size)).to(memory_format=torch.channels_last)
-    save_encoder(encoder, tmp_path / "encoder.safetensors")
-    for path in (tmp_path, tmp_path / "encoder.safetensors"):
-        loaded = load_encoder(path)
-        assert loaded.config == config
-        assert loaded.size == size
-        assert not loaded.training
-        before, after = encoder.model.state_dict(), loaded.model.state_dict()
-        assert before.keys() == after.keys()
-        assert all(torch.equal(before[key], after[key]) for key in before)
-    images = torch.rand(2, 3, size, size)
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(images), encoder(images), rtol=1e-4, atol=1e-5)
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
-
-
 def test_foreign_files_are_user_errors(tmp_path):
     with pytest.raises(UserError, match=r"no encoder at .*encoder\.safetensors"):
         load_encoder(tmp_path)

@@ -23,7 +23,7 @@ from torch import nn
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, Foreign, is_foreign, load_foreign, save_encoder
 from mast.models.foreign import RESNETS, _inferred
-from mast.models.layouts import CLASSIFIERS, LAYOUTS, matched_by_order, recognise
+from mast.models.layouts import CLASSIFIERS, LAYOUTS, recognise
 
 State = dict[str, torch.Tensor]
 
@@ -299,83 +299,19 @@ def test_names_of_other_models(name: str, tmp_path: Path) -> None:
     assert_is(foreign, model)
 
 
-# ------------------------------------------------------------------------------ by their order
-
-
-def renamed(state: State, *names: tuple[str, str]) -> State:
-    """The same weights in the same order, under names of another program."""
-    for ours, theirs in names:
-        state = {re.sub(ours, theirs, key): value for key, value in state.items()}
-    return state
-
-
-BLOCKS = ((r"^layer(\d)", r"_stage.\1"), (r"\.conv(\d)", r"._conv\1"), ("^fc", "_top"))
-
-
-def test_other_names_are_matched_by_order(resnet: nn.Module, tmp_path: Path) -> None:
-    file = tmp_path / "model.pth"
-    counts = {key for key in resnet.state_dict() if key.endswith("num_batches_tracked")}
-    state = {key: value for key, value in resnet.state_dict().items() if key not in counts}
-    torch.save(renamed(state, *BLOCKS), file)
-    assert "are not those of 'resnet18'" in refused(file, "resnet18")
-    foreign = load_foreign(f"order:{file}", "resnet18", 64)
-    assert foreign.left_out == ("_top.weight", "_top.bias")
-    assert_is(foreign, pooled(resnet))
-
-
-def test_an_order_that_tells_too_little_is_refused(resnet: nn.Module, tmp_path: Path) -> None:
-    """Of two modules of the same shapes that are called by words, either may be the other."""
-    file, state = tmp_path / "model.pth", resnet.state_dict()
-    by_order = Path(f"order:{file}")
-    for names, problem in (
-        (
-            (r"layer1\.0\.conv1", "layer1.0.first"),
-            r"layer1.0.first and layer1.0.conv2 have the same",
-        ),
-        ((r"layer1\.0\.bn1", "layer1.0.bn3"), r"layer1.0.bn3 and layer1.0.bn2 have the same"),
-        ((r"bn1\.running_mean", "bn1.scale"), r"bn1.scale \(64,\) stands where bn1.running_mean"),
-    ):
-        torch.save(renamed(state, names), file)
-        assert re.search(problem, refused(by_order, "resnet18"))
-    torch.save(state | {"more.weight": torch.zeros(2, 2)}, file)
-    assert "only a classifier may come behind" in refused(by_order, "resnet18")
-    torch.save({key: state[key] for key in reversed(state)}, file)
-    assert "stands where conv1.weight (64, 3, 7, 7) belongs" in refused(by_order, "resnet18")
-    torch.save(state, file)
-    assert "if the architecture is named" in refused(by_order)
-    save_file(state, tmp_path / "model.safetensors")
-    assert "keeps no order" in refused(Path(f"order:{tmp_path}/model.safetensors"), "resnet18")
-
-
-def meta(create: Callable[[str], nn.Module], name: str) -> State:
-    """Weights without numbers, and without the classifier."""
-    with torch.device("meta"):
-        state = create(name).state_dict()
-    return {key: tensor for key, tensor in state.items() if not key.startswith("fc.")}
-
-
-@pytest.mark.parametrize("shortcut", ["downsample", "shortcut"])
-def test_runs_of_modules_that_may_be_exchanged_are_refused(shortcut: str) -> None:
-    """The shortcut registered before conv3, whose shape it has."""
-    expected, state = meta(timm.create_model, "test_resnet"), State()
-    third = {key: of for key, of in expected.items() if re.search(r"layer3\.0\.(conv|bn)3", key)}
-    for key, tensor in expected.items():
-        state |= {} if key in third else {key: tensor}
-        state |= third if key == "layer3.0.downsample.2.num_batches_tracked" else {}
-    state = renamed(state, ("downsample", shortcut))
-    with pytest.raises(UserError, match=f"{shortcut}.1 and layer3.0.conv3 have the same shapes"):
-        matched_by_order(state, expected)
-
-
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2"])
-def test_what_names_or_numbers_tell_apart_is_matched(name: str) -> None:
-    """In a bottleneck's first layer conv3 and the shortcut have one shape, and keep their names."""
-    expected = meta(timm.create_model, name)
-    state = renamed(meta(torchvision.models.get_model, name), *BLOCKS)
-    matched, left = matched_by_order(state, expected)
-    theirs, ours = ([k for k in keys if "batches" not in k] for keys in (state, expected))
-    assert not left
-    assert all(matched[a] is state[b] for a, b in zip(ours, theirs, strict=True))
+def test_efficientnets_with_names_of_their_own_in_timms_order(tmp_path: Path) -> None:
+    model = scrambled(timm.create_model("efficientnet_b0"))
+    weights = [of for key, of in model.state_dict().items() if "batches" not in key]
+    names = ["_conv_stem", *["_blocks"] * (len(weights) - 3), "_fc", "_fc"]
+    state = {f"{name}.{at}": of for at, (name, of) in enumerate(zip(names, weights, strict=True))}
+    torch.save(state, tmp_path / "model.pth")
+    foreign = load_foreign(tmp_path / "model.pth", "timm:efficientnet_b0", 64)
+    assert len(foreign.left_out) == 2
+    model.reset_classifier(0)
+    assert_is(foreign, model)
+    del state["_conv_stem.0"]
+    torch.save({"_conv_stem.a": weights[1], **state}, tmp_path / "model.pth")
+    assert "conv_stem.weight" in refused(tmp_path / "model.pth", "timm:efficientnet_b0")
 
 
 # --------------------------------------------------------------------------------- failures

@@ -5,9 +5,8 @@ Shapes: B batch, L locations, C features, H hidden width, D embedding dimensions
 
 import pytest
 import torch
-from torch import nn
 
-from mast.models import MLP, Encoding, GaussianProjector, GaussianProjectorConfig, GeM, MLPConfig
+from mast.models import Encoding, GaussianProjector, GaussianProjectorConfig, GeM
 
 B, L, C, H, D = 16, 9, 12, 24, 20
 
@@ -88,19 +87,6 @@ def test_covariance_stays_positive(floor):
         head.covariance_head.bias.fill_(40.0)
     raw_BD = 40.0 + (head(encoding()).covariance_BD - 40.0 - floor)
     assert (raw_BD > 30.0).all()  # linear above: no ceiling
-
-
-@pytest.mark.parametrize(("layers", "last_norm"), [(2, "none"), (3, "affine"), (2, "plain")])
-def test_an_mlp_has_the_layers_that_are_asked_for(layers, last_norm):
-    options = {"inner_norm": False, "bias": True, "last_norm": last_norm}
-    head = MLP(C, MLPConfig(hidden=H, dim=D), layers=layers, **options)
-    assert [type(layer) for layer in head.trunk] == [nn.Linear, nn.ReLU] * (layers - 1)
-    assert (head.head.in_features, head.head.out_features, len(head.head.bias)) == (H, D, D)
-    scales = {"none": 0, "affine": 2, "plain": 0}  # learned: scale and shift
-    assert len(list(head.norm.parameters())) == scales[last_norm]
-    output_BD = head(encoding().representation_BC)
-    centred = output_BD.mean(dim=0).abs().max() < 1e-5
-    assert bool(centred) == (last_norm != "none")
 
 
 def test_a_power_that_left_its_range_is_brought_back():

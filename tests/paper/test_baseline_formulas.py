@@ -10,13 +10,67 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from conformance import built, follows, layers, loss_of, of_sides, unit
 from tiny import BATCH, SIZE, make_views
+from torch import Tensor
 
 from mast.augment import PRESETS, Pipeline
+from mast.losses import contrast
+from paper.methods.ifm import hardened_contrast
 from paper.methods.infomin import pieces_of
 from paper.methods.vi_simsiam import power_spherical_log_density
 
 pytestmark = pytest.mark.usefixtures("baselines")
 L, R = "Linear", "ReLU"
+
+
+@torch.no_grad()
+def test_moco_v3_is_its_official_code() -> None:
+    """facebookresearch/moco-v3, moco/builder.py: a cross-entropy over the batch, times 2 T."""
+    method, images = built("moco_v3", {"temperature": 0.5})
+    queries = [unit(method.predictor(method.embed(image))) for image in images]
+    keys = [unit(method.teacher(image)) for image in images]
+    expected = sum(
+        2 * 0.5 * F.cross_entropy(query_BD @ key_BD.T / 0.5, torch.arange(BATCH))
+        for query_BD, key_BD in zip(queries, reversed(keys), strict=True)
+    )
+    assert loss_of(method) == pytest.approx(float(expected), rel=1e-5)
+    norm = "BatchNorm1d without scale"
+    assert layers(method.projector) == [L, "BatchNorm1d", R, L, norm]
+    assert layers(method.predictor) == [L, "BatchNorm1d", R, L]
+
+
+@torch.no_grad()
+def test_ifm_is_the_mean_of_two_contrasts() -> None:
+    method, images = built("ifm", {"queue": 11, "temperature": 0.2, "hardness": 0.1})
+    query_BD, key_BD = unit(method.embed(images[0])), unit(method.teacher(images[1]))
+    positive_B = (query_BD * key_BD).sum(1)
+    negative_BN = query_BD @ method.queue.key_ND.double().clone().T
+    plain = contrast(positive_B, negative_BN, 0.2)
+    hard = contrast(positive_B - 0.1, negative_BN + 0.1, 0.2)
+    assert loss_of(method) == pytest.approx(float(plain + hard) / 2, rel=1e-5)
+
+
+def test_hardened_contrast_is_the_mean_with_the_hardest_features() -> None:
+    """Of all features moved by epsilon or less, none has a larger loss."""
+    generator = torch.Generator().manual_seed(0)
+    query_D, key_D, *negatives = F.normalize(
+        torch.randn(6, 5, generator=generator, dtype=torch.float64), dim=1
+    )
+    epsilon, temperature = 0.1, 0.2
+
+    def loss(key_D: Tensor, negatives: list[Tensor]) -> Tensor:
+        bank_BN = torch.stack([query_D @ other_D for other_D in negatives])[None]
+        return contrast((query_D @ key_D)[None], bank_BN, temperature)
+
+    plain = loss(key_D, negatives)
+    hardest = loss(key_D - epsilon * query_D, [other + epsilon * query_D for other in negatives])
+    positive_B = (query_D @ key_D)[None]
+    negative_BN = torch.stack([query_D @ other for other in negatives])[None]
+    found = hardened_contrast(positive_B, negative_BN, temperature, epsilon, 3.0)
+    assert found.item() == pytest.approx((plain + 3 * hardest).item() / 4, rel=1e-9)
+    for _ in range(200):
+        moves = F.normalize(torch.randn(5, 5, generator=generator, dtype=torch.float64), dim=1)
+        moved = [other + epsilon * move for other, move in zip(negatives, moves[1:], strict=True)]
+        assert loss(key_D + epsilon * moves[0], moved) <= hardest
 
 
 @torch.no_grad()
@@ -180,14 +234,23 @@ def test_obow_is_its_official_code(sides: tuple[int, ...]) -> None:
     assert 1 <= found["stat/words_of_an_image"] <= found["stat/words_of_the_batch"] <= 20
 
 
-RISES = {"looc": False, "clsa": False, "infomin": False, "prcl": False, "obow": True}
+RISES = {
+    "moco_v3": True,
+    "ifm": False,
+    "looc": False,
+    "clsa": False,
+    "infomin": False,
+    "prcl": False,
+    "obow": True,
+}
 
 
 @pytest.mark.parametrize("name", RISES)
 def test_a_teacher_follows_after_the_step(name: str) -> None:
     words = name == "obow"
     parts = ("encoder",) if words else ("encoder", "projector")
-    follows(name, {"words" if words else "queue": 16}, RISES[name], *parts)
+    sizes = {} if name == "moco_v3" else {"words" if words else "queue": 16}
+    follows(name, sizes, RISES[name], *parts)
 
 
 @pytest.mark.parametrize("concentration", [0.0, 0.7, 20.0])

@@ -31,6 +31,8 @@ BAD = (float("nan"), float("inf"), -float("inf"), 1e300, -1e300, -(10**30))
 
 class TestEveryBaseline(Contract):
     variants = {  # noqa: RUF012
+        "moco v3": Variant("moco_v3", {}, {}),
+        "ifm": Variant("ifm", {}, {"queue": BATCH + 3}),
         "vi-simsiam": Variant("vi_simsiam", {}, {}),
         "looc": Variant("looc", {}, {"queue": BATCH + 3}, views=4),
         "clsa": Variant("clsa", {}, {"queue": BATCH + 3}, views=3),

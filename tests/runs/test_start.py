@@ -141,7 +141,7 @@ def test_the_configuration_counts_where_a_file_says_nothing(
     for name, options in (("timm:resnet18", ENCODER.options), ("timm:vit_tiny_patch16_224", vit)):
         source = Encoder(EncoderConfig(name, options), 32).eval()
         torch.save(source.model.state_dict(), tmp_path / "weights.pth")
-        asked = {"options": options, "weights": f"order:{tmp_path / 'weights.pth'}"}
+        asked = {"options": options, "weights": str(tmp_path / "weights.pth")}
         config, encoder = started(tiny(encoder={"name": name, **asked, **DARK}))
         assert encoder.config.normalization == (DARK["mean"], DARK["std"])
         assert config.encoder.name == name
