@@ -66,12 +66,13 @@ def copies() -> str:
     images = measured[0]["images"]
     viewpoints = edits_of("ukbench")
     others, joined = viewpoints["others"], viewpoints["joined"]
-    table = as_markdown(Grid(("edited copies found (%)", "recall", "precision", "s per 1,000"),
+    table = as_markdown(Grid(("edited copies found (%)", "recall", "precision", "s / 1,000 images"),
                              tuple(rows)))  # fmt: skip
     return (
         f"{table}\n\nCrop, flips, rotation, aspect ratio; {images} images at a time, {sets} "
-        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. Every photo has "
-        f"copies; of {others} pairs of other viewpoints (UKBench), {joined} are joined. "
+        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. `mast` "
+        f"wrongly merges {joined} of {others} pairs that show one object from two viewpoints "
+        "(UKBench). "
         "*Published*: on UKBench, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )
@@ -80,7 +81,7 @@ def copies() -> str:
 def pretrained() -> str:
     """The README's table of pretraining, with its controls."""
     return (
-        f"{controls()}\n\nMean of four groups of tasks, {SEEDS} seeds, equal tuning "
+        f"{controls()}\n\nLinear probe, mean of four groups of tasks, {SEEDS} seeds, equal tuning "
         "([details](docs/results.md#mast-c-and-its-controls)). The color block adds 0.3 points, "
         "within seed noise."
     )

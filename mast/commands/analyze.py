@@ -68,17 +68,17 @@ def analyze(
     Args:
         run: A run folder.
         data: A labeled dataset with `train` and `test` (figures show test images, probes train on
-            the others), or images alone, such as `flowers17/test`. Without images, only analyses
-            that need none are made.
+            the others), or images alone, such as `flowers17/test`. Without it, only analyses that
+            need no images are made.
         analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
-        measure: Whether to run the protocols linear, embedding and retained of `mast evaluate` on
-            the labeled dataset if they have not been run yet.
+        measure: Whether to run the protocols linear, embedding and retained first, if their
+            results on the labeled dataset are missing.
         seed: Seed for sampling images and for the operators.
 
     Returns:
-        One insight per analysis; if the run lacks what it needs, its text says what.
+        One insight per analysis; its text says what is missing if the run cannot be analyzed.
     """
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
