@@ -1,15 +1,15 @@
-"""How well edited copies of photos are found, by the protocol that imagededup made public.
+"""Recall and precision of finding edited copies of photos, by imagededup's published protocol.
 
     python benchmarks/copies.py SETS [--photos 100] [--seeds 3] [--others PYTHON]
 
-SETS holds flowers17, dtd10 and coco128. Of each photo there are five copies, as in
+SETS holds flowers17, dtd10 and coco128. Each photo gets five copies, as in
 https://idealo.github.io/imagededup/user_guide/benchmarks: a crop of 7/8 of its sides, two flips, a
-rotation by 25 degrees, and another aspect ratio. Recall is the share of all pairs of a photo and
-its copies, or of two of its copies, that are found; precision the share of the found pairs that are
-such. `joined` names the different photos of which copies were joined; pairs of `REAL`, which are
-copies of each other in their set, judged by eye, do not count. imagehash's pHash is taken up to 10
-bits, imagededup's default. `--others` is an interpreter with fastdup and czkawka, which are taken
-with their defaults. Six minutes on two cores.
+rotation by 25 degrees, and another aspect ratio. A pair is right if it has a photo and its copy, or
+two copies of one photo. Recall is the share of right pairs that are found, precision the share of
+found pairs that are right. `joined` lists different photos that were grouped; pairs in `REAL`,
+which are copies in their set (judged by eye), do not count. imagehash's pHash is used up to 10
+bits, imagededup's default. `--others` is an interpreter with fastdup and czkawka, which run with
+their defaults. Six minutes on two cores.
 """
 
 import argparse

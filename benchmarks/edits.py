@@ -1,11 +1,10 @@
-"""How well edits of photos are told from other photos, and whether their changes are named.
+"""How well edits of photos are distinguished from other photos, and their changes named.
 
     python benchmarks/edits.py NAME=FOLDER... [--photos 40] [--others 600]
 
-Of photos of each folder there are nineteen edits; each is compared with its photo by
-`mast.search.edits`. Pairs of photos of one subfolder, or of neighbours in the order of names where
-there are none, are compared as well: of UKBench these are other viewpoints of one object. Each
-folder is a part of the result file. Three minutes on one core.
+Each photo gets nineteen edits, which `mast.search.edits` compares with it. Pairs of photos of one
+subfolder, or without subfolders of consecutive names, are compared as well: in UKBench these show
+one object from two viewpoints. Each folder is a part of the result file. Three minutes on one core.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from mast.search.edits import AGREED, Edit, Thumbnail, edit_between
 
 RESULT = RESULTS / "edits.json"
-# What is to be named of each edit; of others nothing but near copies.
+# The change to name for each edit; none for near copies.
 NAMED = {
     "crop 7/8": "cropped", "crop 0.6": "cropped", "crop 0.45": "cropped", "mirrored": "mirrored",
     "flipped": "mirrored", "turned 25": "turned", "turned 90": "turned", "square": "stretched",

@@ -1,21 +1,20 @@
-"""What a second search of a large folder costs: seconds of whole commands, and bytes that are kept.
+"""What a second search of a large folder costs: seconds of whole commands, bytes of the cache.
 
     python benchmarks/library.py [--photos 10000] [--new 10] [--known 100000]
     python benchmarks/library.py --sets /data/flowers17     # the speed of encoding alone
-    python benchmarks/library.py --others PYTHON            # beside fastdup, czkawka, imagededup
+    python benchmarks/library.py --others PYTHON            # against fastdup, czkawka, imagededup
 
-Photos are generated, 320 × 240 pixels. `mast embed` runs in a process of its own, with a cache of
-its own: on the folder, on it again, with new photos, and with all renamed. Then a store is opened
-that knows many images of 512 features. An hour on two cores.
+Photos are generated, 320 × 240 pixels. `mast embed` runs in its own process, with its own cache: on
+the folder, again, with new photos, and with all renamed. Then a store with many images of 512
+features is opened. An hour on two cores.
 
-With --sets, 300 photos of a folder go through the default encoder in three ways that alternate:
-by `mast`, which does not know them; as tensors that are there already; and by torchvision's
-`ImageFolder` and a `DataLoader`, as one writes it. What `mast` spends on what is in milliseconds of
-its threads.
+With --sets, 300 photos of a folder go through the default encoder in three ways in turn: by `mast`
+with an empty cache; as tensors in memory; and by torchvision's `ImageFolder` with a `DataLoader`.
+The breakdown of `mast` is in milliseconds of its threads.
 
-With --others, the copies among the generated photos are found twice by `mast duplicates` and by
-each program of `other_finders.py`, with their defaults, as installed for that interpreter: seconds
-and the most memory of each command. A program may keep a cache of its own below its home.
+With --others, `mast duplicates` and each program of `other_finders.py`, installed for that
+interpreter, find copies among the generated photos twice, with their defaults: seconds and peak
+memory of each command. A program may keep its own cache below its home.
 """
 
 import argparse
@@ -85,7 +84,7 @@ def embed(photos: Path, place: Path) -> float:
     return time.perf_counter() - begun
 
 
-def beside(photos: Path, place: Path, interpreter: Path) -> dict[str, Any]:
+def against_others(photos: Path, place: Path, interpreter: Path) -> dict[str, Any]:
     """Seconds and gigabytes of each finder of copies, first and again."""
     other = [str(interpreter), str(Path(__file__).parent / "other_finders.py")]
     mast = [sys.executable, "-m", "mast.cli", "duplicates", str(photos)]
@@ -114,7 +113,7 @@ def _measured(words: list[str], environment: dict[str, str]) -> dict[str, float]
 
 
 def opened(count: int, place: Path) -> dict[str, Any]:
-    """Seconds to look up all rows of a store, and its bytes beside them."""
+    """Seconds to look up all rows of a store, and the size of the store."""
     store, keys = ImageStore(place), [key_of(at) for at in range(count)]
     values_ND = np.random.default_rng(0).random((count, DIMENSIONS), np.float32)
     store.add_features("encoder", keys, values_ND)
@@ -209,7 +208,7 @@ def main() -> None:
     if options.others is not None:
         with tempfile.TemporaryDirectory() as folder:
             write_photos(Path(folder, "photos"), range(options.photos))
-            rows = beside(Path(folder, "photos"), Path(folder), options.others)
+            rows = against_others(Path(folder, "photos"), Path(folder), options.others)
         result = {"photos": options.photos, "finders": rows, "provenance": provenance()}
         write_json(RESULTS / "finders.json", result)
         return

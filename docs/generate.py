@@ -14,7 +14,7 @@ from written.clean import edits, label_errors, photos_measured, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import forgetting
-from written.insight import advice, studies, uncertainty
+from written.insight import advice, uncertainty
 from written.intervals import coverage
 from written.invariances import ways
 from written.known import known
@@ -43,7 +43,7 @@ PARTS = {
         "found": found, "label_errors": label_errors,
     },
     "docs/evaluation.md": {"known": known, "coverage": coverage, "detection": detection},
-    "docs/insight.md": {"advice": advice, "uncertainty": uncertainty, "studies": studies},
+    "docs/insight.md": {"advice": advice, "uncertainty": uncertainty},
     "docs/method.md": {"methods": methods, "oracles": oracles},
     "docs/results.md": {
         "copies": copies, "controls": controls, "fair": fair, "beyond": beyond,

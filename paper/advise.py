@@ -66,8 +66,8 @@ def advise(
     """Estimate which augmentations a labeled task can afford, with any encoder, before training.
 
     A linear probe is trained and tested with one operator at a time acting on half of the images.
-    Its accuracy loss measures the class information that the operator hides, which an encoder
-    invariant to the operator would lose. The paper instead trains once without each operator.
+    The accuracy it loses measures the class information that the operator hides, which an invariant
+    encoder would lose. The paper instead trains once without each operator.
 
     Results are written where `mast evaluate` writes them, and the figure to `analysis/` next to
     `evaluations/`: in the run folder, or for other encoders in a folder of `runs/`. The next call
@@ -75,13 +75,13 @@ def advise(
 
     Args:
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
-            of which a random fifth per class is held out for testing; `NamedSets` if its parts are
-            in different places, or may be downloaded.
+            where a random fifth of each class is held out for testing. In Python also `NamedSets`,
+            for splits in different places.
         operators: Operators to measure, in addition to those of a run's views and of `views`.
-        seed: Seed of the probes, of the operators, of the test split of a folder without parts, and
-            of random weights.
-        views: A preset whose operators are measured; `mast5` by default if the encoder is not a
-            run.
+        seed: Seed of probes, operators, random weights, and the test split of a folder without
+            splits.
+        views: Preset whose operators are measured; by default `mast5`, unless the encoder is a run
+            or operators are named.
 
     Returns:
         The advice on this set; the analysis `advice` has it too.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import mast
 from mast.analyses import ANALYSES, Subject
-from mast.augment import PRESETS
+from mast.augment import OPERATORS, PRESETS
 from mast.cli import main
 from mast.config import build_method
 from mast.core.errors import UserError
@@ -24,7 +24,7 @@ from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.methods import METHODS
 from mast.recipes import RECIPES
 
-REGISTRIES = (EVALUATORS, ANALYSES, METHODS, PRESETS, RECIPES)
+REGISTRIES = (EVALUATORS, ANALYSES, METHODS, OPERATORS, PRESETS, RECIPES)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
 
 
@@ -65,6 +65,12 @@ def test_the_analysis_is_made() -> None:
     assert np.array_equal(arrays["sizes"], [1.0, 0.5])
     assert analysis.caption(arrays) == "The largest mask is that of flip."
     assert analysis.draw(arrays).axes
+
+
+def test_the_operator_darkens_the_corners() -> None:
+    darker = OPERATORS["vignette"](32).apply(torch.ones(1, 3, 32, 32), {"strength": torch.ones(1)})
+    assert darker[0, 0, 0, 0] == 0 < darker[0, 0, 16, 16]
+    assert "vignette" in mast.ViewMaker("mast5_vignette", size=32).pipeline.names
 
 
 # ----------------------------------------------------------------------------------- the method

@@ -8,7 +8,6 @@ from experiments.small_sets import called
 from experiments.uncertainty_check import UncertaintyCheck
 from written.result_files import RESULTS, link_table
 
-STUDIED = "cifar_mast5"
 NEEDS = "needs what it destroys"  # a verdict of `python -m paper advise`
 
 
@@ -47,38 +46,7 @@ def uncertainty() -> str:
     return f"{link_table('uncertainty', UncertaintyCheck().table(results), 'All rows')}."
 
 
-def studies() -> str:
-    """What the studies of one run found."""
-    (result,) = (each for each in insights("findings") if each["run"]["name"] == STUDIED)
-    better, unsure, rows = [], [], result["analyses"]["leave_one_out"]["rows"]
-    for _, operator, change, low, high, verdict in rows:
-        clear = verdict not in ("is indifferent to it", "is not known yet")
-        cell = f"{operator} {change:+.1f} [{low:+.1f}, {high:+.1f}]"
-        (better if clear else unsure).append(cell)
-    length = result["analyses"]["epochs"]["rows"]
-    most = max(row[2] for row in length)
-    lengths = " and ".join(
-        f"{method} {accuracy:.1f} ± {margin:.1f} %"
-        for _, method, epochs, accuracy, margin in length
-        if epochs == most
-    )
-    return (
-        f"{described(result['run'])}:\n\n"
-        f"- `leave_one_out`, change in top-1 on {rows[0][0]} in points, without "
-        f"{', '.join(better) or 'any operator'}; not significant: {', '.join(unsure) or 'none'}.\n"
-        f"- `epochs`, top-1 after {most} epochs: {lengths}."
-    )
-
-
 def insights(question: str) -> list[dict[str, Any]]:
     """What was measured of each run."""
     files = sorted((RESULTS / "insight").glob(f"{question}-*.json"))
     return [json.loads(file.read_text()) for file in files]
-
-
-def described(run: dict[str, Any]) -> str:
-    """What a run was, in a few words."""
-    return (
-        f"{called(run)} on {run['data']}, views {run['views']}, {run['size']} pixels, "
-        f"{run['epochs']} epochs"
-    )

@@ -27,8 +27,9 @@ def path() -> str:
         f"On Flowers-17 ({setting['photos']} photos, {setting['labels']} labels per class, "
         f"{setting['new_photos']} new photos; {setting['size']} pixels, {setting['epochs']} "
         f"epochs, {setting['cores']} cores, one seed), pretraining takes {training:.0f} minutes "
-        f"(`mast plan` predicted {result['planned_minutes']:.0f}), the rest one ({commands}). "
+        f"(`mast plan` predicted {result['planned_minutes']:.0f}), the other commands one "
+        f"({commands}). "
         f"Accuracy on the new photos is {predicted['top1']:.0f} % [{predicted['low']:.0f}, "
         f"{predicted['high']:.0f}], chance {100 / setting['classes']:.0f} % ({classifiers}); "
-        f"33 of them have a near-copy in train or val, so it is too high."
+        f"33 of them have a near-copy in train or val, so the accuracy is too high."
     )

@@ -31,10 +31,11 @@ THEIRS = {
 
 
 def home(readme: str) -> str:
-    """The README without its results and tree; its links lead from the folder of the documents."""
-    results = r"## Results\n.*?(?=\[All numbers\])|```\nmast/.*?```\n\n"
+    """The README without tests, examples, results and tree; links lead from the documents."""
+    results = r"```bash\npip install -e.*?(?=\[All numbers\])|```\nmast/.*?```\n\n"
     files = r" · \[\w+\]\((CONTRIBUTING.md|CITATION.cff)\)"
     text = re.sub(f"{results}|{files}", "", readme, flags=re.DOTALL)
+    text = text.replace("[All numbers]", "\n[Quickstart](docs/start.md); [all numbers]")
     return re.sub(r"\]\(docs/", "](", text)
 
 
@@ -66,12 +67,13 @@ def copies() -> str:
     images = measured[0]["images"]
     viewpoints = edits_of("ukbench")
     others, joined = viewpoints["others"], viewpoints["joined"]
-    table = as_markdown(Grid(("edited copies found (%)", "recall", "precision", "s per 1,000"),
+    table = as_markdown(Grid(("edited copies found (%)", "recall", "precision", "s / 1,000 images"),
                              tuple(rows)))  # fmt: skip
     return (
         f"{table}\n\nCrop, flips, rotation, aspect ratio; {images} images at a time, {sets} "
-        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. Every photo has "
-        f"copies; of {others} pairs of other viewpoints (UKBench), {joined} are joined. "
+        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. `mast` "
+        f"wrongly merges {joined} of {others} pairs that show one object from two viewpoints "
+        "(UKBench). "
         "*Published*: on UKBench, four cores, by "
         "[imagededup](https://idealo.github.io/imagededup/user_guide/benchmarks)."
     )
@@ -80,7 +82,7 @@ def copies() -> str:
 def pretrained() -> str:
     """The README's table of pretraining, with its controls."""
     return (
-        f"{controls()}\n\nMean of four groups of tasks, {SEEDS} seeds, equal tuning "
+        f"{controls()}\n\nLinear probe, mean of four groups of tasks, {SEEDS} seeds, equal tuning "
         "([details](docs/results.md#mast-c-and-its-controls)). The color block adds 0.3 points, "
         "within seed noise."
     )

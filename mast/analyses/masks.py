@@ -120,13 +120,13 @@ class MasksAnalysis(Analysis):
         elif live:
             pairs = [*combinations(live, 2)]
             first, second = max(pairs, key=lambda pair: cosine_KK[pair])
-            alike = sum(cosine_KK[pair] > ALIKE for pair in pairs)
+            close = sum(cosine_KK[pair] > ALIKE for pair in pairs)
             sentences.append(
-                f"{alike} of {len(pairs)} pairs of masks are alike (cosine above {ALIKE}); most "
+                f"{close} of {len(pairs)} pairs of masks have a cosine above {ALIKE}; the most "
                 f"similar are {names[first]} and {names[second]} ({cosine_KK[first, second]:.2f})."
             )
             sentences.append(
-                f"Of each mask {own_K[live].min():.0%} to {own_K[live].max():.0%} is its own "
+                f"{own_K[live].min():.0%} to {own_K[live].max():.0%} of a mask is its own "
                 f"({1 / len(live):.0%} if all were identical)."
             )
         return " ".join(sentences)

@@ -96,7 +96,9 @@ def _run(words: list[str], program: Program) -> None:
         summaries = {name: verb.summary for name, verb in TOPICS.items()}
         listed = {name: f"{name} by name, with a line on each" for name in REGISTRIES}
         print(_overview(f"{program.name} show", "TOPIC", summaries | listed))
-    elif first == "show" and second in REGISTRIES and len(words) == 2:
+    elif first == "show" and second in REGISTRIES:
+        if more := {*words[2:]} - {"-h", "--help"}:
+            raise UserError(f"show {second}: expected no options, got {more.pop()!r}")
         program.register()
         module, _, registry = REGISTRIES[second].partition(":")
         rows = getattr(import_module(module), registry)

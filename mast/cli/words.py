@@ -21,14 +21,14 @@ from mast.core.errors import UserError, visible
 TEXTUAL = (str, int, float, bool)
 # Options for parts of a labelled set that lie in different places (`mast.NamedSets`).
 SETS = {
-    "train": "Training images, in place of those of data.",
-    "val": "Validation images, in place of those of data.",
-    "test": "Test images, in place of those of data.",
-    "root": "Folder of torchvision and Hugging Face sets.",
-    "download": "Allow downloading such a set, and the tag's weights.",
+    "train": "Training images, instead of those of --data.",
+    "val": "Validation images, instead of those of --data.",
+    "test": "Test images, instead of those of --data.",
+    "root": "Folder with torchvision and Hugging Face sets.",
+    "download": "Allow downloading the set and the weights.",
 }
 FIELD = re.compile(r"\w+([.]\w+)*=")  # how key=value begins
-UNNAMED = " EfficientNet-Lite0 with ImageNet weights if not given."
+UNNAMED = " Default: EfficientNet-Lite0, ImageNet weights."
 PYTHON = re.compile(r" ?In Python .*?[.](?= |$)")
 Kind = inspect.Parameter
 
@@ -209,7 +209,8 @@ def _summary(function: Callable[..., Any]) -> str:
     """A function's docstring up to its first section."""
     parsed = docstring_parser.parse(inspect.getdoc(function) or "")
     paragraphs = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
-    return "\n\n".join(" ".join(each.split()) for each in paragraphs.split("\n\n"))
+    joined = re.sub(r"(?<!\n)\n(?!\n|- )", " ", paragraphs)  # a list keeps its lines
+    return re.sub(" +", " ", joined)
 
 
 def _texts(function: Callable[..., Any]) -> dict[str, str]:

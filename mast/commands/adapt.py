@@ -31,17 +31,17 @@ def adapt(
 ) -> Adaptation:
     """Measure how operators move the features of an encoder, so that its invariance can be chosen.
 
-    Encodes one augmented copy of each image per operator. Needs no labels and trains nothing.
-    `mast neighbours`, `duplicates`, `outliers`, `embed`, `evaluate` and `fit` accept `--ignore` and
-    `--match` for the folder that it writes.
+    Encodes one augmented copy of each image per operator. Needs no labels and trains nothing. Pass
+    the folder as `--encoder` to `mast neighbours`, `outliers`, `embed` or `fit`, with `--ignore` or
+    `--match`.
 
     Args:
         data: Images like those that will be compared.
-        images: How many images to use, 10 or more; 30 are already useful. All if there are fewer.
+        images: Images to use at most; 10 are needed, 30 already useful.
         out: The folder to write; `runs/<name>-adapted` by default. In Python a module is written
             only if this is given.
-        layers: Submodules whose outputs are read in addition to the encoder's own; by default the
-            last one of each feature-map size, or some blocks of a transformer.
+        layers: Submodules whose outputs are used in addition to the encoder's; by default the last
+            one of each feature-map size, or some blocks of a transformer.
         operators: Operators or properties to measure; only these can be ignored or matched later.
             All by default.
         seed: Seed for sampling images, for the operators and for random weights.

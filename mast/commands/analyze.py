@@ -63,14 +63,14 @@ def analyze(
     Args:
         run: A run folder.
         data: Images, such as `flowers17/test`; of a dataset with `train` and `test`, the test
-            images. Without images, only analyses that need none are made.
+            images. Without it, only analyses that need no images are made.
         analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
         seed: Seed for sampling images and for the operators.
 
     Returns:
-        One insight per analysis; if the run lacks what it needs, its text says what.
+        One insight per analysis; its text says what is missing if the run cannot be analyzed.
     """
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")

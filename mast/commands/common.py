@@ -31,6 +31,7 @@ ENCODER = "encoder.safetensors"
 SET = re.compile("[:#@]|^(factors|toys)$")  # in the name of a set that may be no folder
 # What names weights or an architecture, and is no set of images.
 WEIGHTS = re.compile(r"timm:|(torchvision:)?(resnet|vit_|efficientnet|tf_efficient|convnext|swin)")
+WRAPPED: Any = {"subsequent_indent": " " * 8, "break_on_hyphens": False}
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,25 +40,23 @@ TEXTS = {
     "encoder": "Pretrained weights (`timm:resnet18.a1_in1k`), a run or adapted folder, an "
     "`encoder.safetensors`, another project's checkpoint, or an .npz or .parquet file of features "
     "(`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a module that maps "
-    "RGB images (B, 3, H, W) in [0, 1] to (B, D). "
-    "EfficientNet-Lite0 with ImageNet weights if not given.",
+    "RGB images (B, 3, H, W) in [0, 1] to (B, D). Default: EfficientNet-Lite0, ImageNet weights.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
-    "size": "Input size in pixels; by default the pretraining size; for a timm or torchvision "
-    "name, its weights' size, else 224. Required for a module.",
-    "ignore": "What to make features invariant to: operators, properties such as color (all "
-    'operators that destroy it), or "all", measured on some of the images or by `mast adapt`.',
-    "match": "Compare images only by these operators or properties.",
+    "size": "Input size in pixels; by default the size at which the weights were trained, 224 if "
+    "unknown. Required for a module.",
+    "ignore": "Changes that should not count: operators (rotate), properties (color: all operators "
+    'that destroy it) or "all". Measured on some of the images, unless `mast adapt` did.',
+    "match": "Compare images by these operators or properties and nothing else.",
     "space": "Metric to compare with: a .json file from `mast neighbours --same --different`, or "
-    "`depths` (all stages of the encoder, standardized). Replaces ignore and match.",
-    "device": "auto, cpu or cuda.",
-    "weights": "A checkpoint to load into the named architecture; `order:FILE` matches parameters "
-    "by order and shape instead of name.",
+    "`depths` (all stages of the encoder, standardized). Excludes ignore and match.",
+    "device": "Where to compute; auto takes a GPU if there is one.",
+    "weights": "A checkpoint to load into the named architecture.",
     "download": "Allow downloading the weights.",
     "untrained": "Use random weights for a named architecture.",
     "max_broken": "Largest share of broken images to accept; they are listed and left out.",
     "threads": "CPU threads; PyTorch's choice by default.",
-    "shard": "`i/n`: every n-th run from the i-th, so that n processes share the runs.",
+    "shard": "`i/n`: every n-th run from the i-th, to split the runs over n processes.",
 }
 
 
@@ -68,7 +67,7 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
     """
     text = inspect.getdoc(function) or ""
     shared = [
-        f"    {textwrap.fill(f'{name}: {TEXTS[name]}', 92, subsequent_indent=' ' * 8)}"
+        "    " + textwrap.fill(f"{name}: {TEXTS[name]}", 92, **WRAPPED)
         for name in inspect.signature(function).parameters
         if name in TEXTS and f"\n    {name}: " not in text
     ]

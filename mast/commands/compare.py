@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
     """Compare the evaluations of several runs, with a verdict on the first.
 
-    Adds the run's starting weights if `mast evaluate --untrained` measured them, and weights of
-    others if they were measured on the same images.
+    Adds the run's starting weights if `mast evaluate --untrained` measured them, and published
+    weights if they were measured on the same images.
 
     Args:
-        runs: What was evaluated: run folders, or names and files as `mast evaluate` takes them;
-            verdict and gains are about the first.
+        runs: Run folders, or names and files as in `mast evaluate`; the verdict is about the first.
 
     Returns:
         Rows, notes, and the `verdict`.

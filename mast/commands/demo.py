@@ -92,10 +92,10 @@ def demo(
     seed: int = 0,
     device: Device = "auto",
 ) -> DemoResult:
-    """Show searches that ignore or match what you choose, on generated images.
+    """Pretrain on generated images, then search them by what you ignore or match.
 
-    MAST-C pretrains a small encoder on images whose properties are known. How some operators move
-    its features is measured then; nothing is trained to ignore or to match.
+    MAST-C pretrains a small encoder. Then the demo measures how operators move its features:
+    ignoring and matching need no training.
 
     Args:
         out: Output folder.

@@ -71,32 +71,32 @@ def duplicates(
 
     There are four levels, from certain to loose:
 
-    - exact: the same pixels, whatever the file is.
+    - exact: the same pixels, in any file format.
     - near: compressed, resized, blurred, brightened.
-    - edited: one photo, cropped, turned, mirrored, recolored, captioned or framed.
-    - similar: another photo of the same thing, by features alone.
+    - edited: cropped, rotated, mirrored, recolored, captioned or framed.
+    - similar: another photo of the same thing, judged by features alone.
 
-    The encoder proposes pairs. Near and edited copies are verified: one image is mapped onto the
-    other, and most of what overlaps must agree. Images without detail are near copies if the cosine
+    The encoder proposes pairs. Near and edited copies are verified: one image is warped onto the
+    other, and most of the overlap must agree. Images without detail are near copies if the cosine
     of their features exceeds 0.99 or their perceptual hashes differ in at most 4 of 64 bits.
 
     Args:
         data: The images; labels are not needed.
         level: How far to go; each level includes those before it.
-        keep: Which image of a group is its first: the largest (in pixels, then bytes, then age),
-            sharpest, oldest or newest, the first (by name), or folder:NAME, one in that subfolder
-            of data.
+        keep: Which image of a group comes first and stays: the largest (in pixels, then bytes, then
+            age), sharpest, oldest or newest, the first (by name), or folder:NAME, one in that
+            subfolder of data.
         reference: A folder to compare with: only copies of its photos are found, in data.
         move_to: A folder outside of data, to which all but the first of each group move, with their
             relative paths. Nothing is deleted or overwritten.
         restore: The list `moved.jsonl` in such a folder: its files move back to data, and nothing
             else is done.
-        ignore: The properties in which copies may differ, such as orientation; by default all. Of
-            similar images: what to make features invariant to.
-        match: The properties in which copies may not differ: with color, a gray version is no copy.
-            Of similar images: compare only by these.
-        space: With level similar, a .json file of weights that `mast neighbours` fitted to pairs of
-            images, or `depths` for all depths of the encoder.
+        ignore: Properties in which copies may differ, such as orientation; by default all. With
+            level similar: changes that should not count.
+        match: Properties in which copies must agree: with color, a gray version is no copy. With
+            level similar: compare by these and nothing else.
+        space: With level similar: a .json file from `mast neighbours --same --different`, or
+            `depths` (all stages of the encoder, standardized).
         not_copies: A .csv with the columns `path` and `other`: pairs that are not copies. The page
             saves one from its ticked boxes.
         list: A .txt file to write: the path or name of every image in a group except the first.
@@ -104,12 +104,13 @@ def duplicates(
 
     Returns:
         A row for each image in a group: `group`, a number from 1, those of certain copies first;
-        `path` in the set; `level`: "first" for the image to keep, else the level at which it is a
-        copy of the first, "exact" also for the pixels of an image above it in the group; `changes`
-        from the first, such as "cropped to 61 %, mirrored"; `agreement` with it under the map, at
-        most 1, NaN for similar images; `cosine` of their features; `conflict`: the labels, or the
-        parts such as train and test, of a group of several; `width` and `height` in pixels, `bytes`
-        and `date` of the photo. After restore a row for each file: `path`, and why it was `left`.
+        `path` in the set; `level`: "first" for the image to keep, "exact" if its pixels equal those
+        of an earlier image of the group, else the level at which it is a copy of the first;
+        `changes` from the first, such as "cropped to 61 %, mirrored"; `agreement` with it after the
+        warp, at most 1, NaN for similar images; `cosine` of their features; `conflict`: the labels,
+        or the parts such as train and test, of a group of several; `width` and `height` in pixels,
+        `bytes` and `date` of the photo. After restore a row for each file: `path`, and why it was
+        `left`.
     """
     encoder = or_default(encoder, data)
     if restore is not None:

@@ -45,10 +45,10 @@ def embed(
 
     Args:
         data: The images, or one file; labels are written if there are any.
-        out: A file ending in .npz or .parquet (which needs the extra of that name);
-            `<set>-<run>.npz` in the current folder if not given.
-        representation: "encoder" (the default), "ensemble" or "embedding"; not together with ignore
-            or match.
+        out: File to write, .npz or .parquet (extra `parquet`); by default `<set>-<run>.npz` in the
+            current folder.
+        representation: "encoder" (the default), "ensemble" or "embedding". Excludes ignore,
+            match and space.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32; `identifiers` (N,), in a folder the paths

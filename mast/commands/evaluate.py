@@ -52,26 +52,25 @@ def evaluate(
 
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
-    run folder; for a name without weights, to `runs/<name>-random-<seed>`; for weights of others,
-    to `runs/<name or file>-<SHA-256>`; for a module, to `runs/<class>-<SHA-256>`.
+    run folder; for random weights in `runs/<name>-random-<seed>`, for published weights in
+    `runs/<name or file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`.
 
     Args:
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
-            of which a random fifth per class is held out for testing; `NamedSets` if its parts are
-            in different places.
+            where a random fifth of each class is held out for testing. In Python also `NamedSets`,
+            for splits in different places.
         protocols: Names of protocols (`mast show protocols`), in the order they run.
         settings: Settings by protocol, overriding the defaults; on the command line as key=value,
             such as knn.temperatures=0.1.
         precision: Precision of the forward pass and of training; as in `mast pretrain`.
-        seed: Seed of the protocols and of the test split of a folder without parts.
-        cache: Whether to cache features, in `features` next to the canvases. They are keyed by the
-            content of encoder and images, and for a module also by its output on noise, so that a
-            changed forward pass is noticed.
+        seed: Seed of the protocols and of the test split of a folder without splits.
+        cache: Whether to cache features, keyed by the content of encoder and images, and for a
+            module also by its output on noise, which reveals a changed forward pass.
         untrained: Evaluate the weights that a run started from (results go to `untrained/` in the
             run folder), or an architecture with random ones.
-        near_duplicates: Also count and list test images that are near-copies of training images by
-            the encoder's features; exact copies are always counted.
-        ignore: What to make features invariant to: operators, properties such as color, or "all".
+        near_duplicates: Also list test images whose features nearly equal those of a training
+            image; exact copies are always counted.
+        ignore: Changes that should not count: operators, properties such as color, or "all".
             Measured on some of the training images, unless `mast adapt` did; results go to
             `spaces/`.
 

@@ -29,17 +29,17 @@ def export(
 ) -> Exported:
     """Write an encoder or a classifier as a folder that loads in one line, without this library.
 
-    The folder is kept only if that line loads it and its outputs equal the original's. A classifier
-    gives calibrated probabilities; its classes are in the folder.
+    The folder is deleted unless that line loads it and reproduces the original's outputs. A
+    classifier's folder has its classes and its calibration, too.
 
     Args:
         model: A run folder or an `encoder.safetensors`, for the encoder; or a
             `classifier-*.safetensors` of `mast fit`, for the classifier.
-        format: One of `mast.exports.FORMATS`. Only onnx and pt2 take every encoder and classifier,
-            and ignore and match.
-        out: The folder. By default `exports/<format>` in the run folder, for a classifier
-            `exports/<its file>-<format>`, for a file elsewhere `<file>-<format>` next to it, with
-            ignore and match before the format. It replaces an earlier export of the same format.
+        format: See `mast show formats`. Only onnx and pt2 take every encoder and classifier, and
+            ignore and match.
+        out: Folder to write or replace. By default `exports/<format>` in the run folder, for a
+            classifier `exports/<its file>-<format>`, for a file elsewhere `<file>-<format>` next to
+            it, with ignore and match before the format.
         license: License of the weights in the Hub's spelling, such as apache-2.0, for the model
             card.
 

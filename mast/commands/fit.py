@@ -93,16 +93,14 @@ def fit(
         target: Which labels to learn, if the set has several kinds.
         settings: Settings of the protocol, overriding the defaults; on the command line as
             key=value, such as penalties=0.1,1.
-        ignore: What to make features invariant to: operators, properties such as color, or "all".
-            For a linear head. The file stores the choice, so `mast predict` needs no option.
+        ignore: Changes that should not count: operators, properties such as color, or "all". For a
+            linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
-        root: Folder of torchvision and Hugging Face sets; by default `downloads` next to the
-            canvases.
-        download: Allow downloading such a set, and the tag's weights.
-        groups: What images of one patient, video or place share, so that none is on both sides of a
-            split and intervals are over groups: a column of a list, a level of subfolders from 1,
-            or a regular expression on the path with one group. Other commands take it behind the
-            set's name, such as `photos#groups=2`.
+        root: Folder with torchvision and Hugging Face sets; by default `downloads` in the cache.
+        download: Allow downloading the set and the weights.
+        groups: How images of one patient, video or place are recognized: a column of a list, a
+            level of subfolders from 1, or a regular expression on the path with one group. Splits
+            do not divide groups, and intervals are over groups. Elsewhere: `photos#groups=2`.
 
     Returns:
         The file and the classifier.

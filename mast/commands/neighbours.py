@@ -54,19 +54,19 @@ def neighbours(
 
     Args:
         data: The images to search.
-        query: Image files, or images of the set by name (looked up first) or zero-based position.
-            In Python PIL images, too.
-        k: Neighbors per query, not counting the query itself; all of a smaller set.
-        same: Instead of ignore and match: one or more pairs of images that should be near, named
-            as in query (on the command line, paired in order). Properties are weighted so that
-            these pairs are near and the pairs in different are far.
-        different: One or more pairs of images that should be far.
-        space: A .json file of property weights: written if same and different are given, otherwise
-            read, here and by all commands that take ignore and match; or "depths": all depths of
-            the encoder, scaled alike.
+        query: Image files, or images of the set by name (tried first) or by position from 0. In
+            Python PIL images, too.
+        k: Neighbors per query, without the query itself; fewer if the set is smaller.
+        same: Pairs of images that should be near, named as in query; `--same A1 A2 B1 B2` are two
+            pairs. Properties are weighted so that these pairs are near and those in different far.
+            Excludes ignore and match.
+        different: Pairs of images that should be far.
+        space: A .json file of property weights, written with same and different, otherwise read,
+            here and by all commands that take ignore and match; or "depths": all stages of the
+            encoder, standardized.
 
     Returns:
-        A row for each neighbor, the nearest first: `query` (as given; for a position, the image's
+        A row for each neighbor, the nearest first: `query` (for a position, the image's
         name), `rank` from 1, `path` in the set and `cosine`.
     """
     encoder = or_default(encoder, data)

@@ -21,11 +21,11 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
              "(docs/data.md)."),
     "changes": (str, "", "Any other field as key=value, such as objective.temperature=0.2 or "
                 "operators=rotate,grayscale; `mast show config` lists all fields."),
-    "recipe": (str | None, "", "What sets the defaults; `mast show recipes` lists them."),
+    "recipe": (str | None, "", "Sets the defaults; `mast show recipes` lists all recipes."),
     "config": (str | None, "", "A YAML file, such as a run's config.yaml, whose fields replace the "
                "recipe's."),
     "out": (str | None, "out", "Run folder; `runs/<recipe>-<data>-<seed>` by default."),
-    "encoder": (str | None, "encoder.name", "A name from timm or torchvision."),
+    "encoder": (str | None, "encoder.name", "Architecture: a name of timm or torchvision."),
     "weights": (str | None, "encoder.weights", "Weights to start from: a run folder, a file, or a "
                 "tag such as `timm:resnet50.a1_in1k`."),
     "download": (bool | None, "data.download", "Allow downloading the images or the weights."),
@@ -33,8 +33,9 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "views": (str | None, "views", "Preset of views (`mast show operators`)."),
     "epochs": (int | None, "epochs", "Passes over the images."),
     "batch_size": (int | None, "batch_size", "Images per step, over all processes."),
-    "seed": (int | None, "seed", "Decides weights, order and views."),
-    "device": (Literal["auto", "cpu", "cuda"] | None, "device", "Where to compute."),
+    "seed": (int | None, "seed", "Random seed of weights, order and views."),
+    "device": (Literal["auto", "cpu", "cuda"] | None, "device",
+               "Where to compute; auto takes a GPU if there is one."),
     "threads": (int | None, "threads", "CPU threads per process; PyTorch's choice by default."),
     "precision": (Literal["auto", "float32", "bfloat16"] | None, "precision",
                   "auto (bfloat16 on CUDA, float32 elsewhere), float32 or bfloat16."),

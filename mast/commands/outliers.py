@@ -58,21 +58,21 @@ def outliers(
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
     Confident learning checks labels: out-of-fold probes give the probability of each class, and a
-    label is suspect if another class is as probable as it usually is for images of that class. If
-    the probes disagree with many labels, few suspects are wrong: look at the least probable ones.
+    label is suspect if another class is at least as probable as on average for its own images. If
+    many labels are suspect, few are wrong: review the least probable ones first.
 
     Args:
         data: The images. Labels, such as one subfolder per class, are checked; images without one
             are ranked too.
-        by: The score. "neighbours": distance from the other images, in the representation and, for
-            a run, in the embedding too. "prediction": the covariance predicted by a run that was
-            trained with `objective.uncertainty`.
+        by: What ranks images. "neighbours": distance from the other images, in the representation
+            and, for a run, in the embedding. "prediction": the covariance that a run trained with
+            `objective.uncertainty` predicts.
         known: Images to measure distances from, such as the pretraining images (at most 10,000,
             sampled); by default the set itself.
         labels: Whether to check labels.
-        target: The labels to check if the set has several kinds; the first by default.
-        ignore: What images may differ in, and what the probes are invariant to: operators,
-            properties such as color, or "all".
+        target: The labels to check if the set has several kinds; by default the first.
+        ignore: Changes that should not count, for distances and probes: operators, properties such
+            as color, or "all".
         seed: Seed of the folds that check labels.
 
     Returns:
@@ -80,9 +80,9 @@ def outliers(
         and, comparable between calls, `distance` (one minus the cosine to the fifth nearest other
         image, copies counted once; for a run, the mean of the representation's and the embedding's
         cosine) or `trace` (of the predicted covariance). If labels are checked, also `label`;
-        `suggested`, another class if the label is suspect; and `quality`, the probability that the
-        probes give the label, empty for a class with a single image. Images that cannot be
-        decoded come last; the last column, `broken`, says why.
+        `suggested`, another class if the label is suspect; and `quality`, the label's out-of-fold
+        probability, empty for a class with a single image. Images that cannot be decoded come last;
+        the last column, `broken`, says why.
     """
     encoder = or_default(encoder, data)
     if known is not None and by != "neighbours":

@@ -114,9 +114,9 @@ def plan(
 
     Args:
         data: The images.
-        hours: Time limit per run; as many epochs as fit, up to eight times the recipe's. By
-            default the recipe's epochs, as in `mast pretrain`; a second row has as many steps as
-            the recipe takes on 50,000 images.
+        hours: Time limit per run, for as many epochs as fit, up to eight times the recipe's. By
+            default the recipe's epochs; a second row has as many steps as the recipe takes on
+            50,000 images.
         recipes: Recipes to compare; by default those for one GPU on a GPU, otherwise
             `mast_c5_small`.
         weights: Starting weights, as in `mast pretrain --weights`.

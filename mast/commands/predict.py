@@ -71,13 +71,13 @@ def predict(
     """Classify images and write the predictions to a table.
 
     Args:
-        classifier: A file from `mast fit`, or a folder that holds one, such as a run folder; in
-            Python also a classifier.
+        classifier: A file from `mast fit`, or a folder with one, such as a run folder. In Python
+            also a classifier.
         data: The images, or one file; labels are not needed.
         out: The table, .csv or .parquet (extra `parquet`); by default
             `predictions-<set>-by-<run>-<kind>-<training set>.csv` in the current folder, or
-            `predictions-<set>-by-<file>.csv` if you named a file. It replaces an older table.
-        features: An .npz or .parquet with the features of these images, for a classifier that was
+            `predictions-<set>-by-<file>.csv` if classifier is a file. Replaces an older table.
+        features: An .npz or .parquet with the features of these images, if the classifier was
             trained on such a file.
         every_class: Also write a column with the probability of each class.
 

@@ -27,7 +27,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
 
     An interrupted run continues from its last checkpoint, even in the middle of an epoch, and on a
     CPU ends with the same weights, bit for bit, as an uninterrupted one. A finished run is left
-    alone. On a CPU the process keeps freed memory for reuse (`keep_freed_memory`).
+    as it is. On a CPU, freed memory is not returned to the system (`keep_freed_memory`).
 
     Args:
         config: The run, as `mast.configure` makes one; or the images, with the options of

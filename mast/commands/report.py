@@ -21,7 +21,7 @@ def report(
         run: A run folder with results of `mast evaluate` and `mast analyze`.
         beside: Other folders to compare with, such as VICReg's run or `runs/resnet18-random-0`; the
             run's starting weights are added if `mast evaluate --untrained` measured them.
-        out: The page, ending in .html; `report.html` in the run folder if not given.
+        out: The page, ending in .html; by default `report.html` in the run folder.
 
     Returns:
         The file.

@@ -76,23 +76,23 @@ def shard(
 ) -> Sharded:
     """Write a set of images as shards, resized and in random order.
 
-    A shard is a WebDataset tar. For each image it holds a canvas in the image's own shape, its
-    class if the set has one kind of labels and, as JSON, the original's aspect ratio and name. An
-    index lists the classes, a table where each image is. The same command resumes where it stopped.
+    A shard is a WebDataset tar. For each image it holds the resized image, its class if the
+    set has one kind of labels, and JSON with the original's name and aspect ratio. An index lists
+    the classes, a table where each image is. The same command resumes where it stopped.
 
     Args:
-        data: A folder or a set by name, as in `mast pretrain`; of its tiles `FOLDER#tile=256`.
+        data: A folder or a set by name, as in `mast pretrain`; `FOLDER#tile=256` for its tiles.
         out: The output folder.
-        size: Images with more pixels than a square of this side are shrunk to that many;
-            2.75 times the view size (the default for views of 224) keeps crops sharp.
+        size: Larger images are shrunk to size × size pixels, in their own shape; 2.75 times the
+            view size keeps crops sharp (the default is for views of 224).
         format: jpg, or bmp, which is lossless and takes ten times the space.
         quality: JPEG quality, 1 to 100.
         images: Images per shard.
         seed: Seed of the random order.
         max_broken: Largest share of broken images to accept; they are left out.
         workers: Threads; by default one per core.
-        root: Folder of torchvision and Hugging Face sets.
-        download: Allow downloading such a set.
+        root: Folder with torchvision and Hugging Face sets.
+        download: Allow downloading the set.
 
     Raises:
         UserError: There are no such images, too many are broken, the folder has something else, or

@@ -27,7 +27,7 @@ else:
 
 @command
 def show_operators(size: int = 224) -> TextTable:
-    """All operators: what they destroy, probability and magnitudes for views of `size` pixels.
+    """List operators: what each destroys, its probability, and magnitudes at `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
@@ -72,7 +72,7 @@ BY_PHOTOS = (
 
 @command
 def show_recipes() -> Group:
-    """Which recipe suits how many photos, then all recipes with what they train."""
+    """List recipes, and which of them suits how many photos."""
     first = TextTable(title="which recipe", show_lines=True)
     for column in ("photos", "recipe", "why"):
         first.add_column(column)
@@ -104,22 +104,22 @@ def show_recipes() -> Group:
 
 @command
 def show_config(config: PretrainConfig) -> str:
-    """A configuration as YAML, with the fields that its mode decides filled in, and their texts."""
+    """Print a complete configuration as YAML, with a comment on each field."""
     return with_texts(config)
 
 
 def show_cache(
     cache: str | Path | None = None, verify: bool = False, forget: str | None = None
 ) -> TextTable:
-    """What the cache keeps: features by encoder, and canvases by set.
+    """List the cache: features by encoder, and canvases (decoded images) by set.
 
-    Damage is noticed on reading: what is damaged is made anew.
+    Damaged entries are rebuilt when they are read.
 
     Args:
-        cache: The folder; by default the one that `mast pretrain` uses.
-        verify: Read every canvas and every image file again, and count those that changed.
-        forget: Remove the features of the encoders whose name has this in it; "all" removes all
-            that is known of images, what was measured on them, and lists of them.
+        cache: Cache folder; by default the one that all commands use.
+        verify: Read all canvases and image files again, and count those that changed.
+        forget: Remove the features of encoders whose name contains this; "all" removes all
+            features, measurements and lists of images.
     """
     from mast.data import cached_sets
     from mast.data.store import ImageStore
@@ -161,7 +161,7 @@ def show_views(
     images: int = 6,
     progress: float = 1.0,
 ) -> Path:
-    """Draw images next to the views that pretraining would see, captioned with what was applied.
+    """Draw images next to views that pretraining would see, captioned with their operators.
 
     Args:
         config: Data, views, schedule, size and seed are used.

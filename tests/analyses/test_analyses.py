@@ -31,11 +31,11 @@ def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
     same = question.compute(whole())
     assert same["correlation"] == pytest.approx(np.ones((3, 3)))
     assert same["own_share"] == pytest.approx(np.full(3, 1 / 3))
-    assert "3 of 3 pairs of masks are alike" in question.caption(same)
+    assert "3 of 3 pairs of masks have a cosine above" in question.caption(same)
     apart = question.compute(whole(masks=torch.eye(3)))
     assert apart["correlation"] == pytest.approx(np.eye(3))
     assert apart["own_share"] == pytest.approx(np.ones(3))
-    assert "0 of 3 pairs of masks are alike" in question.caption(apart)
+    assert "0 of 3 pairs of masks have a cosine above" in question.caption(apart)
     one = question.compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
     assert "invert: all zero" in question.caption(one)
     grid = question.details(one).grid
