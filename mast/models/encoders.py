@@ -28,7 +28,7 @@ from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.models.layouts import first_keys
-from mast.models.torchvision_models import Encoding, family_of, locations, torchvision_model
+from mast.models.torchvision_models import Encoding, family_of, torchvision_model
 
 Moment = tuple[float, ...]  # of the channels
 
@@ -208,7 +208,7 @@ class Encoder(nn.Module):
             )
         if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
             return Encoding(representation_BC, output.flatten(1, 2))
-        return Encoding(representation_BC, locations(output))
+        return Encoding(representation_BC, output.flatten(2).transpose(1, 2))
 
     @torch.no_grad()
     def _measure(self) -> tuple[int, int, int]:

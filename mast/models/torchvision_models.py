@@ -88,9 +88,5 @@ def family_of(model: nn.Module) -> Family:
 
 
 def _pooled(map_BCHW: Tensor) -> Encoding:
-    features_BLC = locations(map_BCHW)
+    features_BLC = map_BCHW.flatten(2).transpose(1, 2)
     return Encoding(features_BLC.mean(dim=1), features_BLC)
-
-
-def locations(map_BCHW: Tensor) -> Tensor:
-    return map_BCHW.flatten(2).transpose(1, 2)
