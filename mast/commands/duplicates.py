@@ -83,9 +83,9 @@ def duplicates(
     Args:
         data: The images; labels are not needed.
         level: How far to go; each level includes those before it.
-        keep: Which image of a group comes first and stays: the largest (in pixels, then bytes, then
-            age), sharpest, oldest or newest, the first (by name), or folder:NAME, one in that
-            subfolder of data.
+        keep: Which image of a group comes first and stays: the largest (in pixels without a plain
+            border, then bytes, then age), sharpest, oldest or newest, the first (by name), or
+            folder:NAME, one in that subfolder of data.
         reference: A folder to compare with: only copies of its photos are found, in data.
         move_to: A folder outside of data, to which all but the first of each group move, with their
             relative paths. Nothing is deleted or overwritten.

@@ -1,12 +1,14 @@
 """Digests and perceptual hashes of images, which do not depend on the format of their file."""
 
 import hashlib
+import itertools
 import math
 
 import numpy as np
 from PIL import Image
 
 FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
+ALIKE = 8  # levels by which a border may differ from its corner
 COMMON = 308**2  # pixels in which sharpness is measured
 BITS = 24  # of a hash that must exceed it for the hash to count; docs/log.md
 # Of the 8 lowest frequencies along 32 pixels, as `scipy.fft.dct` has them.
@@ -21,20 +23,30 @@ def pixel_digest(sheets_SHWC: np.ndarray) -> bytes:
     return digest.digest()
 
 
-def sharpness(image_HWC: np.ndarray) -> float:
-    """The deviation of the Laplacian of an image, resized to `COMMON` pixels, in gray levels.
+def sharpness_and_border(image_HWC: np.ndarray) -> tuple[float, float]:
+    """How sharp an image is, and which share of it is a plain border.
 
-    So copies of one photo compare whatever their sizes; enlarged, blurred or compressed ones have
-    less than the original.
+    Both compare copies of one photo, whatever their sizes. Sharpness is the deviation of the
+    Laplacian in gray levels, of the image resized to `COMMON` pixels; enlarged, blurred or
+    compressed copies have less than the original. The border is what is connected with a corner and
+    has its color: bars, frames and the corners of a turned photo, which show nothing more.
     """
-    gray = Image.fromarray(image_HWC).convert("L")
-    scale = math.sqrt(COMMON / (gray.width * gray.height))
-    width, height = (max(1, round(scale * side)) for side in gray.size)
-    x_HW = np.asarray(gray.resize((width, height), Image.Resampling.BICUBIC), np.float32)
-    x_HW = np.pad(x_HW, 1, "edge")
-    inner_HW, rows, columns = x_HW[1:-1, 1:-1], x_HW[:, 1:-1], x_HW[1:-1]
-    around_HW = rows[:-2] + rows[2:] + columns[:, :-2] + columns[:, 2:]
-    return float((around_HW - 4 * inner_HW).std())
+    import cv2
+
+    image = Image.fromarray(image_HWC).convert("RGB")
+    scale = math.sqrt(COMMON / (image.width * image.height))
+    width, height = (max(1, round(scale * side)) for side in image.size)
+    small_HWC = np.array(image.resize((width, height), Image.Resampling.BICUBIC))
+    found_HW = np.zeros((height + 2, width + 2), np.uint8)
+    flags = cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | 1 << 8
+    for corner in itertools.product((0, width - 1), (0, height - 1)):
+        cv2.floodFill(small_HWC, found_HW, corner, 0, (ALIKE,) * 3, (ALIKE,) * 3, flags)
+    border = float(found_HW[1:-1, 1:-1].mean())
+    gray_HW = cv2.cvtColor(small_HWC, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    inside_HW = cv2.dilate(found_HW, np.ones((5, 5), np.uint8))[1:-1, 1:-1] == 0
+    detail = cv2.Laplacian(gray_HW, cv2.CV_32F)[inside_HW]
+    # Without its border the photo would have been enlarged by so much.
+    return float(detail.std()) * (1 - border) if detail.size else 0.0, border
 
 
 def perceptual_hashes(image_HWC: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from mast.core.reading import Layout, Reading
 from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
-from mast.data.hashes import perceptual_hashes, pixel_digest, sharpness
+from mast.data.hashes import perceptual_hashes, pixel_digest, sharpness_and_border
 from mast.data.pieces import Tiles, file_of
 from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
@@ -133,7 +133,7 @@ def _look(
         path, (full_width, full_height) = source.path(at), seen.full_size
         facts = Facts(
             height, width, seen.aspect, full_height, full_width,
-            state_of(path)[0] if path else 0, seen.taken, sharpness(shown_HWC),
+            state_of(path)[0] if path else 0, seen.taken, *sharpness_and_border(shown_HWC),
             digest, hashes, several, deep,
         )  # fmt: skip
         return facts, seen.view

@@ -36,8 +36,8 @@ create table if not exists files
     (path blob primary key, state text, digest blob) without rowid;
 create table if not exists images
     (key blob primary key, height int, width int, aspect real, full_height int, full_width int,
-    file_bytes int, taken text, sharpness real, pixels blob, hashes blob, stack int, deep int,
-    checksum int) without rowid;
+    file_bytes int, taken text, sharpness real, border real, pixels blob, hashes blob,
+    stack int, deep int, checksum int) without rowid;
 create table if not exists encoders
     (name text primary key, dimensions int, about text) without rowid;
 create table if not exists features
@@ -62,7 +62,8 @@ class Facts(NamedTuple):
     full_width: int
     file_bytes: int  # of its file; 0 of one in a file of many
     taken: str  # its EXIF date, such as "2026:11:29 15:47:05"; "" where there is none
-    sharpness: float  # `hashes.sharpness`
+    sharpness: float  # `hashes.sharpness_and_border`
+    border: float  # share of it that is plain
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages

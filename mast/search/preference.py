@@ -1,5 +1,6 @@
 """Which of several copies to keep."""
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from mast.data.canvas import CanvasSet
 
 KEEP = ("largest", "sharpest", "oldest", "newest", "first", "folder:NAME")
 FOLDER = "folder:"
+EQUAL = 0.05  # share by which numbers of pixels may differ
 
 
 def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> np.ndarray:
@@ -19,8 +21,9 @@ def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> 
 
     Args:
         canvases: The set, opened by `open_photos`.
-        keep: One of `KEEP`. Of equal images the one with more pixels is better, then the one with
-            the larger file, the older one, and the first in the order of the set.
+        keep: One of `KEEP`. Of equal images the one with more pixels is better, not counting a
+            plain border, then the one with the larger file, the older one, and the first in the
+            order of the set.
         reference: A folder whose images come before all others.
 
     Raises:
@@ -44,10 +47,12 @@ def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> 
 
     def order(at: int) -> tuple[float, ...]:
         facts, file = canvases.facts[at], canvases.file(at)
+        shown = (1 - facts.border) * facts.full_height * facts.full_width
         referred = bool(below and file and os.path.abspath(file).startswith(below))
         return (
             not referred, not inside[at], by.get(keep, lambda _: 0)(at),
-            -facts.full_height * facts.full_width, -facts.file_bytes, dates[at], at,
+            -round(math.log(max(shown, 1)) / EQUAL), round(facts.border / EQUAL),
+            -facts.file_bytes, dates[at], at,
         )  # fmt: skip
 
     return np.array(sorted(range(len(canvases)), key=order), np.int64)

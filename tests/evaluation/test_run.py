@@ -24,7 +24,6 @@ from paper.protocols.detection.data import ObjectData
         ("linear", {"penalties": [0.0]}, "penalties must be above 0"),
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
         ("retained", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
-        ("linear", {"resamples": 10**10}, "resamples must be 0 or from"),
         ("finetune", {"recipe": "a4"}, "setting of finetune: .*recipe"),
         ("finetune", {"changes": {"loss": "hinge"}}, "recipe sgd: unknown value of loss"),
         ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),

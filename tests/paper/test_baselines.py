@@ -14,7 +14,7 @@ import mast
 from mast.augment import Views
 from mast.cli import main
 from mast.config import build_method as build_run
-from mast.config import change, read, record
+from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.methods import MethodOutput
@@ -26,7 +26,6 @@ from paper.methods.prcl import PrCL, PrCLConfig
 from paper.studies.engine import vary
 
 pytestmark = pytest.mark.usefixtures("baselines")
-BAD = (float("nan"), float("inf"), -float("inf"), 1e300, -1e300, -(10**30))
 
 
 class TestEveryBaseline(Contract):
@@ -74,15 +73,6 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     assert "&" not in yaml.safe_dump(record(config))
     file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))
     assert read(file) == config
-
-
-@pytest.mark.parametrize("method", BASELINES)
-def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
-    config = change(mast.configure("mast_c5_small"), {"method": method})
-    for name, number in plain(config.objective).items():
-        for value in BAD if type(number) in (int, float) else ():
-            with pytest.raises(UserError, match=f"objective.{name}"):
-                change(config, {f"objective.{name}": value})
 
 
 @pytest.mark.parametrize(
