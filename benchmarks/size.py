@@ -29,7 +29,7 @@ WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 BOUNDS = {
     "lines in mast/": 36_040,
     "lines in tests/": 24_970,
-    "words in docs/ and README, written by hand": 9_800,
+    "words in docs/ and README, written by hand": 9_820,
     "words of all Markdown": 15_000,
     "options of the command that has the most": 20,
     "files that an image passes in a step": 33,
