@@ -35,7 +35,7 @@ SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
 OTHERS = ("fastdup", "czkawka")
 BITS = 10  # of 64 that may differ
 
-REAL = {("image_0962.jpg", "image_1002.jpg")}
+REAL = {("image_0962.jpg", "image_1002.jpg"), ("bubbly_0106.jpg", "bubbly_0147.jpg")}
 
 Pairs = set[tuple[str, str]]
 

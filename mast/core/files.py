@@ -116,7 +116,9 @@ def out_folder(out: str | Path) -> Path:
 
 
 def in_gb(size: float) -> str:
-    """A number of bytes in GB, in MB below a tenth of one."""
+    """A number of bytes in GB, or where that is below a tenth in MB or kB."""
+    if size < 1e5:
+        return f"{size / 1e3:.0f} kB"
     return f"{size / 1e6:.1f} MB" if size < 1e8 else f"{size / 1e9:.1f} GB"
 
 

@@ -51,7 +51,7 @@ def work(root: Path, folder: Path, seed: int, across: bool) -> None:
         os.link = ending(os.link)
     os.fsync, Path.unlink, Path.rmdir = map(ending, (os.fsync, Path.unlink, Path.rmdir))  # type: ignore[method-assign]
     while True:
-        files = [str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()]
+        files = [str(file.relative_to(root)) for file in root.rglob("[!.]*.jpg")]
         for _ in move(root, draw.sample(files, len(files) // 2), folder):
             pass
         restore(folder / LIST, root)
