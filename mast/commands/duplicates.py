@@ -1,9 +1,8 @@
-"""Find copies in a folder of images, and move all but the best of each group."""
+"""Find copies in a folder of images and, if asked, move all but one of each group."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,20 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_text
-from mast.core.display import track
 from mast.core.errors import UserError, counted, visible
 from mast.core.files import (
     as_unicode,
     in_gb,
     named,
     out_file,
-    quoted,
     read_rows,
     read_text,
     spelling,
 )
 from mast.core.kinds import Device, EncoderLike
-from mast.core.moves import LIST, move
+from mast.core.moves import LIST
 from mast.core.moves import restore as put_back
 from mast.core.table import Listing, images_of, safe_cell
 
@@ -67,7 +64,7 @@ def duplicates(
     untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Listing:
-    """Find groups of copies in a set, and move all but the best of each.
+    """Find groups of copies in a set and, on request, move all but one of each.
 
     There are four levels, from certain to loose:
 
@@ -83,14 +80,14 @@ def duplicates(
     Args:
         data: The images; labels are not needed.
         level: How far to go; each level includes those before it.
-        keep: Which image of a group comes first and stays: the largest (in pixels without a plain
-            border, then bytes, then age), sharpest, oldest or newest, the first (by name), or
-            folder:NAME, one in that subfolder of data.
-        reference: A folder to compare with: only copies of its photos are found, in data.
-        move_to: A folder outside of data, to which all but the first of each group move, with their
-            relative paths. Nothing is deleted or overwritten.
-        restore: The list `moved.jsonl` in such a folder: its files move back to data, and nothing
-            else is done.
+        keep: Which image of each group comes first and stays: largest (most pixels, without a plain
+            border; then the larger file, then the older), sharpest, oldest, newest, first (by name)
+            or folder:NAME, to prefer a subfolder of data.
+        reference: A folder: only copies of its photos are found. It is not changed.
+        move_to: A folder to which all but the first of each group move, with their relative paths.
+            Nothing is deleted or overwritten. Groups of several labels stay, and so do copies that
+            show more than the first, links and what they point to.
+        restore: A `moved.jsonl` that --move_to wrote: its files move back to data, that is all.
         ignore: Properties in which copies may differ, such as orientation; by default all. With
             level similar: changes that should not count.
         match: Properties in which copies must agree: with color, a gray version is no copy. With
@@ -114,30 +111,34 @@ def duplicates(
     """
     encoder = or_default(encoder, data)
     if restore is not None:
-        return _restored(named(restore), named(data))
+        return _restored(named(restore), data)
     if space is not None and level != "similar":
         raise UserError("space: expected --level similar with it, whose features it chooses")
     file = listing_file(out, "group", "path", "level", "changes")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
-    place = None if move_to is None else _outside(named(move_to), data)
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
     from mast.page import Thumbnails
+    from mast.search import cleanup
     from mast.search.duplicates import SAME, copies_within
     from mast.search.preference import preferred
 
+    apart_of = None if reference is None else cleanup.check_reference(reference, data)
+    place = None if move_to is None else cleanup.check_target(move_to, data, apart_of)
+    if listed and place:
+        raise UserError("list: expected no --move_to with it, whose files are gone from the set")
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"list: {listed} would overwrite the list that data excludes")
     rejected = () if not_copies is None else _pairs(named(not_copies))
     similar = level == "similar"
     invariances = InvarianceChoice(ignore, match, space) if similar else InvarianceChoice()
-    fixed = _fixed(as_list(ignore), as_list(match))
+    fixed, strict = _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
-    spec = data if reference is None else _with_reference(data, reference)
+    spec = data if apart_of is None else cleanup.with_reference(data, apart_of)
     by, photos = open_search(options, spec, invariances, device, max_broken)
-    order_N = preferred(photos, keep, None if reference is None else named(reference))
+    order_N = preferred(photos, keep, named(split_cut(str(data))[0]), apart_of)
     canvases = photos.part(order_N, photos.name if reference is None else str(data))
     features_ND = by.features(photos)[order_N].to(by.encoder.device)
     # With match or a space, what looks alike may differ in it.
@@ -149,22 +150,23 @@ def duplicates(
             "%d of the %d pairs in %s name no images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
-    found = copies_within(canvases, features_ND, level, above, apart, fixed)
-    groups = _groups(found, canvases, None if reference is None else named(reference))
+    found = copies_within(canvases, features_ND, level, above, apart, fixed, strict)
+    groups = _groups(found, canvases, apart_of)
     columns = _columns(groups, canvases)
     counts = Counter(columns["level"])
     of_levels = [f"{counts[each]:,} {each}" for each in LEVELS[: LEVELS.index(level) + 1]]
     summary = (
         f"{images_of(canvases.name, len(canvases), canvases.skipped)}: "
-        f"{counted(len(groups), 'group')}, {', '.join(of_levels)} copies."
+        f"{counted(len(groups), 'group')}; copies: {', '.join(of_levels)}."
     )
-    if conflicts := sum(bool(_conflict(group, canvases)) for group in groups):
+    agreeing = [group for group in groups if not _conflict(group, canvases)]
+    if conflicts := len(groups) - len(agreeing):
         summary += f" {counted(conflicts, 'group')} of several labels or parts."
     write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))
     if listed is not None:
         _write_list(listed, groups, canvases)
     if place is not None:
-        summary += " " + _move(groups, canvases, Path(split_cut(str(data))[0]), place)
+        summary += " " + cleanup.move_copies(agreeing, canvases, data, place)
     sections = {summary: range(len(columns["path"]))}
     return Listing(columns, sections, file, picture=Thumbnails(canvases), hidden=FACTS)
 
@@ -173,7 +175,9 @@ def _groups(found: Sequence[Copy], canvases: CanvasSet, reference: Path | None) 
     """Copies by group, those of certain copies first; with a reference only its copies."""
     groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
     if reference is not None:
-        of_reference = [_is_below(canvases.file(at), reference) for at in range(len(canvases))]
+        from mast.search.cleanup import is_below
+
+        of_reference = [is_below(canvases.file(at), reference) for at in range(len(canvases))]
         groups = [
             [first, *(copy for copy in others if not of_reference[copy.position])]
             for first, *others in groups
@@ -186,10 +190,6 @@ def _groups(found: Sequence[Copy], canvases: CanvasSet, reference: Path | None) 
         return loosest, canvases.identifiers[group[0].position]
 
     return sorted(groups, key=order)
-
-
-def _is_below(file: Path | None, folder: Path) -> bool:
-    return file is not None and Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder))
 
 
 def _columns(groups: Sequence[Group], canvases: CanvasSet) -> dict[str, Any]:
@@ -244,82 +244,21 @@ def _path(copy: Copy, canvases: CanvasSet) -> str:
     return name if file is None else f"{file}{name[len(file_of(name)) :]}"
 
 
-# ------------------------------------------------------------------------------------------ moves
-
-
-def _outside(folder: Path, data: str | Path) -> Path:
-    """The folder to move to, of data that are a folder."""
+def _restored(file: Path, data: str | Path) -> Listing:
+    """What moved back."""
     from mast.data import split_cut
 
-    root, cut = split_cut(str(data))
-    if not named(root).is_dir() or cut.tile is not None or cut.pages != "first":
-        raise UserError(f"move_to: expected data to be a folder of whole files, got {data}")
-    if _is_below(Path(os.path.realpath(folder)), Path(os.path.realpath(named(root)))):
-        raise UserError(f"move_to: expected a folder outside of {root}, got {folder}")
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"move_to: expected a folder, got the file {folder}")
-    return folder
-
-
-def _with_reference(data: str | Path, reference: str | Path) -> str:
-    """A set of the files of two."""
-    from mast.data import open_source, set_name
-
-    files = dict[str, None]()
-    for option, spec in {"data": data, "reference": reference}.items():
-        source = open_source(spec)
-        for at in range(len(source)):
-            file = source.path(at)
-            if file is None or not source.identifier(at).endswith(file.name):
-                raise UserError(f"{option}: expected whole files with --reference, got {spec}")
-            files[os.path.abspath(file)] = None
-    return set_name([*files])
-
-
-def _move(groups: Sequence[Group], canvases: CanvasSet, root: Path, folder: Path) -> str:
-    """Move all but the first of each group; what was moved and what stays, in a sentence."""
-    from mast.data.photos import changed
-
-    root = named(root)
-    files = {
-        copy.position: file
-        for group in groups
-        for copy in group
-        if (file := canvases.file(copy.position)) is not None
-    }
-    real = {at: os.path.realpath(file) for at, file in files.items()}
-    whole = os.path.realpath(root)
-    paths = {at: os.path.relpath(os.path.abspath(file), os.path.abspath(root))
-             for at, file in files.items()}  # fmt: skip
-    # A link that is moved may lead nowhere, and so does one whose file is moved.
-    linked = {real[at] for at in files if real[at] != os.path.normpath(f"{whole}/{paths[at]}")}
-    stale = changed(canvases, [*files])
-    moving, staying = list[str](), Counter[str]()
-    for first, *others in groups:
-        for at in (copy.position for copy in others):
-            if real[at] in linked:
-                staying["linked"] += 1
-            elif {first.position, at} & stale:
-                staying["changed since they were read"] += 1
-            else:
-                moving.append(paths[at])
-    done = track(move(root, moving, folder), "moving files", len(moving), "files")
-    text = f"{counted(sum(1 for _ in done), 'file')} moved to {folder}"
-    if staying:
-        text += f"; {', '.join(f'{count} {why}' for why, count in staying.items())} stay"
-    if moving:
-        back = f"mast duplicates {quoted(root)} --restore {quoted(folder / LIST)}"
-        text += f"; `{back}` moves them back"
-    return f"{text}."
-
-
-def _restored(file: Path, root: Path) -> Listing:
-    """What moved back."""
-    left = put_back(file, root)
-    columns = {"path": [*left], "left": [*left.values()]}
-    back = sum(not why for why in left.values())
-    summary = f"{back:,} of {counted(len(left), 'file')} moved back to {root}."
-    return Listing(columns, {summary: [at for at, why in enumerate(left.values()) if why]})
+    root = named(split_cut(str(data))[0])
+    if not root.is_dir():
+        raise UserError(f"restore: expected data to be the folder to move back to, got {data}")
+    file = file / LIST if file.is_dir() else file
+    if not file.is_file():
+        raise UserError(f"restore: expected a list that --move_to wrote ({LIST}), got {file}")
+    found = put_back(file, root)
+    columns = {"path": [path for path, _ in found], "left": [why for _, why in found]}
+    left = [at for at, (_, why) in enumerate(found) if why]
+    back = f"{len(found) - len(left):,} of {counted(len(found), 'file')} moved back to {root}."
+    return Listing(columns, {back: left})
 
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:
@@ -341,8 +280,8 @@ def _is_list(path: Path) -> bool:
     return all(Path(name).suffix or "#" in name or name.isdecimal() for name in names if name)
 
 
-def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
-    """The properties in which copies may not differ, of properties or of operators."""
+def _fixed(ignore: Sequence[str], match: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The properties in which copies may not differ but as near copies do, and not at all."""
     from mast.augment import OPERATORS
     from mast.search.edits import CHANGES
 
@@ -355,7 +294,7 @@ def _fixed(ignore: Sequence[str], match: Sequence[str]) -> set[str]:
             raise UserError(f"ignore, match: expected properties ({known}), got {unknown.pop()!r}")
         return properties if "all" in found else found
 
-    return (properties - of(ignore) if ignore else set()) | of(match)
+    return properties - of(ignore) if ignore else set(), of(match)
 
 
 def _rows(groups: Sequence[Group], canvases: CanvasSet) -> list[GalleryRow]:

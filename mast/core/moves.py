@@ -1,6 +1,6 @@
 """Files that move to a folder and back: at every moment each is whole in one place, or in both.
 
-    FOLDER/moved.jsonl   {"path": below the photos, "moved": below FOLDER, "digest": of the content}
+    FOLDER/moved.jsonl   a line of JSON for each file: `FIELDS`
     FOLDER/...           the files, each with its relative path
 
 A line is on disk before its file moves, so what a killed process moved can be put back.
@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path, PurePath
 
 from mast.core.checkpoint import write_text
@@ -21,54 +21,63 @@ from mast.core.errors import UserError
 from mast.core.files import read_text
 
 LIST = "moved.jsonl"
+# Where a file was below a folder, where it is below the list's, the first folder, its digest.
+FIELDS = ("path", "moved", "root", "digest")
 Line = Mapping[str, str]
 
 
-def move(root: Path, paths: Iterable[str], folder: Path) -> Iterator[str]:
+def move(root: Path, paths: Sequence[str], folder: Path) -> Iterator[str]:
     """Move files below `root` into a folder, and yield the path of each that has moved.
 
     Where the name is taken, a number is added to it.
 
     Raises:
-        UserError: A file cannot be moved; it and those after it are where they were.
+        UserError: The folder has a list of something else; a file cannot be moved: it and those
+            after it are where they were.
     """
-    for path in paths:
+    file, whole = folder / LIST, os.path.realpath(root)
+    known = _read(file, "move_to") if os.path.lexists(file) else []
+    if others := {line["root"] for line in known} - {whole}:
+        raise UserError(f"move_to: {folder} has files of {others.pop()}; name another folder")
+    for at, path in enumerate(paths):
         source, target = root / path, _free(folder / path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            line = {
-                "path": path,
-                "moved": os.path.relpath(target, folder),
-                "digest": digest_of(source),
-            }
-            with (folder / LIST).open("a", encoding="ascii") as file:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            _relocate(source, target)
+            _check_inside(target, folder)
+            moved, digest = os.path.relpath(target, folder), digest_of(source)
+            _append(file, dict(zip(FIELDS, (path, moved, whole, digest), strict=True)))
+            _relocate(source, target, digest)
         except OSError as error:
-            raise UserError(f"move_to: {source} cannot be moved: {error.strerror}") from error
+            before = f"; {at} files moved before, and {file} lists them" if at else ""
+            raise UserError(
+                f"move_to: {source} cannot be moved to {target} ({error.strerror}){before}"
+            ) from error
         yield path
 
 
-def restore(file: Path, root: Path) -> dict[str, str]:
+def restore(file: Path, root: Path) -> list[tuple[str, str]]:
     """Put the files of a list back below `root`.
 
     Returns:
-        For each path why it was left where it is, or "" if it is back. The list has what was left,
-        and is removed with the last file, and so are folders that became empty.
+        Each path, and why its file was left where it is, or "" if it is back. The list has what was
+        left, and is removed with the last file, and so are folders that became empty.
 
     Raises:
-        UserError: It is no such list, or a path in it leads out of the folders.
+        UserError: It is no such list; a path in it leads out of the folders; its files are from
+            another folder, which is still there.
     """
-    lines = {line["moved"]: line for line in _read(file)}  # the last one of a name holds
-    left = dict[str, str]()
+    lines = {line["moved"]: line for line in _read(file, "restore")}  # the last one of a name holds
+    for line in lines.values():
+        if os.path.exists(line["root"]) and line["root"] != os.path.realpath(root):
+            raise UserError(f"restore: {file} has files of {line['root']}, not of {root}")
+    found, remain = list[tuple[str, str]](), list[Line]()
     for line in lines.values():
         try:
-            left[line["path"]] = _put_back(file.parent / line["moved"], root / line["path"], line)
+            why = _put_back(file.parent, root, line)
         except OSError as error:
-            left[line["path"]] = str(error.strerror)
-    remain = [line for line in lines.values() if left[line["path"]]]
+            why = str(error.strerror)
+        found.append((line["path"], why))
+        remain += [line] if why else []
     if remain:
         write_text(file, "".join(json.dumps(line) + "\n" for line in remain))
     else:
@@ -77,7 +86,7 @@ def restore(file: Path, root: Path) -> dict[str, str]:
     for folder in sorted(folders, reverse=True):  # those within others first
         with suppress(OSError):  # it is not empty
             folder.rmdir()
-    return left
+    return found
 
 
 def digest_of(file: Path) -> str:
@@ -86,55 +95,83 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(opened, "blake2b").hexdigest()[:32]
 
 
-def _read(file: Path) -> list[Line]:
+def _read(file: Path, option: str) -> list[Line]:
+    """The lines of a list, but for a last one that a killed process did not finish."""
     lines = list[Line]()
-    for text in read_text(file).splitlines():
+    texts = [text for text in read_text(file).splitlines() if text.strip()]
+    for at, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
             inside = not any(
                 os.path.isabs(line[name]) or ".." in PurePath(line[name]).parts
                 for name in ("path", "moved")
             )
+            line = {name: str(line[name]) for name in FIELDS}
         except (ValueError, TypeError, KeyError) as error:
+            if at == len(texts) > 1:
+                break
             raise UserError(
-                f"restore: expected a list that --move_to wrote ({LIST}), got {file}"
+                f"{option}: expected a list that --move_to wrote ({LIST}), got {file}"
             ) from error
         if not inside:
-            raise UserError(f"restore: {file} names {line['path']}, outside of the folder")
+            raise UserError(f"{option}: {file} names {line['path']}, outside of the folder")
         lines.append(line)
     return lines
 
 
-def _put_back(source: Path, target: Path, line: Line) -> str:
+def _append(file: Path, line: Line) -> None:
+    """Add a line to a list, behind one that is not finished."""
+    with file.open("ab+") as opened:
+        if opened.seek(0, os.SEEK_END):
+            opened.seek(-1, os.SEEK_END)
+            if opened.read() != b"\n":
+                opened.write(b"\n")
+        opened.write(json.dumps(line).encode() + b"\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _check_inside(path: Path, folder: Path) -> None:
+    """Raise where a folder on the way is a link to somewhere else."""
+    if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)):
+        raise OSError(errno.EXDEV, f"{path.parent} leads out of {folder}")
+
+
+def _put_back(folder: Path, root: Path, line: Line) -> str:
     """Move a file back; why not, if another is there in its place."""
-    _partial(source).unlink(missing_ok=True)
+    source, target = folder / line["moved"], root / line["path"]
+
+    def is_it(path: Path) -> bool:
+        return path.is_file() and not path.is_symlink() and digest_of(path) == line["digest"]
+
+    _partial(source, line["digest"]).unlink(missing_ok=True)
     if not os.path.lexists(source):
-        return "" if os.path.lexists(target) else "it is gone"
-    if source.is_symlink() or not source.is_file() or digest_of(source) != line["digest"]:
+        return "" if is_it(target) else "it is gone"
+    _check_inside(source, folder)
+    if not is_it(source):
         return "it changed since it was moved"
     if os.path.lexists(target):  # a killed process left both
-        if target.is_symlink() or not target.is_file() or digest_of(target) != line["digest"]:
+        if not is_it(target):
             return "another file has its name"
         source.unlink()
         return ""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _relocate(source, target)
+    _check_inside(target, root)
+    _relocate(source, target, line["digest"])
     return ""
 
 
 def _free(path: Path) -> Path:
     """The path, or one with a number where it is taken."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return path if not os.path.lexists(path) else next(
-        each for each in numbered if not os.path.lexists(each)
-    )  # fmt: skip
+    return next(each for each in chain([path], numbered) if not os.path.lexists(each))
 
 
-def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
+def _partial(path: Path, digest: str) -> Path:
+    return path.with_name(f".mast-{digest}.partial")
 
 
-def _relocate(source: Path, target: Path) -> None:
+def _relocate(source: Path, target: Path, digest: str) -> None:
     """Move a file to a name that is free: by a second name, or by a copy that is verified."""
     try:
         os.link(source, target, follow_symlinks=False)
@@ -144,12 +181,12 @@ def _relocate(source: Path, target: Path) -> None:
         if _same_system(source, target):
             _rename(source, target)
             return
-        partial = _partial(target)
+        partial = _partial(target, digest)
         try:
             shutil.copy2(source, partial)
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
-            if digest_of(partial) != digest_of(source):
+            if digest_of(partial) != digest:
                 raise OSError(errno.EIO, "its copy differs") from None
             _rename(partial, target)
         finally:

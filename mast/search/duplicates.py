@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.data.canvas import CanvasSet
-from mast.search.edits import AGREED, CHANGES, DOUBTED, Edit, EditFinder
+from mast.search.edits import AGREED, CHANGES, DOUBTED, NEARLY, SHOWN, Edit, EditFinder
 from mast.search.index import alike_hashes, nearest_of_all
 from mast.search.nearest import (
     FEWEST,
@@ -59,6 +59,7 @@ class Copy(NamedTuple):
     cosine: float  # of its features and those of the first
     agreement: float = 1.0  # with the first under a map; NaN where they were not compared
     changes: str = ""  # what differs from the first, in words
+    shows_more: bool = False  # than the first
 
 
 def copies_within(
@@ -68,6 +69,7 @@ def copies_within(
     above: float | None = None,
     not_copies: Collection[tuple[int, int]] = (),
     fixed: Collection[str] = (),
+    strict: Collection[str] = (),
 ) -> list[Copy]:
     """The images that are there more than once: those of each group, all copies of its first.
 
@@ -78,7 +80,8 @@ def copies_within(
         above: Cosine of similar images, where features are compared as they are; by default they
             are standardised by the distinct images, and it is 0.99.
         not_copies: Pairs of positions that are no copies, in either order.
-        fixed: Properties in which copies do not differ.
+        fixed: Properties in which copies do not differ but as near copies do.
+        strict: Properties in which they do not differ at all.
     """
     first_N, distinct_U, of_N = _distinct(canvases)
     x_UD = features_ND[torch.from_numpy(distinct_U)]
@@ -94,7 +97,14 @@ def copies_within(
     joined_U, edits = np.arange(len(distinct_U)), dict[tuple[int, int], Edit]()
     if level != "exact":
         near_only = level == "near"
-        edits = _edits(canvases, distinct_U, x_UD, hash_TUB, apart, {*fixed}, near_only)
+        fixed, strict = {*fixed}, {*strict}
+
+        def is_allowed(edit: Edit) -> bool:
+            names = {*edit.changes()}
+            moved, all_changed = ({CHANGES[name] for name in of} for of in (names - NEARLY, names))
+            return not (moved & fixed or all_changed & strict or (near_only and not edit.is_near))
+
+        edits = _edits(canvases, distinct_U, x_UD, hash_TUB, apart, is_allowed, near_only)
         for one, other in sorted(edits):
             joined_U[other] = one
     if level == "similar":
@@ -118,7 +128,8 @@ def copies_within(
         of_copy = "exact" if first_N[at] < at else verified
         agreement = math.nan if edit is None else edit.agreement
         changes = ", ".join(edit.changes().values()) if edit else ""
-        found.append(Copy(number, at, of_copy, cosine, agreement, changes))
+        more = edit is not None and edit.filled < SHOWN and not edit.plain
+        found.append(Copy(number, at, of_copy, cosine, agreement, changes, more))
     return found
 
 
@@ -128,7 +139,7 @@ def _edits(
     x_UD: Tensor,
     hash_TUB: Tensor,
     apart: Collection[tuple[int, int]],
-    fixed: Collection[str],
+    is_allowed: Callable[[Edit], bool],
     near_only: bool,
 ) -> dict[tuple[int, int], Edit]:
     """Pairs of the first of a group and another image that is an edit of it.
@@ -149,8 +160,7 @@ def _edits(
         # It may be NaN, and smooth images agree by chance.
         if not close and not (edit.agreement >= AGREED and edit.points):
             return False
-        changed = {CHANGES[name] for name in edit.changes()}
-        return not changed & {*fixed} and (edit.is_near or not near_only)
+        return is_allowed(edit)
 
     def edits_of(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Edit]:
         asked = [pair for pair in pairs if pair not in apart]

@@ -57,6 +57,10 @@ CHANGES = {
 }  # fmt: skip
 
 
+NEARLY = {"brightness", "saturation", "blurred"}  # what near copies may change
+SHOWN = 0.95  # share of an image, below which the rest is missing
+
+
 @final
 class Thumbnail:
     """An image as it is compared, with its points (N, 2) and descriptors (N, 128), uint8."""
@@ -135,12 +139,12 @@ class Edit(NamedTuple):
         long, short = np.linalg.svd(linear_22, compute_uv=False)
         upside_down = mirrored and abs(turn) > 178
         found = dict[str, str]()
-        if self.seen < 0.95:
+        if self.seen < SHOWN:
             found["cropped"] = f"cropped to {100 * self.seen:.0f} %"
-        if self.filled < 0.95:
+        if self.filled < SHOWN:
             share = f"{100 * self.filled:.0f} %"
             found["extended"] = f"with a border: {share} is the photo" if self.plain else (
-                f"the first is {share} of it")  # fmt: skip
+                f"shows {100 - 100 * self.filled:.0f} % more")  # fmt: skip
         if mirrored:
             found["mirrored"] = "flipped upside down" if upside_down else "mirrored"
         if abs(turn) > 2 and not upside_down:
@@ -174,7 +178,7 @@ class Edit(NamedTuple):
     @property
     def is_near(self) -> bool:
         """Whether it was compressed, resized or retouched, and neither moved nor recolored."""
-        return not {*self.changes()} - {"brightness", "saturation", "blurred"}
+        return not {*self.changes()} - NEARLY
 
 
 @final

@@ -13,10 +13,13 @@ from mast.data.canvas import CanvasSet
 
 KEEP = ("largest", "sharpest", "oldest", "newest", "first", "folder:NAME")
 FOLDER = "folder:"
-EQUAL = 0.05  # share by which numbers of pixels may differ
+# Shares by which numbers of pixels differ: what a border covers is known less well.
+COARSE, FINE = 0.25, 0.02
 
 
-def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> np.ndarray:
+def preferred(
+    canvases: CanvasSet, keep: str, root: Path, reference: Path | None = None
+) -> np.ndarray:
     """The positions of a set's images (N,), the best of them first.
 
     Args:
@@ -24,19 +27,26 @@ def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> 
         keep: One of `KEEP`. Of equal images the one with more pixels is better, not counting a
             plain border, then the one with the larger file, the older one, and the first in the
             order of the set.
+        root: The folder of the set, in which subfolders are named.
         reference: A folder whose images come before all others.
 
     Raises:
         UserError: `keep` is unknown, or names a folder without images.
     """
-    of_folder = keep.removeprefix(FOLDER).strip("/") if keep.startswith(FOLDER) else None
+    of_folder = keep.startswith(FOLDER)
     if keep not in KEEP[:-1] and not of_folder:
         raise UserError(f"keep: expected {', '.join(KEEP)}, got {keep!r}")
-    inside = [of_folder is not None and name.startswith(f"{of_folder}/")
-              for name in canvases.identifiers]  # fmt: skip
-    if of_folder is not None and not any(inside):
-        raise UserError(f"keep: {canvases.name} has no images in the folder {of_folder!r}")
-    below = reference and os.path.join(os.path.abspath(reference), "")
+    files = [canvases.file(at) for at in range(len(canvases))]
+
+    def below(folder: Path | str | None) -> list[bool]:
+        start = folder and os.path.join(os.path.realpath(folder), "")
+        return [bool(start and file) and os.path.realpath(str(file)).startswith(str(start))
+                for file in files]  # fmt: skip
+
+    referred = below(reference)
+    inside = below(os.path.join(root, keep.removeprefix(FOLDER)) if of_folder else None)
+    if of_folder and not any(inside):
+        raise UserError(f"keep: expected a subfolder of {root} with images, got {keep!r}")
     dates = [date_of(canvases, at) for at in range(len(canvases))]
     by: dict[str, Callable[[int], float]] = {
         "sharpest": lambda at: -canvases.facts[at].sharpness,
@@ -46,12 +56,12 @@ def preferred(canvases: CanvasSet, keep: str, reference: Path | None = None) -> 
     }
 
     def order(at: int) -> tuple[float, ...]:
-        facts, file = canvases.facts[at], canvases.file(at)
-        shown = (1 - facts.border) * facts.full_height * facts.full_width
-        referred = bool(below and file and os.path.abspath(file).startswith(below))
+        facts = canvases.facts[at]
+        pixels = facts.full_height * facts.full_width
         return (
-            not referred, not inside[at], by.get(keep, lambda _: 0)(at),
-            -round(math.log(max(shown, 1)) / EQUAL), round(facts.border / EQUAL),
+            not referred[at], not inside[at], by.get(keep, lambda _: 0)(at),
+            -round(math.log(max(1, (1 - facts.border) * pixels)) / COARSE),
+            round(facts.border, 1), -round(math.log(pixels) / FINE),
             -facts.file_bytes, dates[at], at,
         )  # fmt: skip
 

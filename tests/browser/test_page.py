@@ -138,7 +138,7 @@ def test_what_is_no_copy_is_saved(browser: Browser, tmp_path: Path) -> None:
     seen = visit(browser, file.as_uri())
     seen.page.get_by_role("checkbox").first.check()
     with seen.page.expect_download() as saved:
-        seen.page.get_by_role("button", name="Save what is not a copy").click()
+        seen.page.get_by_role("button", name="Save the pairs that are not copies").click()
     with saved.value.path().open(encoding="utf-8", newline="") as table:
         assert list(csv.reader(table)) == [["path", "other"], [NASTY, 'a"b,c.png']]
     assert saved.value.suggested_filename == "not_copies.csv"

@@ -44,7 +44,7 @@ def test_planted_copies_are_found(
     command = ["duplicates", str(planted), "--encoder", str(ours.path), "--out", str(out)]
     assert main(command) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"groups, 2 exact, \d near, 0 edited copies\.", shown)
+    assert re.search(r"groups; copies: 2 exact, \d near, 0 edited\.", shown)
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["group"], row["path"], row["level"]) for row in rows][:3] == [
@@ -177,7 +177,7 @@ def test_the_best_of_each_group_stays_and_the_others_move_there_and_back(tmp_pat
         return str(found[0]["path"])
 
     expected = {"largest": "c.bmp", "sharpest": "b.png", "oldest": "old.jpg", "first": "b.png",
-                "newest": "mine/a.png", "folder:mine": "mine/a.png"}  # fmt: skip
+                "newest": "mine/a.png", "folder:./mine/": "mine/a.png"}  # fmt: skip
     assert {keep: first(keep) for keep in expected} == expected
     dates = mast.duplicates(photos, Pooled(), size=32)["date"]
     assert "2001-02-03 04:05:06" in dates
@@ -185,20 +185,25 @@ def test_the_best_of_each_group_stays_and_the_others_move_there_and_back(tmp_pat
         with pytest.raises(UserError, match=r"^keep: "):
             first(keep)
     before = _paths(photos)
-    for wrong in (photos, photos / "below", photos / "b.png"):
+    for wrong in (photos, photos / "below", tmp_path, "", __file__):
         with pytest.raises(UserError, match=r"^move_to: expected a folder"):
             mast.duplicates(photos, Pooled(), size=32, move_to=wrong)
+    for wrong in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(UserError, match=r"^reference: expected a folder"):
+            mast.duplicates(photos, Pooled(), size=32, reference=wrong)
     (said,) = mast.duplicates(photos, Pooled(), keep="newest", size=32, move_to=place).sections
     assert "3 files moved" in said
-    assert "2 linked stay" in said
+    assert "Not moved: 2 linked." in said
     assert _paths(place) == {"c.bmp", "framed.bmp", "old.jpg", "moved.jsonl"}
     assert _paths(photos) == before - {"c.bmp", "framed.bmp", "old.jpg"}
-    back = mast.duplicates(photos, restore=place / "moved.jsonl")
+    back = mast.duplicates(photos, restore=place)
     assert (sorted(back["path"]), set(back["left"])) == (["c.bmp", "framed.bmp", "old.jpg"], {""})
     assert (_paths(photos), place.exists()) == (before, False)
 
 
-def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(planted: Path) -> None:
+def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(
+    planted: Path, tmp_path: Path
+) -> None:
     """Photos of a second folder are compared with, and copies within the first are not listed."""
     archive = planted.parent / "archive"
     archive.mkdir()
@@ -219,3 +224,18 @@ def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(planted:
         conflicts = mast.duplicates(folder, Pooled(), size=32)
         assert conflicts["conflict"] == [said, said]
         assert "1 group of several labels or parts" in next(iter(conflicts.sections))
+        moved = mast.duplicates(folder, Pooled(), size=32, move_to=tmp_path / "moved")
+        assert "0 files moved" in next(iter(moved.sections))
+
+
+def test_a_copy_that_shows_more_than_the_first_stays(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    coarse = draw.integers(0, 256, (60, 80, 3)).astype(np.uint8)
+    image = Image.fromarray(coarse).resize((640, 480), Image.Resampling.BICUBIC)
+    (tmp_path / "set").mkdir()
+    image.save(tmp_path / "set/whole.png")
+    image.crop((0, 0, 480, 480)).resize((1200, 1200)).save(tmp_path / "set/part.png")
+    found = mast.duplicates(tmp_path / "set", Pooled(), size=32, move_to=tmp_path / "moved")
+    assert found["path"] == ["part.png", "whole.png"]
+    assert "shows 25 % more" in found["changes"][1]
+    assert "0 files moved" in next(iter(found.sections))

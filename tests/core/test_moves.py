@@ -78,7 +78,7 @@ def test_killed_moves_lose_nothing(
         assert process.exitcode == 9
         assert {*contents(root, folder)} == {*whole}
         if seed % 5 == 0 and (folder / LIST).exists():
-            assert not any(restore(folder / LIST, root).values())
+            assert not any(why for _, why in restore(folder / LIST, root))
             assert contents(root) == whole
             assert not folder.exists()
 
@@ -95,17 +95,49 @@ def test_nothing_is_overwritten_and_lists_of_others_reach_nowhere(tmp_path: Path
     assert (folder / "a-2.jpg").read_text() == "another"
     (root / "b.jpg").write_text("a new one")
     (folder / "a-2.jpg").write_text("edited")
+    with (folder / LIST).open("a") as file:
+        file.write('{"path": "torn')  # by a killed process
     left = restore(folder / LIST, root)
-    assert (left["b.jpg"], left[raw]) == ("another file has its name", "")
+    assert left == [
+        ("a.jpg", ""), ("b.jpg", "another file has its name"), (raw, ""),
+        ("a.jpg", "it changed since it was moved"),
+    ]  # fmt: skip
     assert (root / "b.jpg").read_text() == "a new one"
     assert (folder / "b.jpg").read_text() == "b.jpg"
     with pytest.raises(UserError, match=r"move_to: .*gone.jpg cannot be moved"):
         [*move(root, ["gone.jpg"], folder)]
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(root / "a.jpg", other)
+    for act in (lambda: [*move(other, ["a.jpg"], folder)], lambda: restore(folder / LIST, other)):
+        with pytest.raises(UserError, match="has files of"):
+            act()
+    line = {"path": "gone.jpg", "moved": "b.jpg", "root": str(tmp_path / "gone"), "digest": ""}
     for path in ("../outside.jpg", "/etc/outside.jpg"):
-        (folder / LIST).write_text(json.dumps({"path": path, "moved": "b.jpg", "digest": ""}))
+        (folder / LIST).write_text(json.dumps(line | {"path": path}))
         with pytest.raises(UserError, match="outside of the folder"):
             restore(folder / LIST, root)
-    for text in ("nonsense", "[1]", '{"path": 1}'):
+    for text in ("nonsense", "[1]", '{"path": 1}', '{"path": "a", "moved": "a"}'):
         (folder / LIST).write_text(text)
-        with pytest.raises(UserError, match="expected a list that --move_to wrote"):
+        with pytest.raises(UserError, match="restore: expected a list that --move_to wrote"):
             restore(folder / LIST, root)
+        with pytest.raises(UserError, match="move_to: expected a list that --move_to wrote"):
+            next(move(root, ["b.jpg"], folder))
+    (folder / LIST).write_text(json.dumps(line | {"moved": "gone.jpg"}))
+    assert restore(folder / LIST, root) == [("gone.jpg", "it is gone")]
+
+
+def test_no_link_leads_out_of_the_folders_and_long_names_fit(tmp_path: Path) -> None:
+    root, folder, outside = tmp_path / "photos", tmp_path / "moved", tmp_path / "outside"
+    for each in (root / "sub", folder, outside):
+        each.mkdir(parents=True)
+    long = "x" * 251 + ".jpg"
+    for path in ("sub/a.jpg", long):
+        (root / path).write_text("whole")
+    assert [*move(root, [long], folder)] == [long]
+    assert restore(folder / LIST, root) == [(long, "")]
+    folder.mkdir()
+    (folder / "sub").symlink_to(outside)
+    with pytest.raises(UserError, match="leads out of"):
+        next(move(root, ["sub/a.jpg"], folder))
+    assert (contents(outside), len(contents(root))) == ([], 2)
