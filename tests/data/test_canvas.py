@@ -219,7 +219,7 @@ def test_a_build_that_ends_early_leaves_nothing(config, monkeypatch, error, rais
     with monkeypatch.context() as patch:
         usage = shutil.disk_usage("/")._replace(free=10)
         patch.setattr(shutil, "disk_usage", lambda path: usage)
-        with pytest.raises(UserError, match="MB are free"):
+        with pytest.raises(UserError, match="0 kB are free"):
             open_canvas(config, 32)
     assert len(open_canvas(config, 32)) == 12
     config.cache = config.cache / "file" / "cache"
