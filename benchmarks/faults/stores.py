@@ -24,7 +24,7 @@ from mast.encoders import frozen
 SEARCHES = ("embed", "embed", "duplicates", "outliers", "neighbours")
 INSIDE = {module.__file__ for module in (photos, store, frozen)}
 LINES = 3000  # of these files, which a command executes that knows no image yet
-SAME = 5e-5  # of what is computed from features of images that were encoded in other batches
+SAME = 5e-5  # by which results differ with the batches
 KINDS = {"a folder", "a pipe", "a link to itself"}  # of files, which are left to who made them
 LOST = ("damaged", "made anew", "nothing is kept")  # what is said of a store
 _NUMBER = re.compile(rb"(-?\d+\.\d+)")

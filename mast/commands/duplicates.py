@@ -127,7 +127,7 @@ def duplicates(
     apart_of = None if reference is None else cleanup.check_reference(reference, data)
     place = None if move_to is None else cleanup.check_target(move_to, data, apart_of)
     if listed and place:
-        raise UserError("list: expected no --move_to with it, whose files are gone from the set")
+        raise UserError("list: expected --list or --move_to, got both")
     excluded = split_cut(str(data))[1].exclude
     if listed and excluded and listed.resolve() == named(excluded).resolve():
         raise UserError(f"list: {listed} would overwrite the list that data excludes")

@@ -27,7 +27,7 @@ import numpy as np
 from mast.core.display import track
 from mast.core.errors import UserError
 
-VERSION = 3  # of its tables, and of what facts and rows mean
+VERSION = 3  # of the tables and of the meaning of their rows
 WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
 _log = logging.getLogger("mast")

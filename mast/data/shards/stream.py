@@ -35,7 +35,7 @@ _log = logging.getLogger("mast")
 
 @final
 class ShardStream:
-    """The images of shards, of which broken ones are replaced by others of their batch.
+    """Images of shards; a broken one is replaced by another of its batch.
 
     Attributes:
         name: What the user called the set.
