@@ -1,6 +1,7 @@
 """Recall and precision of finding edited copies of photos, by imagededup's published protocol.
 
-    python benchmarks/copies.py SETS [--photos 100] [--seeds 3] [--others PYTHON]
+    python benchmarks/copies.py SETS [--photos 100] [--seeds 3] [--others PYTHON] [--encoder FILE]
+    python benchmarks/copies.py SETS --tiles 1000
 
 SETS holds flowers17, dtd10 and coco128. Each photo gets five copies, as in
 https://idealo.github.io/imagededup/user_guide/benchmarks: a crop of 7/8 of its sides, two flips, a
@@ -9,7 +10,9 @@ two copies of one photo. Recall is the share of right pairs that are found, prec
 found pairs that are right. `joined` lists different photos that were grouped; pairs in `REAL`,
 which are copies in their set (judged by eye), do not count. imagehash's pHash is used up to 10
 bits, imagededup's default. `--others` is an interpreter with fastdup and czkawka, which run with
-their defaults. Six minutes on two cores.
+their defaults. `--encoder` is one that `mast duplicates` takes, at 288 pixels, in place of its
+own. `--tiles` cuts so many tiles of 64 pixels out of each set, none of which overlap: all pairs
+that are found among these are wrong. Ten minutes on two cores.
 """
 
 import argparse
@@ -33,6 +36,7 @@ from mast.core.run import provenance
 
 SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
 OTHERS = ("fastdup", "czkawka")
+TILE = 64  # pixels
 BITS = 10  # of 64 that may differ
 
 REAL = {("image_0962.jpg", "image_1002.jpg"), ("bubbly_0106.jpg", "bubbly_0147.jpg")}
@@ -72,9 +76,25 @@ def by_hash(files: list[Path]) -> Pairs:
     return {(files[first].name, files[second].name) for first, second in ends}
 
 
-def by_mast(folder: Path) -> Pairs:
+def write_tiles(photos: Iterable[Path], folder: Path, count: int) -> None:
+    """Write so many tiles as `<number of the photo>-<row>-<column>.png`."""
+    written = 0
+    for at, path in enumerate(photos):
+        with Image.open(path) as photo:
+            image = photo.convert("RGB")
+        for top, left in itertools.product(
+            range(0, image.height - TILE + 1, TILE), range(0, image.width - TILE + 1, TILE)
+        ):
+            if written < count:
+                tile = image.crop((left, top, left + TILE, top + TILE))
+                tile.save(folder / f"{at:04d}-{top}-{left}.png")
+                written += 1
+
+
+def by_mast(folder: Path, encoder: Path | None = None) -> Pairs:
     """Pairs that share a group of `mast duplicates`."""
-    found = mast.duplicates(folder).columns
+    options = {} if encoder is None else {"encoder": encoder, "size": 288}
+    found = mast.duplicates(folder, **options).columns
     rows = list(zip(found["group"], map(str, found["path"]), strict=True))
     groups = itertools.groupby(rows, key=lambda row: row[0])
     return {
@@ -94,6 +114,25 @@ def by_others(python: Path, program: str, folder: Path) -> tuple[Pairs, float, s
     return {tuple(pair) for pair in found["pairs"]}, found["seconds"], found["version"]
 
 
+def tiles(sets: Path, count: int) -> None:
+    """Measure how many tiles are grouped."""
+    rows = []
+    for name in SETS:
+        with tempfile.TemporaryDirectory() as place:
+            write_tiles(sorted((sets / name).rglob("*.jpg")), Path(place), count)
+            for tool, find in (("mast", by_mast), ("pHash", _hashed)):
+                pairs = find(Path(place))
+                grouped = len({tile for pair in pairs for tile in pair})
+                row = {"set": name, "tool": tool, "tiles": len([*Path(place).iterdir()])}
+                rows.append(row | {"grouped": grouped, "pairs": sorted(pairs)[:100]})
+                print({key: value for key, value in rows[-1].items() if key != "pairs"}, flush=True)
+    write_json(RESULTS / "tiles.json", {"rows": rows, "provenance": provenance()})
+
+
+def _hashed(folder: Path) -> Pairs:
+    return by_hash(sorted(folder.iterdir()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -102,7 +141,12 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=100, help="of each set")
     parser.add_argument("--seeds", type=int, default=3, help="of the photos and crops")
     parser.add_argument("--others", type=Path, help="interpreter with fastdup and czkawka")
+    parser.add_argument("--encoder", type=Path, help="of mast duplicates, also measured")
+    parser.add_argument("--tiles", type=int, help="of each set, in place of copies")
     options = parser.parse_args()
+    if options.tiles:
+        tiles(options.sets, options.tiles)
+        return
     rows, versions = [], {"imagehash": version("imagehash")}
     others = OTHERS if options.others else ()
     for name, seed in itertools.product(SETS, range(options.seeds)):
@@ -117,6 +161,9 @@ def main() -> None:
                 "pHash": lambda files=files: by_hash(files),
                 "mast": lambda folder=folder: by_mast(folder),
             }
+            if options.encoder is not None:
+                named = f"mast, {options.encoder.stem}"
+                tools[named] = lambda folder=folder: by_mast(folder, options.encoder)
             true = len(chosen) * 15  # pairs of six
             for tool in [*tools, *others]:
                 begun = time.monotonic()

@@ -1,5 +1,6 @@
 """What searching and cleaning a folder is worth, as the benchmarks measured it."""
 
+import itertools
 import json
 import statistics
 from typing import Any
@@ -67,31 +68,23 @@ def _seconds(seconds: float) -> str:
 def label_errors() -> str:
     """What each method takes for wrong labels, and how much of it is."""
     result = _read("label_errors")
-    setting, encoders = result["setting"], result["encoders"]
     rows = []
-    for kind, seeds in encoders.items():
-        for method in _first(seeds)["flagged"]:
+    for labels, group in itertools.groupby(result["rows"], key=lambda row: row["labels"]):
+        seeds = [*group]
+        for method in seeds[0]["flagged"]:
             each = [seed["flagged"][method] for seed in seeds]
-            rows.append(
-                (
-                    kind,
-                    method,
-                    f"{statistics.mean(one['images'] for one in each):,.0f}",
-                    _range(one["precision"] for one in each),
-                    _range(one["recall"] for one in each),
-                )
-            )
-        for name in _first(seeds)["first"]:
-            # As many are taken as were changed: precision and recall are the same.
+            images = f"{statistics.mean(one['images'] for one in each):,.0f}"
+            shares = (_range(one[name] for one in each) for name in ("precision", "recall"))
+            rows.append((labels, method, images, *shares))
+        for name in seeds[0]["first"]:  # as many as are wrong: precision and recall are the same
             share = _range(seed["first"][name] for seed in seeds)
-            taken = _first(seeds)["changed"]
-            rows.append((kind, f"mast: the first by {name}", f"{taken:,}", share, share))
-    table = link_table("label-errors", Grid(("encoder", "flagged", "images", "precision", "recall"),
+            taken = f"{seeds[0]['wrong']:,}"
+            rows.append((labels, f"mast: the first by {name}", taken, share, share))
+    table = link_table("label-errors", Grid(("labels", "flagged", "images", "precision", "recall"),
                                        tuple(rows)))  # fmt: skip
     return (
         f"All methods, with cleanlab {result['provenance']['cleanlab']}: {table} "
-        f"({setting['images']:,} CIFAR-10 images, {100 * setting['share']:g} % of the labels "
-        f"changed, {setting['seeds']} seeds)."
+        f"({result['images']:,} CIFAR-10 images, labels of people from CIFAR-10N, three folds)."
     )
 
 

@@ -27,6 +27,7 @@ from mast.encoders.extract import represent
 from mast.encoders.feature_file import ENDINGS, FeatureFile
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
+from mast.encoders.onnx_file import OnnxFile
 from mast.models import (
     DEFAULT,
     DEFAULT_IN_TIMM,
@@ -101,8 +102,9 @@ def load(
     Args:
         run: A run folder, an `encoder.safetensors`, a checkpoint of another project, the name of
             weights such as `DEFAULT` or "timm:resnet18.a1_in1k", or of an architecture with
-            `weights`, features in a file as `FeatureFile` reads it, or a module from images
-            (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images itself.
+            `weights`, features in a file as `FeatureFile` reads it, an `.onnx` as `OnnxFile` does,
+            or a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images
+            itself.
         size: Side of the views in pixels; that of pretraining, of the weights or of the file of
             features if not given, else 224. A module that is no `Encoder` needs one.
         weights: A checkpoint with weights for the name, in place of those that it names.
@@ -133,7 +135,9 @@ def load(
         return loaded._replace(folder=Path("runs") / DEFAULT)
     path = Path(run)
     if path.suffix in ENDINGS:
-        return _feature_file(path, size, weights)
+        return _of_file(FeatureFile(path), path, size, weights)
+    if path.suffix == ".onnx":
+        return _of_file(OnnxFile(path), path, size, weights)
     own = weights is not None
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
@@ -194,13 +198,14 @@ def _foreign(
     return Loaded(encoder, encoder.size, described, short_folder(name or file.name, sha256))
 
 
-def _feature_file(file: Path, size: int | None, weights: str | Path | None) -> Loaded:
-    """Features of another model."""
+def _of_file(
+    module: FeatureFile | OnnxFile, file: Path, size: int | None, weights: str | Path | None
+) -> Loaded:
+    """What a file alone gives: features of another model, or a graph."""
     if weights is not None:
-        raise UserError(f"{file} holds features: leave weights out")
-    module = FeatureFile(file)
+        raise UserError(f"weights: expected none with {file}, which has its own")
     sha256 = _sha256(file)
-    described = {"features": file.name, "sha256": sha256}
+    described = {"file": file.name, "sha256": sha256}
     size = size or module.size or 224
     return Loaded(module.eval(), size, described, short_folder(file.stem, sha256))
 

@@ -46,6 +46,7 @@ OTHERS = 3  # nearest after these, which do
 MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
 PROPOSED, ALONE = 3, 5  # of an image's nearest that may be edits of it, with words and without
 WORDED = 50_000  # images up to which all pairs are compared by words; docs/log.md
+RESIZED = 0.95  # times as many pixels across, from which it is said
 HASH, HASHED = 4, 10  # of 64 bits, up to which hashes of copies, and of what may be edits, differ
 _log = logging.getLogger("mast")
 
@@ -127,10 +128,21 @@ def copies_within(
         verified = "similar" if edit is None else "near" if edit.is_near else "edited"
         of_copy = "exact" if first_N[at] < at else verified
         agreement = math.nan if edit is None else edit.agreement
-        changes = ", ".join(edit.changes().values()) if edit else ""
+        changes = _named(edit, canvases, first_at, at) if edit else ""
         more = edit is not None and edit.filled < SHOWN and not edit.plain
         found.append(Copy(number, at, of_copy, cosine, agreement, changes, more))
     return found
+
+
+def _named(edit: Edit, canvases: CanvasSet, first: int, at: int) -> str:
+    """What differs from the first, in words; at what size it is shown, too."""
+    longer = [max(each.full_width, each.full_height)
+              for each in (canvases.facts[first], canvases.facts[at])]  # fmt: skip
+    share = edit.scale * longer[1] / max(1, longer[0])
+    names = [*edit.changes().values()]
+    if not RESIZED < share < 1 / RESIZED:
+        names.append(f"resized to {100 * share:.0f} %")
+    return ", ".join(names) or "re-encoded"
 
 
 def _edits(

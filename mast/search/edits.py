@@ -47,6 +47,10 @@ DOUBTED = 0.3  # agreement below which features or hashes that are close mean no
 COVERED = 0.3  # correlation below which a block is hidden by something else
 EDGE = 11  # pixels that a Laplacian sees
 BLURS = 1.5  # sigma of the Gaussian below the Laplacian
+SOFTER, SIGMAS = (
+    1.5,
+    (1.5, 2.0, 3.0, 4.0),
+)  # deviations of Laplacians that are not blurred to be compared
 FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
 # What an edit may change, and the property of the image that this destroys.
 CHANGES = {
@@ -171,6 +175,12 @@ class Edit(NamedTuple):
         return found
 
     @property
+    def scale(self) -> float:
+        """By how much it is larger, where both longer sides count as one."""
+        determinant = self.scale_x * self.scale_y - self.shear_x * self.shear_y
+        return math.sqrt(abs(determinant))
+
+    @property
     def _saturated(self) -> float:
         """By how much chroma grew where gray levels did not: a darker image has less of both."""
         return self.other_saturation / max(self.saturation * self.contrast, 1e-6)
@@ -275,7 +285,8 @@ class _Overlap(NamedTuple):
         warped_HW = _warped(first.gray_HW, map_23, second)
         inside_HW = _warped(np.full_like(first.gray_HW, 255), map_23, second) > 250
         core_HW = cv2.erode(inside_HW.astype(np.uint8), np.ones((EDGE, EDGE), np.uint8)) > 0
-        found = _by_block(_laplacian(warped_HW), detail_HW, core_HW)
+        ends = _equally_sharp(_laplacian(warped_HW), detail_HW, core_HW)
+        found = _by_block(*ends, core_HW)
         return cls(map_23, points, inverted, inside_HW, -found if inverted else found)
 
 
@@ -380,6 +391,20 @@ def _warped(image_HWC: np.ndarray, map_23: np.ndarray, second: Thumbnail) -> np.
 
 def _laplacian(gray_HW: np.ndarray) -> np.ndarray:
     return cv2.Laplacian(cv2.GaussianBlur(gray_HW.astype(np.float32), (0, 0), BLURS), cv2.CV_32F)
+
+
+def _equally_sharp(
+    one_HW: np.ndarray, other_HW: np.ndarray, inside_HW: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Laplacians, of which the sharper is blurred until the other is no more than `SOFTER`."""
+    ends = [one_HW, other_HW]
+    for sigma in SIGMAS:
+        spread = [float(each[inside_HW].std()) if inside_HW.any() else 0.0 for each in ends]
+        if SOFTER * min(spread) >= max(spread):
+            break
+        sharper = int(spread[1] > spread[0])
+        ends[sharper] = cv2.GaussianBlur(ends[sharper], (0, 0), sigma)
+    return ends[0], ends[1]
 
 
 def _chroma(image_HW3: np.ndarray) -> np.ndarray:

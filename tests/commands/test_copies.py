@@ -55,6 +55,7 @@ def test_planted_copies_are_found(
         (2, "10.png", "first"), (2, "92.jpg", "near"),
         (3, "20.png", "first"), (3, "93.png", "near"),
     ]  # fmt: skip
+    assert found["changes"][3:] == ["", "re-encoded", "", "re-encoded"]
     assert min(found["cosine"]) > 0.9
     page = tmp_path / "copies.html"
     exact = mast.duplicates(planted, ours.path, "exact", page)
@@ -179,8 +180,11 @@ def test_the_best_of_each_group_stays_and_the_others_move_there_and_back(tmp_pat
     expected = {"largest": "c.bmp", "sharpest": "b.png", "oldest": "old.jpg", "first": "b.png",
                 "newest": "mine/a.png", "folder:./mine/": "mine/a.png"}  # fmt: skip
     assert {keep: first(keep) for keep in expected} == expected
-    dates = mast.duplicates(photos, Pooled(), size=32)["date"]
-    assert "2001-02-03 04:05:06" in dates
+    found = mast.duplicates(photos, Pooled(), size=32, keep="first").columns
+    assert "2001-02-03 04:05:06" in found["date"]
+    changes = dict(zip(found["path"], found["changes"], strict=True))
+    assert changes["mine/a.png"] == "resized to 50 %"
+    assert "with a border" in changes["framed.bmp"]
     for keep in ("best", "folder:yours"):
         with pytest.raises(UserError, match=r"^keep: "):
             first(keep)

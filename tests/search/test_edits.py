@@ -67,6 +67,8 @@ EDITS: dict[str, tuple[Callable[[Image_], Image_], dict[str, str]]] = {
     "saturated": (lambda image: ImageEnhance.Color(image).enhance(0.4),
                   {"saturation": "less saturated"}),
     "blurred": (lambda image: image.filter(ImageFilter.GaussianBlur(2.5)), {"blurred": "blurred"}),
+    "out of focus": (lambda image: image.filter(ImageFilter.GaussianBlur(5)),
+                     {"blurred": "blurred"}),
     "bordered": (bordered, {"extended": "with a border: 64 % is the photo"}),
     "covered": (blocked, {"covered": "12 % covered"}),
 }  # fmt: skip
