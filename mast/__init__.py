@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mast.commands.adapt import adapt as adapt
     from mast.commands.analyze import analyze as analyze
     from mast.commands.analyze import draw as draw
+    from mast.commands.browse import browse as browse
     from mast.commands.compare import compare as compare
     from mast.commands.demo import demo as demo
     from mast.commands.duplicates import duplicates as duplicates
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _COMMANDS = (
-    "adapt", "analyze", "compare", "demo", "duplicates", "embed", "evaluate", "export",
+    "adapt", "analyze", "browse", "compare", "demo", "duplicates", "embed", "evaluate", "export",
     "fit", "neighbours", "outliers", "plan", "predict", "pretrain", "report",
 )  # fmt: skip
 PUBLIC = {

@@ -60,6 +60,7 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("demo:demo"),
     "neighbours": Verb("neighbours:neighbours", _DATA),
     "duplicates": Verb("duplicates:duplicates", _DATA),
+    "browse": Verb("browse:browse", _DATA),
     "outliers": Verb("outliers:outliers", _DATA),
     "adapt": Verb("adapt:adapt", _DATA),
     "fit": Verb("fit:fit", _DATA),

@@ -42,23 +42,33 @@ class Picture(NamedTuple):
 
 def write_page(out: Path, title: str, sections: Sequence[Section], script: str = "") -> None:
     """Write a page of some sections, with at most one script."""
+    allowed = f"script-src '{hashed(script)}'; " if script else ""
+    policy = f"{POLICY}{allowed}base-uri 'none'; form-action 'none'"
+    style = Markup((FOLDER / "page.css").read_text("utf-8"))
+    rendered(
+        out, "page.html.jinja", title=title, sections=sections, policy=policy, style=style,
+        script=Markup(script),
+    )  # fmt: skip
+
+
+def hashed(script: str) -> str:
+    """A script as a policy names it."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"sha256-{digest}"
+
+
+def rendered(out: Path, template: str, **values: Any) -> None:
+    """Write a page from a template of this folder."""
     from jinja2 import Environment, FileSystemLoader
 
-    template = Environment(
+    page = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
-    ).get_template("page.html.jinja")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"script-src 'sha256-{digest}'; " if script else ""
-    policy = f"{POLICY}{allowed}base-uri 'none'; form-action 'none'"
-    style = Markup((FOLDER / "page.css").read_text("utf-8"))
-    text = template.render(
-        title=title, sections=sections, policy=policy, style=style, script=Markup(script)
-    )
-    write_text(out, as_unicode(text))
+    ).get_template(template)
+    write_text(out, as_unicode(page.render(**values)))
 
 
 def is_page(path: Path) -> bool:
