@@ -14,11 +14,11 @@ from mast.data.cache import InMemory
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import Linear
-from mast.evaluation.protocols.retained import Retained
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import TargetResult
 from paper.protocols.embedding import EmbeddingProbe
 from paper.protocols.ensemble import Ensemble
+from paper.protocols.retained import Retained
 from paper.protocols.rotation import Rotation, rotated_by
 
 
