@@ -47,7 +47,6 @@ class EvaluationData:
     # How train and test were drawn from one set: by what, the share that is tested, the seed, and
     # of what (`image_identity` of the whole set); None where they are two sets.
     split: Mapping[str, Any] | None = None
-    source: str = ""  # the set as `--data` takes it, where it is one
     whole: bool = False  # whether `train` is all of a set that has no parts
 
     @property

@@ -103,11 +103,10 @@ class NamedSets:
             return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
         sets = self._read(described.parts, ("test", "train"), size, model)
-        source = "" if self.overrides else str(self.data or DEFAULT)
         if WHOLE in sets:
-            return _divided(sets[WHOLE], size, seed, described.metric, source)
+            return _divided(sets[WHOLE], size, seed, described.metric)
         return EvaluationData(
-            sets["train"], sets.get("val"), sets["test"], size, described.metric, source=source
+            sets["train"], sets.get("val"), sets["test"], size, described.metric
         )
 
     def tested_parts(self) -> Mapping[str, str]:
@@ -210,7 +209,7 @@ class NamedSets:
         return whole
 
 
-def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric, source: str) -> EvaluationData:
+def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
     """A folder without parts, of which a share of each class is tested."""
     label_N = next(iter(whole.targets.values()))
     groups_N = groups_of(whole.units)
@@ -221,4 +220,4 @@ def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric, source: str
     learned = whole.part(learned_F, f"{whole.name}@train")
     tested = whole.part(tested_M, f"{whole.name}@test")
     split = {"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)}
-    return EvaluationData(learned, None, tested, size, metric, split, source)
+    return EvaluationData(learned, None, tested, size, metric, split)

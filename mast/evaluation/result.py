@@ -126,7 +126,6 @@ class Result:
         near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
-        data: The set as `--data` took it; empty where its parts were named one by one.
     """
 
     protocol: str
@@ -143,7 +142,6 @@ class Result:
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
-    data: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
@@ -252,6 +250,7 @@ class Result:
             if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
+            whole.pop("data", None)  # of older files
             targets = {name: TargetResult(**of) for name, of in whole.pop("targets").items()}
             result = cls(targets=targets, **whole)
         except (LookupError, TypeError, AttributeError) as error:

@@ -79,8 +79,8 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
     looks = {True: "verdict good", False: "verdict bad", None: "verdict"}[verdict.is_better]
     opening: list[Block] = [(looks, verdict.sentence)]
     opening += [("note", verdict.basis)] if verdict.basis else []
-    for name, command in verdict.commands.items():
-        opening += [("note", f"To measure {name}:"), ("command", command)]
+    if verdict.command:
+        opening += [("note", "To measure what it started as:"), ("command", verdict.command)]
     kinds = [kind_of_run(run) for run in measured.folders]
     main, everything = (of(measured, kinds) for of in (main_measures, all_measures))
     note = "With 95 % intervals."

@@ -64,14 +64,12 @@ def evaluate_encoder(
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
     near: dict[str, Any] = {}
-    source = ""
     if isinstance(data, EvaluationData):
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
         copies, near = count_copies(data), near_copies(encoder, data) if near_duplicates else {}
         for note in notes_on_copies(copies, near, len(data.test)):
             _log.warning(note)
-        source = data.source
     origin = provenance()
     results = []
     for name in track(names, "", len(names), "protocols", even=False):
@@ -91,7 +89,6 @@ def evaluate_encoder(
                 duplicates=copies,
                 near_duplicates=near,
                 provenance=origin,
-                data=source,
             )
         results.append(result)
         if on_result is not None:
