@@ -105,9 +105,7 @@ class NamedSets:
         sets = self._read(described.parts, ("test", "train"), size, model)
         if WHOLE in sets:
             return _divided(sets[WHOLE], size, seed, described.metric)
-        return EvaluationData(
-            sets["train"], sets.get("val"), sets["test"], size, described.metric
-        )
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     def tested_parts(self) -> Mapping[str, str]:
         """The names of train, test and perhaps val."""

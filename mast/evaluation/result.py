@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -107,8 +107,8 @@ class TargetResult:
         return "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """One protocol on one set, with all its targets.
 
     Args:
@@ -143,17 +143,9 @@ class Result:
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        """In a line, with one measure of each of the first targets."""
-        parts = ["…"] * (len(self.targets) > NAMED)
-        for target, of in reversed([*self.targets.items()][:NAMED]):
-            name = self.metric if self.metric in of.values else next(iter(of.values))
-            value = f"{of.values[name]:.1f} {of.ends(name)}".rstrip()
-            parts.insert(0, f"{target} {in_words(name)} {value}")
-        return f"Result({self.protocol} on {self.set_name}: {'; '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        return Results([self])._repr_html_()
+    def shown(self) -> Iterator[TextTable | Text]:
+        """A table of its own."""
+        return Results([self]).shown()
 
     @classmethod
     def collect(cls, measured: Iterable[Measured], **fields: Any) -> Result:
@@ -198,7 +190,8 @@ class Result:
     @property
     def published(self) -> str | None:
         """The name with a tag whose weights were measured; None where it was something else."""
-        return published_name(self.encoder)
+        name: str = self.encoder.get("encoder", {}).get("name", "")
+        return name if "." in name and not self.encoder.get("own_weights") else None
 
     @property
     def stem(self) -> str:
@@ -222,12 +215,11 @@ class Result:
             for kind in ARRAYS
             for measure, values in getattr(of_target, kind).items()
         }
-        whole = asdict(self)
-        for kinds in whole["targets"].values():
-            for kind in ARRAYS:
-                del kinds[kind]
-        if arrays:
-            whole[EACH] = digest(arrays)
+        targets = {
+            target: {kind: of for kind, of in vars(of_target).items() if kind not in ARRAYS}
+            for target, of_target in self.targets.items()
+        }
+        whole = {**vars(self), "targets": targets, **({EACH: digest(arrays)} if arrays else {})}
         write_json(path, {**whole, DIGEST: digest({}, whole)})  # first, as it refuses NaN
         if arrays:
             write_tensors(_each_file(path), arrays)
@@ -305,12 +297,6 @@ def _each_file(path: Path) -> Path:
 
 
 # ---------------------------------------------------------------------------------------- names
-
-
-def published_name(encoder: Mapping[str, Any]) -> str | None:
-    """The name with a tag whose weights a described encoder has; None: it has others."""
-    name: str = encoder.get("encoder", {}).get("name", "")
-    return name if "." in name and not encoder.get("own_weights") else None
 
 
 def readable(set_name: str) -> str:

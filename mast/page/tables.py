@@ -70,12 +70,14 @@ def all_measures(
     for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
         if headings is None or row.heading in headings:
             protocol, set_name, target, measure = row.heading
-            clear = [
-                False,
-                *(gain is not None and gain.is_better is not None for gain in row.gains),
+            clear = [gain is not None and gain.is_better is not None for gain in row.gains]
+            (value, interval, _), *others = row.texts
+            cells = [Cell(value, interval)]
+            cells += [
+                Cell(value, gain, marked)
+                for (value, _, gain), marked in zip(others, clear, strict=True)
             ]
-            cells = [Cell(*cell, marked) for cell, marked in zip(row.cells(), clear, strict=True)]
-            chance = [Cell(row.chance_cell)] * with_chance
+            chance = [Cell("" if row.chance is None else f"{row.chance:.1f}")] * with_chance
             rows.append([Cell(target, set_name), Cell(protocol, measure), *chance, *cells])
     return PageTable(f"{caption}, in percent", columns, rows)
 
