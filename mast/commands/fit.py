@@ -39,21 +39,10 @@ class Fitted(ShownText):
     @property
     def text(self) -> str:
         """The same in a few lines."""
-        from mast.evaluation.tested_classifier import (
-            how_far_off,
-            how_often_right,
-            learned_from,
-            what_is_told,
-        )
+        from mast.evaluation.tested_classifier import described
 
-        lines = [
-            f"{what_is_told(self.about, len(self.classifier.classes))}, learned from "
-            f"{learned_from(self.about)}",
-            f"accuracy: {how_often_right(self.about)}",
-            f"probabilities: {how_far_off(self.about)}",
-            f"classifier: {self.path}",
-        ]
-        return "\n".join(map(one_line, lines))
+        lines = described(self.about, len(self.classifier.classes)) | {"classifier": self.path}
+        return "\n".join(one_line(f"{name}: {text}") for name, text in lines.items())
 
 
 @command
