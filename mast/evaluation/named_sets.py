@@ -24,7 +24,6 @@ from mast.data import (
     describe,
     doubt_of_classes,
     groups_of,
-    no_classes,
     open_canvas,
     part_of,
     set_name,
@@ -187,10 +186,9 @@ class NamedSets:
         """A folder without parts, if its subfolders are classes."""
         whole, folder = self._canvases(spec, size, model), os.path.isdir(split_cut(spec)[0])
         if not whole.targets:
-            reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"data {whole.name} has no labels{f' ({reason})' if reason else ''}: expected one "
-                "subfolder per class, list:FILE.csv with a column label, or shards with labels"
+                f"data {whole.name} has no labels: expected one subfolder per class, "
+                "list:FILE.csv with a column label, or shards with labels"
             )
         names = next(iter(whole.classes.values()))
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
