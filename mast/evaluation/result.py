@@ -34,7 +34,7 @@ EACH = "each"  # folder of arrays inside evaluations, and their digest in a resu
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
-NAMED = 3  # targets or classes, in a line
+NAMED = 3  # classes in a line
 
 
 def in_words(measure: str) -> str:
@@ -60,8 +60,6 @@ class TargetResult:
         intervals: The method of each interval, such as "Wilson".
         by_chance: The chance level of each measure, in percent.
         confusion: Of a classifier, images by their class and then by the predicted one.
-        reliability: Likewise, rows of images, their mean probability and how often they are right,
-            the last two in percent.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -74,18 +72,12 @@ class TargetResult:
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
-    reliability: list[list[float]] = field(default_factory=list)
 
-    def by_class(self) -> list[tuple[str, int, str, str]]:
-        """Of each class its name, images, recall with interval, and what most were taken for."""
-        rows = []
-        for name, taken in self.confusion.items():
-            wrong = sorted(taken.items() - {(name, taken.get(name))}, key=lambda pair: -pair[1])
-            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong[:NAMED])
-            recall = f"recall/{name}"
-            ends = f"{self.values[recall]:.1f} {self.ends(recall)}"
-            rows.append((name, sum(taken.values()), ends, mistakes))
-        return rows
+    def taken_for(self, name: str) -> str:
+        """The classes that most images of a class were taken for, with their numbers."""
+        others = {other: n for other, n in self.confusion.get(name, {}).items() if other != name}
+        most = sorted(others.items(), key=lambda pair: -pair[1])[:NAMED]
+        return ", ".join(f"{other} {count:,}" for other, count in most)
 
     def measures(self) -> Iterator[str]:
         """The names of the measures, without those of the ends of intervals."""
@@ -243,7 +235,11 @@ class Result(Shown):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
             whole.pop("data", None)  # of older files
-            targets = {name: TargetResult(**of) for name, of in whole.pop("targets").items()}
+            known = TargetResult.__dataclass_fields__  # older files have more
+            targets = {
+                name: TargetResult(**{kind: each for kind, each in of.items() if kind in known})
+                for name, of in whole.pop("targets").items()
+            }
             result = cls(targets=targets, **whole)
         except (LookupError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error})") from error
@@ -347,13 +343,13 @@ def table(results: Sequence[Result]) -> TextTable:
         for target, of in result.targets.items():
             head = ", ".join((result.protocol, _short(result.set_name), target))
             shown.add_row(Text(visible(head), "bold"))
-            mistakes = {f"recall/{name}": taken for name, _, _, taken in of.by_class()}
             for name in of.measures():
                 if "@" not in name:
                     chance = of.by_chance.get(name)
                     shown.add_row(
                         in_words(name), f"{of.values[name]:.1f}", of.ends(name),
-                        "" if chance is None else f"{chance:.1f}", mistakes.get(name, ""),
+                        "" if chance is None else f"{chance:.1f}",
+                        of.taken_for(name.removeprefix("recall/")),
                     )  # fmt: skip
             chosen = {name: value for name, value in of.chosen.items() if name != "validation"}
             text = [f"{in_words(name)} {value:.3g}" for name, value in chosen.items()]

@@ -19,7 +19,7 @@ from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
 from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
-from mast.evaluation.calibration import BINS, calibration_error, reliability
+from mast.evaluation.calibration import BINS, calibration_error
 from mast.evaluation.intervals import Measured, ends, mean_interval
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, Task, image_identity
 from mast.evaluation.protocols.learn import Learned
@@ -75,7 +75,6 @@ def test_classifier(
         result.targets[target],
         chosen=held.get("chosen", {}) | ({"validation": held["top1"]} if held else {}),
         confusion=confusion,
-        reliability=[list(map(float, row)) for row in reliability(probability_MC, label_M)],
     )
     return result
 
