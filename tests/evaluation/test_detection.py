@@ -262,14 +262,6 @@ def test_segmentation_needs_masks(resnet: Encoder, tmp_path: Path) -> None:
         next(quick("segmentation").run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
 
 
-def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) -> None:
-    whole = {"counts": [0, 48], "size": [6, 8]}
-    crowds = [box(10, 3, [0, 0, 8, 6], segmentation=whole, iscrowd=1)]
-    source = open_source(f"coco:{write_coco(tmp_path, annotations=crowds)}@train2017")
-    with pytest.raises(UserError, match=r"none of the 3 images of .* has an object to train on"):
-        next(quick().run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
-
-
 def test_broken_images(
     resnet: Encoder, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,7 @@ from mast.evaluation.result import TargetResult
 from paper.protocols.embedding import EmbeddingProbe
 from paper.protocols.ensemble import Ensemble
 from paper.protocols.retained import Retained
-from paper.protocols.rotation import Rotation, rotated_by
+from paper.protocols.rotation import Rotation
 
 
 class Mean(nn.Module):
@@ -151,13 +151,6 @@ def test_orientation_is_seen_where_it_can_be(unlabelled: EvaluationData) -> None
     one = replace(unlabelled, train=unlabelled.train.subset([0]), val=None)
     with pytest.raises(UserError, match="one file of images to learn from leaves none to choose"):
         evaluate_encoder(HalvesRotation(True), one, "rotation")
-
-
-def test_turns_are_counterclockwise_quarters() -> None:
-    images = torch.arange(4.0).view(1, 1, 2, 2)  # 0 1 / 2 3
-    assert rotated_by(0) is None
-    quarter = rotated_by(90)
-    assert quarter.apply(images, torch.arange(1)).flatten().tolist() == [1, 3, 0, 2]
 
 
 def test_copies_of_an_image_are_never_split(unlabelled: EvaluationData) -> None:

@@ -1,6 +1,5 @@
 """The verdict on a run: its sentence in closed form, by which rule it is quoted, what it covers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +57,6 @@ def test_better_than_untrained(run: Path) -> None:
         "95 % intervals, paired, over 400 test images: they do not cover other seeds of "
         "pretraining."
     )
-
-
-def test_not_distinguishable_from_its_start(run: Path) -> None:
-    measured(run / "untrained", right(236, first=10))  # ten gained, six lost
-    (run / "provenance.json").write_text(json.dumps({"started_from": {"size": 32}}))
-    verdict, (low, high) = judged(run), ends(10, 6)
-    assert low < 0 < high
-    assert verdict.sentence == (
-        "Not distinguishable from the weights it started from on flowers17: linear accuracy "
-        f"+1.0 points [{low:+.1f}, {high:+.1f}]."
-    )
-    assert verdict.is_better is None
 
 
 def test_what_it_started_as_is_found_beside_the_run(run: Path) -> None:
@@ -202,15 +189,6 @@ def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(tmp_path: P
     assert judged(run).sentence.endswith(
         f"on mine (drawn by seed 3): linear accuracy +2.5 points [{low:+.1f}, {high:+.1f}]."
     )
-
-
-def test_images_drawn_by_another_seed_are_not_compared(tmp_path: Path) -> None:
-    run = tmp_path / "flowers"
-    run.mkdir()
-    (run / "config.yaml").touch()
-    drawn(run, right(240), 5)
-    drawn(run / "untrained", right(200), 0)
-    assert judged(run).sentence.startswith("Not compared with the untrained encoder")
 
 
 def test_several_targets_of_a_set_are_one_difference(run: Path) -> None:
