@@ -108,7 +108,7 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
         outputs = []
         for count in (len(images), 1):
             names: dict[str, Any] = {"images": images[:count]}
-            exec(form.tried(str(folder)), names)
+            exec(f"{form.line(str(folder))}\n{form.example(str(folder))}", names)
             outputs.append(torch.as_tensor(names[original.output]))
     theirs_BC, wanted_BC = torch.cat(outputs), torch.cat([ours_BC, ours_BC[:1]])
     if theirs_BC.shape != wanted_BC.shape:

@@ -33,7 +33,7 @@ def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
         mast.export(file, "timm", theirs)
     assert stat.S_IMODE(theirs.stat().st_mode) == 0o700
     with pytest.raises(UserError, match="is an export as timm; choose another out"):
-        mast.export(file, "hf", theirs)
+        mast.export(file, "pt2", theirs)
     (theirs / "precious").mkdir()
     with pytest.raises(UserError, match="holds precious, which no export wrote"):
         mast.export(file, "timm", theirs)

@@ -15,7 +15,6 @@ from exported import (
     HALF,
     INSTALLED,
     NARROW,
-    NEEDS,
     Case,
     load_in_a_fresh_process,
     normalised,
@@ -134,7 +133,7 @@ def test_the_example_of_onnx_needs_onnxruntime_numpy_and_pillow_alone(
     ("name", "kind"),
     [
         ("timm", "encoder"),
-        ("hf", "classifier"),
+        ("timm", "classifier"),
         pytest.param("pt2", "classifier", marks=pytest.mark.slow),
     ],
 )
@@ -143,8 +142,8 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
 ) -> None:
     folder = exported(kind, name).exported.folder
     files = {"model.safetensors"} if name != "pt2" else {f"{kind}.pt2"}
-    files |= {"config.json"} if name in ("timm", "hf") else set()
-    if kind == "classifier" and name != "hf":
+    files |= {"config.json"} if name == "timm" else set()
+    if kind == "classifier" and name != "timm":
         files.add("classes.json")
         assert json.loads((folder / "classes.json").read_text()) == {
             "classes": list(CLASSES), "size": 96, "resized": 96,
@@ -176,7 +175,7 @@ def test_the_encoder_in_what_was_exported_is_evaluated(
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
     config = EncoderConfig("timm:test_vit", {"embed_dim": 16, "num_heads": 2, "depth": 1})
     encoder = Encoder(config, 32).eval()
-    exported = mast.export(saved(tmp_path, encoder), "hf")
+    exported = mast.export(saved(tmp_path, encoder), "timm")
     kept = json.loads((exported.folder / "config.json").read_text())
     assert kept["model_args"]["img_size"] == 32
     assert kept["pretrained_cfg"]["input_size"] == [3, 32, 32]
@@ -256,10 +255,8 @@ def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
-    if name not in INSTALLED:
-        pytest.skip(f"{NEEDS[name]} is not installed")
     form = FORMATS[name].kind(Original(Encoder(NARROW, 96).eval()))
     place = "a'); open('b', 'w'); (\"\n{x} \\"
     line = form.line(place)
