@@ -115,7 +115,6 @@ class Result(Shown):
         split: How train and test were drawn from one set, as `EvaluationData` has it.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
         duplicates: How many test images have an exact copy in a part, by part.
-        near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
     """
@@ -131,7 +130,6 @@ class Result(Shown):
     split: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
-    near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
 
@@ -172,7 +170,7 @@ class Result(Shown):
                 f"the {tested} test images are of {files} files or groups, and intervals cover "
                 "other files"
             )
-        return notes + notes_on_copies(self.duplicates, self.near_duplicates, tested)
+        return notes + notes_on_copies(self.duplicates, tested)
 
     @property
     def of_classifier(self) -> bool:
@@ -234,7 +232,8 @@ class Result(Shown):
             if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
-            whole.pop("data", None)  # of older files
+            for older in ("data", "near_duplicates"):
+                whole.pop(older, None)
             known = TargetResult.__dataclass_fields__  # older files have more
             targets = {
                 name: TargetResult(**{kind: each for kind, each in of.items() if kind in known})
@@ -253,22 +252,13 @@ class Result(Shown):
         return result
 
 
-def notes_on_copies(
-    duplicates: Mapping[str, int], near: Mapping[str, Any], tested: int | None
-) -> list[str]:
-    """Notes on test images that may have been learned from."""
-    notes = [
+def notes_on_copies(duplicates: Mapping[str, int], tested: int | None) -> list[str]:
+    """Notes on test images that were learned from, by part."""
+    return [
         f"{count} of {tested} test images are in {part} too, pixel for pixel"
         for part, count in duplicates.items()
         if count
     ]
-    if near.get("images"):
-        test, part, name, cosine = near["pairs"][0]
-        notes.append(
-            f"{near['images']} of {tested} test images have a near-copy among those to learn from "
-            f"(cosine above {near['above']:g}), such as {test} and {part}/{name} ({cosine:.4f})"
-        )
-    return notes
 
 
 def results_in(run: str | Path) -> list[Result]:
