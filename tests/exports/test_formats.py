@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -245,14 +244,6 @@ def test_what_prepares_images_otherwise_is_not_kept(
 def test_the_manual_lists_every_format() -> None:
     manual = Path(__file__).parents[2] / "docs" / "use.md"
     assert re.findall(r"^\| `(\w+)` \|", manual.read_text(), re.MULTILINE) == list(FORMATS)
-
-
-def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    file = saved(tmp_path, Encoder(NARROW, 96))
-    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[onnx\]'"):
-        mast.export(file, "onnx")
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
 
 
 @pytest.mark.parametrize("name", INSTALLED)
