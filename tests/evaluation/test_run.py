@@ -9,7 +9,6 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
-from paper.protocols.detection.data import ObjectData
 
 
 @pytest.mark.parametrize(
@@ -30,15 +29,6 @@ from paper.protocols.detection.data import ObjectData
 def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_evaluator(name, EvaluationSettings(protocols={name: changes}))
-
-
-@pytest.mark.parametrize("name", ["knn", "detection"])
-def test_data_of_the_other_kind_is_refused(
-    name: str, encoder: nn.Module, data: EvaluationData, object_data: ObjectData
-) -> None:
-    other = object_data if name == "knn" else data
-    with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
-        evaluate_encoder(encoder, other, [name])
 
 
 @pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])

@@ -53,13 +53,7 @@ def evaluate_encoder(
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
     for name in names:
-        protocol = evaluators[name]
-        if not isinstance(data, protocol.needs):
-            raise UserError(
-                f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
-                "objects are for detection and segmentation, labelled images for the others."
-            )
-        protocol.prepare(encoder)
+        evaluators[name].prepare(encoder)
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
     if isinstance(data, EvaluationData):
