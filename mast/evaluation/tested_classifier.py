@@ -22,7 +22,7 @@ from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct
 from mast.evaluation.calibration import BINS, calibration_error
 from mast.evaluation.intervals import Measured, ends, mean_interval
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, Task, image_identity
-from mast.evaluation.protocols.learn import Learned
+from mast.evaluation.protocols.evaluator import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
 

@@ -24,10 +24,10 @@ from mast.evaluation.labelled_sets import (
     hold_out,
     image_identity,
     labelled_images,
+    one_task,
     tasks,
 )
 from mast.evaluation.named_sets import NamedSets
-from mast.evaluation.protocols.learn import one_task
 from mast.evaluation.result import Result
 from paper.protocols.detection.data import ObjectData
 

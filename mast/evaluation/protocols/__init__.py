@@ -4,7 +4,7 @@ from typing import Any
 
 from mast.core.registry import Entry
 from mast.evaluation.protocols.evaluator import Evaluator as Evaluator
-from mast.evaluation.protocols.finetune import FineTune
+from mast.evaluation.protocols.finetune import FineTune as FineTune
 from mast.evaluation.protocols.knn import Knn
 from mast.evaluation.protocols.probe import Linear as Linear
 from mast.evaluation.protocols.robust import Robust
