@@ -17,8 +17,7 @@ from mast.evaluation.tested_classifier import described
 from mast.exports.format import Format, resized
 from mast.exports.original import Original
 from mast.methods import METHODS
-from mast.models import Classifier, Encoder
-from mast.models.encoders import stem_of
+from mast.models import Classifier
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
 # What Markdown reads as more than text, where a line has begun already.
@@ -70,7 +69,7 @@ def card(
         resized=resized(original.size),
         unlabelled=unlabelled,
         front=_front(form, original, license, unlabelled),
-        architecture=_architecture(encoder),
+        architecture=encoder.config.name.rpartition(":")[2],
         weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
         images="RGB images" if encoder.channels == 3 else of_channels,
         outputs=outputs,
@@ -101,13 +100,6 @@ def _front(form: Format, original: Original, license: str | None, unlabelled: bo
     }
     known = {name: value for name, value in fields.items() if value is not None}
     return yaml.safe_dump(known, sort_keys=False)
-
-
-def _architecture(encoder: Encoder) -> str:
-    stem, stride, padding = "", stem_of(encoder).stem_stride, encoder.config.stem_padding
-    if stride is not None:
-        stem = f", its stem a 3x3 convolution of stride {stride} and padding {padding}, no max-pool"
-    return f"{_text(encoder.config.name.rpartition(':')[2])}{stem}"
 
 
 def _learned(classifier: Classifier) -> dict[str, str]:
