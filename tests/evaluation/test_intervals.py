@@ -1,4 +1,4 @@
-"""Accuracies and their intervals: published examples, SciPy, coverage of our own."""
+"""Accuracies, intervals and calibration: published examples, SciPy, closed forms, coverage."""
 
 import itertools
 import math

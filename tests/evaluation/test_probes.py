@@ -1,4 +1,4 @@
-"""Protocols on the linear probe, and what each alone shows."""
+"""Protocols on the linear probe, what each alone shows, and what few labels teach."""
 
 from collections.abc import Callable
 from dataclasses import replace

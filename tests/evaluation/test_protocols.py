@@ -1,4 +1,4 @@
-"""Every protocol on a tiny set: it runs, it learns, it never tunes on the test set."""
+"""Every protocol on a tiny set: it runs, it learns, it never tunes on the test set; settings."""
 
 from abc import ABC
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is near in a space whose dimensions hold known factors."""
+"""What is near: rankings by hand, and spaces whose dimensions hold known factors."""
 
 from dataclasses import replace
 from typing import Any

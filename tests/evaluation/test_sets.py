@@ -1,4 +1,4 @@
-"""Splits for tuning, and sets that do not fit together."""
+"""Sets as users name them, their splits for tuning, and sets that do not fit together."""
 
 from collections.abc import Callable
 from dataclasses import replace

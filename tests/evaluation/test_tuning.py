@@ -1,4 +1,4 @@
-"""Fine-tuning: its loss by hand, its draws, resuming; the original encoder stays as it was."""
+"""Fine-tuning: its loss by hand, its views and draws, few labels, resuming."""
 
 import os
 import signal
