@@ -35,6 +35,7 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS
 from paper.experiment import NARROW
+from paper.protocols import register
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test
@@ -140,6 +141,7 @@ def main() -> None:
         run = mast.pretrain(config).path
         once = partial(analyze, run, cache, options.threads)
         known = labelled_features()
+        register()
         cases = {
             f"mast analyze of a run on {DATA}": {
                 WHOLE: once,

@@ -43,7 +43,6 @@ def evaluate(
     cache: bool = True,
     weights: str | Path | None = None,
     untrained: bool = False,
-    near_duplicates: bool = False,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
@@ -68,8 +67,6 @@ def evaluate(
             module also by its output on noise, which reveals a changed forward pass.
         untrained: Evaluate the weights that a run started from (results go to `untrained/` in the
             run folder), or an architecture with random ones.
-        near_duplicates: Also list test images whose features nearly equal those of a training
-            image; exact copies are always counted.
         ignore: Changes that should not count: operators, properties such as color, or "all".
             Measured on some of the training images, unless `mast adapt` did; results go to
             `spaces/`.
@@ -103,7 +100,7 @@ def evaluate(
     if (classifier := _classifier(encoder)) is not None:
         given = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
-            "match": match, "space": space, "near_duplicates": near_duplicates,
+            "match": match, "space": space,
             "size": size not in (None, classifier.size),
             "protocols": protocols != DEFAULT,
         }  # fmt: skip
@@ -172,7 +169,7 @@ def evaluate(
                 results.append(result)
 
         for opened, group in groups:
-            evaluate_encoder(measured, opened, group, common, write, near_duplicates)
+            evaluate_encoder(measured, opened, group, common, write)
         return results
 
 

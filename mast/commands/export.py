@@ -46,10 +46,9 @@ def export(
     Returns:
         The folder, the line that loads it and the largest difference between its outputs and the
         original's. Its README.md says how to load it, how to prepare images and, for a run, how it
-        was trained and what was and was not measured; for a classifier, what it learned from and
-        how accurate it is.
+        was trained and what was measured; for a classifier, what it learned from and how accurate
+        it is.
     """
-    from mast.evaluation.protocols import EVALUATORS
     from mast.exports import (
         ANY,
         FORMATS,
@@ -81,7 +80,7 @@ def export(
         title = Path(model).stem
     trained = run is not None and run.config.is_file() and original.pretrained_in(run)
     pretrained = run if trained else None
-    text = card(title, form, original, pretrained, identity, EVALUATORS, license)
+    text = card(title, form, original, pretrained, identity, license)
     return export_folder(form, format, original, identity, text, target)
 
 

@@ -39,21 +39,10 @@ class Fitted(ShownText):
     @property
     def text(self) -> str:
         """The same in a few lines."""
-        from mast.evaluation.tested_classifier import (
-            how_far_off,
-            how_often_right,
-            learned_from,
-            what_is_told,
-        )
+        from mast.evaluation.tested_classifier import described
 
-        lines = [
-            f"{what_is_told(self.about, len(self.classifier.classes))}, learned from "
-            f"{learned_from(self.about)}",
-            f"accuracy: {how_often_right(self.about)}",
-            f"probabilities: {how_far_off(self.about)}",
-            f"classifier: {self.path}",
-        ]
-        return "\n".join(map(one_line, lines))
+        lines = described(self.about, len(self.classifier.classes)) | {"classifier": self.path}
+        return "\n".join(one_line(f"{name}: {text}") for name, text in lines.items())
 
 
 @command
@@ -114,8 +103,10 @@ def fit(
     from mast.encoders.frozen import InSpace
     from mast.encoders.load import EncoderOptions, frozen, load
     from mast.evaluation.calibration import BINS, calibrate
+    from mast.evaluation.labelled_sets import one_task
     from mast.evaluation.named_sets import NamedSets
-    from mast.evaluation.protocols.learn import learn, one_task
+    from mast.evaluation.protocols import FineTune, Linear
+    from mast.evaluation.protocols.run import EvaluationSettings, make_evaluator
     from mast.evaluation.result import readable
     from mast.evaluation.tested_classifier import validation
     from mast.invariance.choice import InvarianceChoice, load_search_encoder
@@ -156,7 +147,9 @@ def fit(
         path = Path(out)
     check_writable(path.parent)
     counts = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
-    learned = learn(kind, start, pool, task, seed, settings or {})
+    protocol = make_evaluator(kind, EvaluationSettings(seed, {kind: settings or {}}))
+    assert isinstance(protocol, Linear | FineTune)
+    learned = protocol.classifier(start, pool, task)
     calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
     about = {
         "kind": kind,
@@ -169,7 +162,7 @@ def fit(
             "fingerprints": pool.fingerprints,
         },
         "encoder": start.description,
-        "settings": {"size": loaded.size, "protocol": learned.settings},
+        "settings": {"size": loaded.size, "protocol": protocol.settings()},
         "validation": validation(learned, pool, task, seed),
         "calibration": {**calibration._asdict(), "bins": BINS},
         "provenance": provenance(),

@@ -13,7 +13,6 @@ from mast.data.decode import read_canvas as read_canvas
 from mast.data.decode import read_test_view as read_test_view
 from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
-from mast.data.folder import no_classes as no_classes
 from mast.data.generated import Factors as Factors
 from mast.data.generated import Toys as Toys
 from mast.data.groups import groups_of as groups_of

@@ -15,7 +15,7 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.protocols.evaluator import Evaluator
+from mast.evaluation.protocols.evaluator import Evaluator, Learned
 from mast.evaluation.tuning import Recipe, Tuned, tune
 
 RECIPES = {
@@ -123,3 +123,13 @@ class FineTune(Evaluator[EvaluationData]):
             tried.append((candidate, self.held_out(encoder, data, task, candidate)))
         labels_V = task.pool_labels_N[task.choose_V]
         return max(tried, key=lambda row: accuracy(row[1], labels_V, task.metric))
+
+    def classifier(self, encoder: FrozenEncoder, data: EvaluationData, task: Task) -> Learned:
+        """A classifier of the whole pool, to be stored."""
+        recipe, scores_VC = self.choose(encoder, data, task)
+        chosen = {} if scores_VC is None else {"encoder_lr": recipe.encoder_lr}
+        if scores_VC is None:
+            scores_VC = self.held_out(encoder, data, task, recipe)
+        network = self.learn(encoder, data, task, recipe).network
+        labels_V = task.pool_labels_N[task.choose_V]
+        return Learned(network.encoder, network.head, scores_VC, labels_V, chosen)
