@@ -10,10 +10,10 @@ import pytest
 from faults.files import DAMAGES
 
 from mast.core.errors import UserError
-from mast.data.store import Facts, ImageStore, key_of
+from mast.data.store import Facts, ImageStore, Kept, key_of
 
 KEYS = [key_of(at) for at in range(40)]
-VALUES_ND = np.random.default_rng(0).random((40, 3), np.float32)
+VALUES_ND = np.random.default_rng(0).random((40, 3000), np.float32)
 
 
 def test_a_file_is_read_once_and_known_by_its_content(
@@ -72,20 +72,23 @@ def test_names_that_are_exchanged_are_noticed(tmp_path: Path) -> None:
     assert store.digests(files) == first[::-1]
 
 
-def test_rows_are_found_whatever_a_killed_process_left(tmp_path: Path) -> None:
+def test_features_are_found_by_encoder_and_image(tmp_path: Path) -> None:
     store = ImageStore(tmp_path)
     store.add_features("encoder", KEYS[:10], VALUES_ND[:10], "about")
-    with (store.rows / "encoder.f32").open("ab") as file:
-        file.write(b"seventeen bytes..")  # written, and not entered
     store.add_features("encoder", KEYS[10:], VALUES_ND[10:])
-    features_ND, known_N = store.features("encoder", [*KEYS[::-1], b"unknown"])
-    assert np.array_equal(features_ND[:-1], VALUES_ND[::-1])
-    assert known_N.tolist() == [True] * 40 + [False]
+    features_ND, known_N = store.features("encoder", [*KEYS[::-1], b"unknown", KEYS[0]])
+    assert np.array_equal(features_ND[:40], VALUES_ND[::-1])
+    assert np.array_equal(features_ND[41], VALUES_ND[0])
+    assert known_N.tolist() == [True] * 40 + [False, True]
     assert store.features("other", KEYS)[0].shape == (40, 0)
-    assert [(kept.about, kept.images) for kept in store.kept()] == [("about", 40)]
+    assert store.kept() == [Kept("encoder", "about", 40, VALUES_ND.nbytes)]
     store.forget(["encoder"])
     assert not store.kept()
-    assert not [*store.rows.iterdir()]
+    store.add_features("encoder", KEYS, VALUES_ND)
+    inode = store.file.stat().st_ino
+    store.forget()  # while others may have it open
+    assert store.file.stat().st_ino == inode
+    assert not store.kept()
 
 
 def test_several_write_at_once(tmp_path: Path) -> None:
@@ -113,17 +116,16 @@ FACTS = dict(
 )
 
 
-@pytest.mark.parametrize("of", ["sqlite", "f32"])
 @pytest.mark.parametrize("how", ["a bit", "zeros", "noise", "cut short"])
 def test_damage_anywhere_is_noticed_and_mended(
-    of: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for at in range(25):
         store = ImageStore(tmp_path / f"{at}")
         store.digests([Path(__file__)])
         store.add_facts(FACTS)
         store.add_features("encoder", KEYS, VALUES_ND)
-        DAMAGES[how](store.file if of == "sqlite" else store.rows / "encoder.f32", Random(at))
+        DAMAGES[how](store.file, Random(at))
         store.recheck()
         store.kept()
         assert store.facts(KEYS).items() <= FACTS.items()
@@ -133,21 +135,8 @@ def test_damage_anywhere_is_noticed_and_mended(
         store.add_features("encoder", KEYS, VALUES_ND)
         assert store.features("encoder", KEYS)[1].mean() > 0.8  # a key may not be found any more
         assert store.keeps
-        assert caplog.text.count(f"{store.file} is damaged") <= (of == "sqlite")
-    assert "is made anew" in caplog.text or of == "f32"
-
-
-def test_rows_that_are_gone_are_forgotten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = ImageStore(tmp_path)
-    store.add_features("encoder", KEYS, VALUES_ND)
-    (store.rows / "encoder.f32").unlink()
-    store.add_features("encoder", KEYS[:5], VALUES_ND[:5])
-    assert store.features("encoder", KEYS)[1].tolist() == [True] * 5 + [False] * 35
-    inode = store.file.stat().st_ino
-    store.forget()  # while others may have it open
-    assert store.file.stat().st_ino == inode
-    assert not store.kept()
-    assert not caplog.records
+        assert caplog.text.count(f"{store.file} is damaged") <= 1
+    assert ("rows are damaged" if how == "a bit" else "is made anew") in caplog.text
 
 
 def test_a_store_that_cannot_be_written_is_no_store(
@@ -165,14 +154,10 @@ def test_a_store_that_cannot_be_written_is_no_store(
         store.forget(["encoder"])
 
 
-@pytest.mark.parametrize("place", ["", "encoder.f32"])
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(
-    place: str, tmp_path: Path, in_time: None
-) -> None:
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path, in_time: None) -> None:
     store = ImageStore(tmp_path)
     store.add_features("encoder", KEYS, VALUES_ND)
-    file = store.rows / place if place else store.file
-    file.unlink()
-    os.mkfifo(file)
+    store.file.unlink()
+    os.mkfifo(store.file)
     assert not store.features("encoder", KEYS)[1].any()
     store.add_features("encoder", KEYS, VALUES_ND)
