@@ -42,7 +42,7 @@ from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
-from mast.data.formats import readers
+from mast.data.formats import extensions
 from mast.data.source import Source
 
 VERSION = 9  # of the manifest, of how a canvas is made and of what its hash covers
@@ -141,7 +141,7 @@ class Subset(Pixels):
 
 def fingerprint_of(source: Source) -> str:
     """That of a source and its readers."""
-    known = f"{source.fingerprint()} {readers()}"
+    known = f"{source.fingerprint()} {extensions()}"
     return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
 
 
@@ -316,7 +316,7 @@ class Request:
         limit: Bytes up to which images are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
-        find: From indices of images, or none for a sample, to how the files are read.
+        find: Finds how the files are read.
         asked: What `find` depends on besides the files.
         view: Side of the test views; None for canvases.
     """
@@ -328,7 +328,7 @@ class Request:
     limit: float
     max_broken: float
     workers: int
-    find: Callable[[Sequence[int]], Reading]
+    find: Callable[[], Reading]
     asked: str = ""
     view: int | None = None
 
@@ -396,7 +396,7 @@ def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels
     They are decoded on the fly where they would exceed the limit, or, with a warning, where the
     folder cannot be written.
     """
-    request = replace(request, view=size, find=lambda _: canvases.reading)
+    request = replace(request, view=size, find=lambda: canvases.reading)
     square_N2 = np.full((len(canvases.index_N), 2), size)
     views = replace(canvases, size_N2=square_N2, checksum_N=np.zeros(0, np.uint32))
     if views.nbytes <= request.limit:
@@ -442,19 +442,13 @@ def _build(request: Request) -> Manifest:
         of_before = request.fingerprint[:16] not in other.name
         if other == path or (of_before and other.suffix in (".u8", path.suffix)):
             other.unlink(missing_ok=True)
-    reading = request.find(())
+    reading = request.find()
     needed = expected_bytes(source, request.view or request.side, reading.layout)
     free = shutil.disk_usage(request.folder).free
     if free < needed <= request.limit:
         raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
     stored = needed <= 2 * request.limit
     manifest = _decode_all(request, reading, stored)
-    if (deep := sorted(source.deep)) and not reading.layout.deep:
-        _log.warning(
-            "%d images of %s have more than 8 bits, and none of them was in the sample: all "
-            "are read again by their range", len(deep), source.name,
-        )  # fmt: skip
-        manifest = _decode_all(request, request.find(deep), stored)
     if manifest.nbytes > request.limit:
         path.with_suffix(".u8").unlink(missing_ok=True)
     elif not stored:  # the estimate was too high

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, final
@@ -176,8 +176,7 @@ class CanvasSet:
         reading: How the files were read.
         own_keys: Of each image, wherever it is, where it is known by its content.
         facts: What is known of each image without decoding it, where it was looked at.
-        stacks: What gives a hash of all pages or frames of a file, by the names of images that are
-            the first of several.
+        stacks: Names of images that are the first of several pages or frames of a file.
         groups: What each image belongs to, if not to its file alone.
         source: Where the images come from, if they are opened by name.
         index_N: Their indices there.
@@ -196,7 +195,7 @@ class CanvasSet:
     reading: Reading = field(default_factory=Reading)
     own_keys: Sequence[bytes] = ()
     facts: Sequence[Facts] = ()
-    stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    stacks: Collection[str] = ()
     groups: Sequence[str] | None = None
     source: Source | None = None
     index_N: np.ndarray | None = None
@@ -217,13 +216,14 @@ class CanvasSet:
 
     @functools.cached_property
     def pixel_digests(self) -> Sequence[bytes]:
-        """A digest of the canvas of each image; of all frames of a file of several."""
+        """A digest of the canvas of each image; of the content of a file of several frames."""
         if self.facts:
             return [each.pixels for each in self.facts]
-        return [
-            self.stacks[name]() if name in self.stacks else pixel_digest(batch.sheets(at).numpy())
-            for name, (batch, at) in zip(self.identifiers, self._one_by_one(), strict=True)
-        ]
+        digests = [pixel_digest(batch.sheets(at).numpy()) for batch, at in self._one_by_one()]
+        if self.source is not None and self.index_N is not None:
+            for at, (name, index) in enumerate(zip(self.identifiers, self.index_N, strict=True)):
+                digests[at] = self.source.digest(index) if name in self.stacks else digests[at]
+        return digests
 
     @functools.cached_property
     def hashes_N8B(self) -> np.ndarray:
@@ -320,10 +320,10 @@ def find_images(
     view_size: int,
     model: nn.Module | None = None,
     reading: Reading | None = None,
-) -> tuple[DataConfig, Source, Reading | None, Callable[[Sequence[int]], Reading]]:
-    """The configuration and reading of a model, the images, and what finds how some are read.
+) -> tuple[DataConfig, Source, Reading | None, Callable[[], Reading]]:
+    """The configuration and reading of a model, the images, and what finds how they are read.
 
-    Arguments as for `open_canvas`; without indices the last looks at a sample.
+    Arguments as for `open_canvas`.
     """
     if view_size < 1:
         raise UserError(f"size must be 1 pixel or more, got {view_size}")
@@ -341,11 +341,11 @@ def find_images(
         source = open_source(config.spec, root, config.download)
         source = in_pieces(source, config.cut, root, config.no_data)
 
-    def find(among: Sequence[int]) -> Reading:
+    def find() -> Reading:
         if reading and reading.layout.deep:
             return reading
-        whole = source.source if isinstance(source, Tiles) and not among else source
-        found = config.find_reading(source.name, sampled(whole, among))
+        whole = source.source if isinstance(source, Tiles) else source
+        found = config.find_reading(source.name, sampled(whole))
         return found if reading is None or found.layout.deep else reading
 
     return config, source, reading, find
@@ -427,9 +427,8 @@ def set_of(
     """
     cache.refuse_too_many(source, skipped, len(index_N), config.max_broken)
     cache.warn_of_broken(source, skipped)
-    stacks = {source.identifier(index): functools.partial(source.digest, index)
-              for index in sorted(source.stacks)}  # fmt: skip
-    warn_of_stacks(source.name, [*stacks], len(source))
+    stacks = [source.identifier(index) for index in sorted(source.stacks)]
+    warn_of_stacks(source.name, stacks, len(source))
     groups = split_cut(config.spec)[1].groups
     identifiers = [source.identifier(index) for index in index_N.tolist()]
     return CanvasSet(
@@ -439,7 +438,7 @@ def set_of(
         identifiers=identifiers,
         skipped=dict(skipped),
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
-        stacks=stacks,
+        stacks=frozenset(stacks),
         groups=groups and group_names(config.spec, identifiers, groups),
         source=source,
         index_N=index_N,

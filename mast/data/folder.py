@@ -5,7 +5,6 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
@@ -26,63 +25,52 @@ _SYSTEM = frozenset(
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
 
-@dataclass
-class FoundFiles:
-    """What lies below a folder, by path relative to it.
-
-    Attributes:
-        images: Path, bytes and time of modification in ns of every image; both are -1 for what is
-            no file, which is kept so that it is counted as broken.
-        unread: Files of a kind that is not read and may be images.
-        again: Folders that links lead to and that were entered before.
-        nowhere: Links that lead nowhere.
-    """
-
-    images: list[tuple[str, int, int]] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    nowhere: list[str] = field(default_factory=list)
+Found = tuple[str, int, int]  # path below the folder, bytes and time of modification in ns
 
 
-def walk(root: Path) -> FoundFiles:
+def walk(root: Path) -> tuple[list[Found], list[str]]:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
     Arrays count as images only if they are the majority. Links are followed last, so that a folder
-    below `root` goes by its own path.
+    below `root` goes by its own path, and each folder is read once.
+
+    Returns:
+        Every image, of which bytes and time are -1 if it is no file, so that it is counted as
+        broken; and the paths of files of a kind that is not read and may be images.
     """
-    found, seen = FoundFiles(), set()
+    images, unread, seen = list[Found](), list[str](), set[tuple[int, int]]()
     folders, links = [""], deque[str]()
     with doing("found", unit="images") as work:
         while folders or links:
-            work.update(len(found.images))
+            work.update(len(images))
             prefix = folders.pop() if folders else links.popleft()
             path = os.path.join(root, prefix)
             below = list[tuple[str, bool]]()
             try:
                 status = os.stat(path)
                 if (status.st_dev, status.st_ino) in seen:
-                    found.again.append(prefix)
                     continue
+                seen.add((status.st_dev, status.st_ino))
                 # One after the other: an entry knows all of its file, which adds up.
                 with os.scandir(path) as entries:
                     for entry in filter(wanted, entries):
+                        name = entry.name.lower()
                         if is_folder(entry):
                             below.append((f"{prefix}{entry.name}/", entry.is_symlink()))
-                        else:
-                            _sort_in(entry, prefix + entry.name, found)
+                        elif name.endswith(extensions()) or _is_image(entry, name):
+                            images.append((prefix + entry.name, *state_of(entry)))
+                        elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
+                            unread.append(prefix + entry.name)
             except OSError as error:
                 raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
-            seen.add((status.st_dev, status.st_ino))
             for name, is_link in sorted(below):
                 (links if is_link else folders).append(name)
-    found.images.sort()
-    for names in (found.unread, found.nowhere):
-        names.sort(key=os.path.split)
-    arrays = [path for path, _, _ in found.images if path.lower().endswith(ARRAY)]
-    if 2 * len(arrays) <= len(found.images):
-        found.unread += sorted(arrays)
-        found.images = [of for of in found.images if not of[0].lower().endswith(ARRAY)]
-    return found
+    images.sort()
+    arrays = [path for path, _, _ in images if path.lower().endswith(ARRAY)]
+    if 2 * len(arrays) <= len(images):
+        unread += arrays
+        images = [of for of in images if not of[0].lower().endswith(ARRAY)]
+    return images, sorted(unread, key=os.path.split)
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
@@ -90,17 +78,6 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
-
-
-def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
-    """Adds a file to what was found if it is an image or may be one."""
-    name = entry.name.lower()
-    if name.endswith(extensions()) or _is_image(entry, name):
-        found.images.append((path, *state_of(entry)))
-    elif entry.is_symlink() and not os.path.exists(entry.path):
-        found.nowhere.append(path)
-    elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
-        found.unread.append(path)
 
 
 def _is_image(entry: os.DirEntry[str], name: str) -> bool:
@@ -145,18 +122,19 @@ class Folder(Source):
         self.name = str(root)
         self.root = root
         if root.is_dir():
-            found = walk(root)
+            found, unread = walk(root)
         else:
             self.root = root.parent
-            found = FoundFiles([(root.name, *state_of(root))])
-        if not found.images:
-            unread = f"; {_unread(found.unread)}" if found.unread else ""
+            found, unread = [(root.name, *state_of(root))], []
+        others = _unread(unread) if unread else ""
+        if not found:
             raise UserError(
                 f"no image in {root}: looked at any depth for files that end in "
-                f"{', '.join(extensions())} (hidden ones are left out){unread}."
+                f"{', '.join(extensions())} (hidden ones are left out); {others}."
             )
-        _warn(root, found)
-        self._files = sorted(found.images, key=lambda of: (spelling(of[0]), of))
+        if others:
+            _log.warning("%s: %s.", root, others)
+        self._files = sorted(found, key=lambda of: (spelling(of[0]), of))
         paths = [path for path, _, _ in self._files]
         reason = no_classes(paths)
         self.targets, self.classes = ({}, {}) if reason else _label(paths)
@@ -263,19 +241,6 @@ def _subfolders(root: Path) -> list[str]:
         return sorted(entry.name for entry in filter(is_folder, filter(wanted, os.scandir(root))))
     except OSError:
         return []
-
-
-def _warn(root: Path, found: FoundFiles) -> None:
-    """Log a warning for each kind of file that is left out."""
-    if found.unread:
-        _log.warning("%s: %s.", root, _unread(found.unread))
-    if found.again:
-        _log.warning(
-            "%s: folders that are reached again are read once; not entered again: %s.",
-            root, _some(found.again),
-        )  # fmt: skip
-    if found.nowhere:
-        _log.warning("%s: links that lead nowhere are left out: %s.", root, _some(found.nowhere))
 
 
 def _unread(paths: list[str]) -> str:

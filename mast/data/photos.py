@@ -56,11 +56,8 @@ def open_photos(
     """
     config, source, _, find = find_images(config, size, model, reading)
     store = ImageStore(default_cache())
-    known = find(())
+    known = find()
     found = _look(source, store, known, size, see)
-    if source.deep and not known.layout.deep:  # none of them was in the sample
-        known = find(sorted(source.deep))
-        found = _look(source, store, known, size, see)
     skipped = {
         source.identifier(at): each for at, each in enumerate(found) if isinstance(each, str)
     }
@@ -128,13 +125,13 @@ def _look(
         if reading.layout.channels < 3:
             shown_HWC = shown_HWC[..., :1].repeat(3, axis=2)
         hashes = perceptual_hashes(shown_HWC).tobytes()
-        several, deep = int(at in source.stacks), int(at in source.deep)
+        several = int(at in source.stacks)
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
         path, (full_width, full_height) = source.path(at), seen.full_size
         facts = Facts(
             height, width, seen.aspect, full_height, full_width,
             state_of(path)[0] if path else 0, seen.taken, *sharpness_and_border(shown_HWC),
-            digest, hashes, several, deep,
+            digest, hashes, several,
         )  # fmt: skip
         return facts, seen.view
 
@@ -161,7 +158,6 @@ def _look(
     for at, key in enumerate(keys):
         if key in known:
             source.stacks.update([at] * known[key].stack)
-            source.deep.update([at] * known[key].deep)
     return [broken.get(key) or (key, known[key]) for key in keys]
 
 

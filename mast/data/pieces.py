@@ -29,7 +29,7 @@ from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
-from mast.data.formats import Bands, page_numbers, readers
+from mast.data.formats import Bands, extensions, page_numbers
 from mast.data.ranges import there
 from mast.data.source import Pages, Source
 
@@ -157,7 +157,7 @@ class Tiles(Source):
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
-        state = f"{self.fingerprint()} {readers()}"
+        state = f"{self.fingerprint()} {extensions()}"
         known = _read(file, state)
         scenes = known or self._look()
         scene_S4 = scenes["scene"]

@@ -35,7 +35,7 @@ create table if not exists files
 create table if not exists images
     (key blob primary key, height int, width int, aspect real, full_height int, full_width int,
     file_bytes int, taken text, sharpness real, border real, pixels blob, hashes blob,
-    stack int, deep int, checksum int) without rowid;
+    stack int, checksum int) without rowid;
 create table if not exists encoders (name text primary key, about text) without rowid;
 create table if not exists features
     (encoder text, key blob, row blob, checksum int, primary key (encoder, key));
@@ -64,7 +64,6 @@ class Facts(NamedTuple):
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages
-    deep: int  # 1 if it has more than 8 bits
 
 
 class Kept(NamedTuple):

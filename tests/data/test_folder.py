@@ -1,6 +1,7 @@
 """Layouts of folders, their labels, order and fingerprint; and what is no image among them."""
 
 import os
+import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -206,7 +207,7 @@ def test_one_image_file_is_a_set_of_one(tmp_path):
 # ----------------------------------------------------------------------------------- links
 
 
-def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_time, caplog):
+def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_time):
     for level in range(22):
         fill(tmp_path / f"set/{level:02d}", "1.png")
         for link in "ab":
@@ -214,12 +215,11 @@ def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_tim
     fill(tmp_path / "set/22", "1.png")
     source = Folder(tmp_path / "set")
     assert names(source) == [f"{level:02d}/1.png" for level in range(23)]  # none by its links
-    assert "folders that are reached again are read once" in caplog.text
     (tmp_path / "other").symlink_to(tmp_path / "set/00")
     assert len(Folder(tmp_path / "other")) == 23  # through links alone
 
 
-def test_a_link_to_itself_and_one_to_nowhere_are_named(tmp_path, caplog):
+def test_links_that_lead_nowhere_are_left_out_and_those_of_images_are_broken(tmp_path):
     fill(tmp_path, "a.png")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "class").symlink_to(tmp_path / "gone")
@@ -227,7 +227,6 @@ def test_a_link_to_itself_and_one_to_nowhere_are_named(tmp_path, caplog):
     assert names(Folder(tmp_path)) == ["a.png", "gone.png"]  # to be counted as broken
     with pytest.raises(UserError, match=r"gone\.png"):
         Folder(tmp_path).load(1)
-    assert "links that lead nowhere are left out: class, loop" in caplog.text
 
 
 # --------------------------------------------------------------------- kinds that are not read
@@ -279,20 +278,12 @@ def test_an_image_is_known_by_its_content_under_any_usual_ending_and_none(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS"),
-        (b"\n<!DOCTYPE HTML><html>", "HTML"),
-        (b"", "empty"),
-        (bytes(500), "zeros"),
-        (b"%PDF-1.7", "PDF"),
-        (b"BMW is a brand", "no image"),
-        (b"P5 is a magic", ""),
-    ],
+    "content",
+    [b"version https://git-lfs", b"\n<!DOCTYPE HTML><html>", b"", b"BMW is a brand"],
 )
-def test_what_is_no_image_is_named_as_what_it_is(tmp_path, content, kind):
+def test_what_is_no_image_is_named_by_how_it_begins(tmp_path, content):
     (fill(tmp_path, "b.png") / "a.jpg").write_bytes(content)
-    with pytest.raises(BrokenImageError, match=rf"a\.jpg: .*{kind}"):
+    with pytest.raises(BrokenImageError, match=re.escape(f"begins with {content[:16]!r}")):
         Folder(tmp_path).load(0)
     (tmp_path / "a.jpg").rename(tmp_path / "a")
     assert names(Folder(tmp_path)) == ["b.png"]

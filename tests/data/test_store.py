@@ -110,7 +110,7 @@ def test_several_write_at_once(tmp_path: Path) -> None:
 FACTS = dict(
     zip(
         KEYS,
-        (Facts(3, 4, 4 / 3, 6, 8, 99, "", 0.5, 0.0, key, b"hashes", 0, 1) for key in KEYS),
+        (Facts(3, 4, 4 / 3, 6, 8, 99, "", 0.5, 0.0, key, b"hashes", 1) for key in KEYS),
         strict=True,
     )
 )

@@ -26,7 +26,7 @@ from mast.core.files import locked
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.core.threads import Threads
 from mast.data.cache import named_after
-from mast.data.formats import extensions, readers
+from mast.data.formats import extensions
 from mast.data.shards.store import READERS, is_local, naming, open_shard, read_beside
 from mast.data.shards.tar import tar_samples
 
@@ -124,7 +124,7 @@ def _state(found: Found, moved: bool) -> str:
         (posixpath.basename(url), size, "") if moved else (url, size, state)
         for url, (size, state) in found.items()
     )
-    described = json.dumps([VERSION, "" if moved else readers(), shards])
+    described = json.dumps([VERSION, "" if moved else extensions(), shards])
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
