@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tiny import stacked
 
 from mast.core.errors import UserError
-from mast.data import CanvasSet, Loader
+from mast.data import CanvasSet
 from mast.data.cache import InMemory
+from mast.data.loader import Loader
 
 
 def numbered(count):

@@ -21,7 +21,6 @@ from mast.data import (
     file_of,
     groups_of,
     open_canvas,
-    open_loader,
     open_source,
     pieces,
     split_cut,
@@ -29,6 +28,7 @@ from mast.data import (
 from mast.data.cache import decode_in_order
 from mast.data.decode import open_image
 from mast.data.groups import group_names
+from mast.data.loader import open_loader
 
 RANDOM = np.random.default_rng(0)
 

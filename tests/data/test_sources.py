@@ -11,7 +11,8 @@ from layouts import voc_object, write_coco, write_voc
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data import SOURCES, Factors, Scheme, SetDescription, describe, open_canvas, open_source
+from mast.data import SOURCES, Scheme, SetDescription, describe, open_canvas, open_source
+from mast.data.generated import Factors
 
 
 @dataclass(frozen=True)
