@@ -27,11 +27,12 @@ from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import InMemory, OnTheFly, Pixels, Subset, TestViews
+from mast.data.cache import TestViews
 from mast.data.decode import Opened, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
+from mast.data.pixels import Pixels, as_sheets, lengths
 from mast.data.ranges import find_reading
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled, warn_of_stacks
@@ -247,11 +248,11 @@ class CanvasSet:
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
-        if isinstance(self.pixels, OnTheFly) or self.pixels.nbytes > limit_gb * 1e9:
+        if self.pixels.on_demand or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
         layout = self.pixels.layout
-        first, largest = 0, int(cache.lengths(self.pixels.size_N2, layout).max())
+        first, largest = 0, int(lengths(self.pixels.size_N2, layout).max())
         step = max(1, _COPIED // largest)
         with doing(f"copying the images to {device}", len(self), "images") as work:
             for start in range(0, len(self), step):
@@ -284,12 +285,12 @@ class CanvasSet:
 
         def of_some(size: int) -> Pixels | None:
             pixels = None if views is None else views(size)
-            return None if pixels is None else Subset(pixels, index_B)
+            return None if pixels is None else pixels.part(index_B)
 
         return replace(
             self,
             name=self.name if name is None else name,
-            pixels=Subset(self.pixels, index_B),
+            pixels=self.pixels.part(index_B),
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=[self.identifiers[i] for i in index_B],
@@ -393,7 +394,7 @@ def open_canvas(
     )  # fmt: skip
     manifest, pixels = cache.obtain(request)
     source.stacks.update(manifest.stacks)
-    if isinstance(pixels, OnTheFly) and isinstance(source, Tiles) and source.shared:
+    if pixels.on_demand and isinstance(source, Tiles) and source.shared:
         shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
@@ -459,15 +460,15 @@ def open_files(
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
         canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
-        views.append(cache.as_sheets(read_test_view(named(path), view_size, reading)))
+        views.append(as_sheets(read_test_view(named(path), view_size, reading)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     reading = reading or Reading()
-    of_size = InMemory.of(views, reading.layout)
+    of_size = Pixels.of(views, reading.layout)
     return CanvasSet(
         name="files",
-        pixels=InMemory.of(canvases, reading.layout),
+        pixels=Pixels.of(canvases, reading.layout),
         aspect_N=np.array(aspects, np.float32),
         targets={},
         classes={},

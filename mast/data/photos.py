@@ -17,11 +17,11 @@ from mast.core.display import doing, track
 from mast.core.files import default_cache, state_of
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
-from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
 from mast.data.hashes import perceptual_hashes, pixel_digest, sharpness_and_border
 from mast.data.pieces import Tiles, file_of
+from mast.data.pixels import Pixels, as_sheets, decode_in_order, decoded_on_demand
 from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
 
@@ -66,12 +66,12 @@ def open_photos(
     keys, facts = [key for _, key, _ in whole], [each for _, _, each in whole]
     sides_N2 = np.array([(each.height, each.width) for each in facts], np.int64)
 
-    def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> OnTheFly:
+    def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> Pixels:
         workers = config.workers or cores()
-        return OnTheFly(source, index_N, decode, workers, sides_N2, layout=known.layout)
+        return decoded_on_demand(source, index_N, decode, workers, sides_N2, known.layout)
 
     @functools.cache
-    def views(side: int) -> OnTheFly:
+    def views(side: int) -> Pixels:
         view = functools.partial(source.test_view, size=side, reading=known)
         return decoded(lambda index: as_sheets(view(index)), np.full((len(index_N), 2), side))
 

@@ -27,9 +27,10 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import cells, named, read_text, spelling
 from mast.core.launch import cores
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.data.cache import decode_in_order, named_after
+from mast.data.cache import named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
 from mast.data.formats import Bands, extensions, page_numbers
+from mast.data.pixels import decode_in_order
 from mast.data.ranges import there
 from mast.data.source import Pages, Source
 

@@ -25,10 +25,10 @@ from mast.data import (
     pieces,
     split_cut,
 )
-from mast.data.cache import decode_in_order
 from mast.data.decode import open_image
 from mast.data.groups import group_names
 from mast.data.loader import open_loader
+from mast.data.pixels import decode_in_order
 
 RANDOM = np.random.default_rng(0)
 

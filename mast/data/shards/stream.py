@@ -17,9 +17,10 @@ from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.threads import Prefetcher
-from mast.data.cache import VERSION, Canvas, InMemory, decode_in_order
+from mast.data.cache import VERSION, Canvas
 from mast.data.canvas import CanvasSet, DataConfig
 from mast.data.decode import BrokenImageError, Opened, open_image
+from mast.data.pixels import Pixels, decode_in_order
 from mast.data.shards.sampler import ShardSampler
 from mast.data.shards.source import Shards
 from mast.data.source import SAMPLE
@@ -92,7 +93,7 @@ class ShardStream:
         labelled = all((label_N >= 0).any() for label_N in targets.values())
         return CanvasSet(
             self.name,
-            InMemory.of([canvas for canvas, _ in drawn], self.reading.layout),
+            Pixels.of([canvas for canvas, _ in drawn], self.reading.layout),
             np.array([aspect for _, aspect in drawn], np.float32),
             targets if labelled else {},
             self.classes if labelled else {},
