@@ -77,8 +77,6 @@ class DataConfig:
         pages: Which pages or frames of a file become images: the "first" or "all".
         tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; `tile` by default.
-        blank: Leave out tiles and images whose pixel standard deviation, as a share of white (above
-            8 bits, of the file's range), is below this; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
         exclude: A text file with the name or path of each image to leave out, one per line, as
@@ -101,7 +99,6 @@ class DataConfig:
     pages: Pages = "first"
     tile: int | None = None
     stride: int | None = None
-    blank: float = 0.0
     max_pixels: int | None = None
     exclude: str | Path | None = None
 
@@ -142,9 +139,7 @@ class DataConfig:
     @property
     def cut(self) -> TilingConfig:
         """What of each file is an image."""
-        return TilingConfig(
-            self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude
-        )
+        return TilingConfig(self.pages, self.tile, self.stride, self.max_pixels, self.exclude)
 
 
 def canvas_size(view_size: int) -> int:
@@ -340,7 +335,7 @@ def find_images(
     with doing(f"looking for the images of {config.spec}"):
         root = named(config.root or cache_of(config) / "downloads")
         source = open_source(config.spec, root, config.download)
-        source = in_pieces(source, config.cut, root, config.no_data)
+        source = in_pieces(source, config.cut)
 
     def find() -> Reading:
         if reading and reading.layout.deep:

@@ -87,7 +87,7 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """
     text, cut, place = _read(spec, root)
     cut = replace(cut, groups=None)  # of canvases (`mast.data.groups`)
-    return in_pieces(_open(text, place, download), cut, place)
+    return in_pieces(_open(text, place, download), cut)
 
 
 def describe(

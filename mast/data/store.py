@@ -21,7 +21,6 @@ from zlib import crc32
 
 import numpy as np
 
-from mast.core.display import track
 from mast.core.errors import UserError
 
 VERSION = 4  # of the tables and of the meaning of their rows
@@ -172,18 +171,6 @@ class ImageStore:
             with self._open(write=True) as database:
                 database.executemany("insert or replace into files values (?, ?, ?)", new)
         return found
-
-    def recheck(self) -> int:
-        """Read all known files again, and forget those that changed; how many look as they did."""
-        changed = list[tuple[bytes, str]]()
-        with self._open() as database:
-            rows = database.execute("select * from files").fetchall()
-            database.commit()
-            shown = track(rows, "reading files", len(rows), "files")
-            changed = [(path, state) for path, state, digest in shown if _digest(path) != digest]
-        with self._open(write=True) as database:
-            database.executemany("delete from files where path = ? and state = ?", changed)
-        return sum(_state(path) == state for path, state in changed)
 
     # --------------------------------------------------------------------------------- facts
 

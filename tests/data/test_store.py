@@ -39,25 +39,6 @@ def test_a_file_is_read_once_and_known_by_its_content(
     assert len({*store.digests(nothing), *store.digests(nothing)}) == 6  # never known again
 
 
-def test_what_changed_and_looks_as_it_did_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [tmp_path / name for name in ("same", "other", "gone")]
-    monkeypatch.setattr(
-        "mast.data.store._state", lambda file: "as it was" if os.path.exists(file) else None
-    )
-    for file in files:
-        file.write_text("1")
-    store = ImageStore(tmp_path / "cache")
-    first = store.digests(files)
-    files[1].write_text("2")
-    files[2].unlink()
-    assert store.digests(files[:2]) == first[:2]
-    assert store.recheck() == 1
-    assert store.digests(files[:2]) != first[:2]
-    assert store.recheck() == 0
-
-
 def test_names_that_are_exchanged_are_noticed(tmp_path: Path) -> None:
     """Files of one size and time, as archives unpack them."""
     files = [tmp_path / name for name in "ab"]
@@ -126,7 +107,6 @@ def test_damage_anywhere_is_noticed_and_mended(
         store.add_facts(FACTS)
         store.add_features("encoder", KEYS, VALUES_ND)
         DAMAGES[how](store.file, Random(at))
-        store.recheck()
         store.kept()
         assert store.facts(KEYS).items() <= FACTS.items()
         features_ND, known_N = store.features("encoder", KEYS)
