@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import count
 from typing import Any, BinaryIO, cast, final
 
 import numpy as np
@@ -81,7 +82,6 @@ def begins_as_image(begin: bytes) -> bool:
 
 # ----------------------------------------------------------------------------- what is refused
 
-MOST_PAGES = 20_000  # of a file; Pillow compares each with all before it
 _TILE = 4096**2  # pixels that a tile may have beyond those of a small image
 
 
@@ -126,8 +126,6 @@ _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA, _SUBFILE = 338, 339, 42113, 254
 _ALPHA = _ASSOCIATED, _ = 1, 2  # an extra sample that is opacity; colors are multiplied by one
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
-# Compressions that are read: none, LZW, JPEG, deflate, PackBits, LZMA, Zstandard and JPEG 2000.
-_CODECS = (1, 5, 7, 8, 32773, 32946, 33003, 33005, 34712, 34925, 50000)
 _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
 
 
@@ -244,8 +242,8 @@ def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
         return range(getattr(image, "n_frames", 1))
     numbers = list[int]()
     with suppress(EOFError):
-        for number in range(MOST_PAGES + 1):
-            image.seek(checked(number, MOST_PAGES))
+        for number in count():
+            image.seek(number)
             numbers += [] if image.tag_v2.get(_SUBFILE, 0) & _NOT_OWN else [number]
     image.seek(0)
     return numbers
@@ -319,8 +317,7 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
     logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
     file.seek(0)
     with TiffFile(file, _multifile=False) as tiff:
-        at = checked(page, len(tiff.pages))
-        found = cast(TiffPage, tiff.pages[at])  # no frames are asked for
+        found = cast(TiffPage, tiff.pages[page])  # no frames are asked for
         every = cast(Sequence[TiffPage], tiff.pages if page == 0 else ())
         pages = [at for at, each in enumerate(every) if not (each.is_reduced or each.is_mask)]
         _refuse_tiff(found, tiff.filehandle, max_pixels)
@@ -360,21 +357,12 @@ def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
     # where Pillow does not read it; 6 is YCbCr, which JPEG decodes by itself
     if page.photometric not in (0, 1, 2, _CMYK) and (page.photometric, codec) != (6, 7):
         raise ValueError(f"a TIFF of {page.photometric!r}, which is not read")
-    if codec not in _CODECS:
-        raise ValueError(f"a TIFF compressed by {codec!r}, which is not read")
     if page.dtype is None or samples > MOST_CHANNELS + 1:
         raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
     ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
     is_cut = codec > 1 and max(ends, default=0) > file.size
     if is_cut or len(page.dataoffsets) < math.prod(page.chunked):
         raise ValueError("not all of its strips or tiles are there")
-
-
-def checked(page: int, pages: int) -> int:
-    """A page that there is."""
-    if page >= pages or pages > MOST_PAGES:
-        raise ValueError(f"page {page + 1} of {pages:,}, where {MOST_PAGES:,} are read at most")
-    return page
 
 
 def as_bands(values_HWC: np.ndarray, bits: int | None = None, no_data: Any = None) -> Bands:
