@@ -11,7 +11,6 @@ from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.decode import crop_fraction as crop_fraction
 from mast.data.decode import read_canvas as read_canvas
 from mast.data.decode import read_test_view as read_test_view
-from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
 from mast.data.folder import no_classes as no_classes
 from mast.data.groups import groups_of as groups_of

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-import numpy as np
-
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.files import named, read_bytes, special, spelling, state_of
@@ -109,7 +107,48 @@ _STRAY = 0.1  # share of the images that may lie outside the folders of the clas
 
 
 @final
-class Folder(Source):
+class Files(Source):
+    """Image files, by paths relative to a folder; one that changes once it is known is broken.
+
+    Args:
+        name: What the user called the set.
+        root: The folder.
+        files: Path, bytes and time of modification in ns of each.
+        labels: The class of each; empty where none has one.
+    """
+
+    def __init__(
+        self, name: str, root: Path, files: Sequence[Found], labels: Sequence[str] = ()
+    ) -> None:
+        self.name, self.root, self._files = name, root, files
+        self.targets, self.classes = {}, {}
+        if labels:
+            label_N, names = numbered(labels)
+            self.targets, self.classes = {"class": label_N}, {"class": names}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, index: int, page: int = 0) -> Opened:
+        _, size, modified = self._files[index]
+        return open_image(self.path(index), (size, modified), page, self.max_pixels)
+
+    def path(self, index: int) -> Path:
+        return named(self.root / self._files[index][0])
+
+    def identifier(self, index: int) -> str:
+        return self._files[index][0]
+
+    @property
+    def whereabouts(self) -> str:
+        """With the absolute path: a relative one means another folder elsewhere."""
+        return os.path.join(os.path.abspath(self.root), self.name)
+
+    def fingerprint(self) -> str:
+        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
+
+
+def read_folder(root: Path) -> Files:
     """Every image below a folder, in the order of their relative paths; or one image file.
 
     If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
@@ -117,55 +156,29 @@ class Folder(Source):
     where subfolders look like parts. Files of kinds that are not read are left out with a warning.
     A folder that several links lead to is read once.
     """
-
-    def __init__(self, root: Path) -> None:
-        self.name = str(root)
-        self.root = root
-        if root.is_dir():
-            found, unread = walk(root)
-        else:
-            self.root = root.parent
-            found, unread = [(root.name, *state_of(root))], []
-        others = _unread(unread) if unread else ""
-        if not found:
-            raise UserError(
-                f"no image in {root}: looked at any depth for files that end in "
-                f"{', '.join(extensions())} (hidden ones are left out); {others}."
-            )
-        if others:
-            _log.warning("%s: %s.", root, others)
-        self._files = sorted(found, key=lambda of: (spelling(of[0]), of))
-        paths = [path for path, _, _ in self._files]
-        reason = no_classes(paths)
-        self.targets, self.classes = ({}, {}) if reason else _label(paths)
-        if not reason and (doubt := doubt_of_classes(paths)):
-            _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
-        elif reason and any("/" in path for path in paths):
-            _log.warning("%s: no labels are read: %s.", root, reason)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def open(self, index: int, page: int = 0) -> Opened:
-        path, size, modified = self._files[index]
-        return open_image(self.root / path, (size, modified), page, self.max_pixels)
-
-    def path(self, index: int) -> Path:
-        return self.root / self._files[index][0]
-
-    def identifier(self, index: int) -> str:
-        return self._files[index][0]
-
-    @property
-    def whereabouts(self) -> str:
-        """The absolute path: a relative one means another folder elsewhere."""
-        return os.path.abspath(self.name)
-
-    def fingerprint(self) -> str:
-        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
+    if not root.is_dir():
+        return Files(str(root), root.parent, [(root.name, *state_of(root))])
+    found, unread = walk(root)
+    others = _unread(unread) if unread else ""
+    if not found:
+        raise UserError(
+            f"no image in {root}: looked at any depth for files that end in "
+            f"{', '.join(extensions())} (hidden ones are left out); {others}."
+        )
+    if others:
+        _log.warning("%s: %s.", root, others)
+    files = sorted(found, key=lambda of: (spelling(of[0]), of))
+    paths = [path for path, _, _ in files]
+    reason = no_classes(paths)
+    if not reason and (doubt := doubt_of_classes(paths)):
+        _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
+    elif reason and any("/" in path for path in paths):
+        _log.warning("%s: no labels are read: %s.", root, reason)
+    labels = [path.partition("/")[0] if "/" in path else "" for path in paths]
+    return Files(str(root), root, files, () if reason else labels)
 
 
-def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
+def open_folder(spec: str, _root: Path, _download: bool) -> Files:
     """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
@@ -175,7 +188,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
             f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
             f"that ends in {', '.join(extensions())}."
         )
-    return Folder(path)
+    return read_folder(path)
 
 
 def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
@@ -265,8 +278,3 @@ def _unread(paths: list[str]) -> str:
 def _some(paths: list[str]) -> str:
     """The first few of some paths."""
     return ", ".join([*paths[:_NAMED], *["…"] * (len(paths) > _NAMED)])
-
-
-def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    label_N, names = numbered([path.partition("/")[0] if "/" in path else "" for path in paths])
-    return {"class": label_N}, {"class": names}

@@ -20,7 +20,7 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data.decode import BrokenImageError, naming, open_image, to_canvas
-from mast.data.folder import Folder, walk
+from mast.data.folder import read_folder, walk
 from mast.data.formats import Bands, extensions
 from mast.data.ranges import alone
 
@@ -394,10 +394,10 @@ def test_arrays_beside_images_are_no_images(tmp_path, caplog):
         (tmp_path / name).write_bytes(array(VALUES))
     (tmp_path / "d.png").write_bytes(png(GRAY))
     (tmp_path / "e.png").write_bytes(png(GRAY))
-    assert len(Folder(tmp_path)) == 5
+    assert len(read_folder(tmp_path)) == 5
     assert not caplog.text
     (tmp_path / "c.npy").unlink()
-    assert [Folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
+    assert [read_folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
     assert "2 .npy" in caplog.text
 
 
@@ -408,7 +408,7 @@ def test_without_the_extra_dicom_is_counted_and_the_extra_named(tmp_path, monkey
     try:
         (tmp_path / "a.dcm").write_bytes(PLAIN)
         with pytest.raises(UserError, match=r"1 \.dcm.*pip install 'mast-ssl\[dicom\]'"):
-            Folder(tmp_path)
+            read_folder(tmp_path)
         with pytest.raises(ImportError, match=r"pip install 'mast-ssl\[dicom\]'"):
             open_image(tmp_path / "a.dcm")
     finally:
@@ -524,4 +524,4 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
 )
 def test_what_images_do_have_is_read(tmp_path, content):
     (tmp_path / "a.jpg").write_bytes(content)
-    assert Folder(tmp_path).canvas(0, 8)[0].min() >= 250
+    assert read_folder(tmp_path).canvas(0, 8)[0].min() >= 250
