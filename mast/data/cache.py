@@ -194,7 +194,7 @@ class Request:
         """The images of a manifest, in some sizes, decoded whenever they are read."""
         reading = manifest.reading
         return decoded_on_demand(
-            self.source, manifest.index_N, lambda index: self.decode(index, reading)[0],
+            manifest.index_N, lambda index: self.decode(index, reading)[0],
             self.workers, size_N2, reading.layout, checksum_N,
         )  # fmt: skip
 

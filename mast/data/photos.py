@@ -68,7 +68,7 @@ def open_photos(
 
     def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> Pixels:
         workers = config.workers or cores()
-        return decoded_on_demand(source, index_N, decode, workers, sides_N2, known.layout)
+        return decoded_on_demand(index_N, decode, workers, sides_N2, known.layout)
 
     @functools.cache
     def views(side: int) -> Pixels:

@@ -40,15 +40,9 @@ _log = logging.getLogger("mast")
 @final
 @dataclass(frozen=True)
 class TilingConfig:
-    """What of each file is an image.
+    """What of each file is an image; attributes as those of `DataConfig`, and `groups`.
 
     Attributes:
-        pages: The "first" page or frame of a file, or "all".
-        tile: Side in pixels of the tiles into which larger images are cut; they stay whole if None.
-        stride: From one tile to the next, in pixels; as `tile` if None.
-        max_pixels: The most that a file's image may have; Pillow's bound if None.
-        exclude: A text file with a line for each image that is left out, by its name in the set or
-            by the path of its file; that of a file stands for all its pieces.
         groups: What images of one patient, video or place have in common, which no split parts: a
             column of a list, a level of subfolders from 1, or a regular expression on the path
             whose one group it is. By itself it is the file.

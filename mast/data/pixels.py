@@ -14,7 +14,6 @@ from mast.core.errors import UserError
 from mast.core.reading import RGB, Layout
 from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
-from mast.data.source import Source
 
 _T = TypeVar("_T")
 
@@ -98,7 +97,6 @@ class Pixels:
 
 
 def decoded_on_demand(
-    source: Source,
     source_index_N: np.ndarray,
     decode: Callable[[int], np.ndarray],
     workers: int,
@@ -109,8 +107,7 @@ def decoded_on_demand(
     """Images that are decoded whenever they are read.
 
     Args:
-        source: Where they come from.
-        source_index_N: Their indices there; all were whole when the set was opened.
+        source_index_N: Their indices in a source; all were whole when the set was opened.
         decode: From such an index to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
         workers: Number of threads.
         size_N2: Height and width of each when the set was opened.
@@ -119,19 +116,13 @@ def decoded_on_demand(
     """
 
     def images(index_B: np.ndarray) -> Iterator[np.ndarray]:
-        indices, sizes = source_index_N[index_B].tolist(), size_N2[index_B].tolist()
-        outcomes = decode_in_order(decode, indices, workers)
-        for index, size, outcome in zip(indices, sizes, outcomes, strict=True):
-            reason = "it has another size"
+        for outcome in decode_in_order(decode, source_index_N[index_B].tolist(), workers):
             if isinstance(outcome, BrokenImageError):
-                reason = outcome.reason
-            elif [*outcome.shape[-3:-1]] == size:
-                yield outcome
-                continue
-            raise UserError(
-                f"{source.called(index)}: {reason}. It was whole when the set was opened: "
-                "restore it, or start again to have the folder read again."
-            )
+                raise UserError(
+                    f"{outcome.name}: {outcome.reason}. It was whole when the set was opened: "
+                    "restore it, or start again to have the folder read again."
+                )
+            yield outcome
 
     return Pixels(images, size_N2, layout, checksum_N, on_demand=True)
 
