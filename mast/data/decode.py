@@ -109,6 +109,7 @@ def open_image(
                 return read_tiff(content, page, max_pixels)
             if not begin.startswith(b"\x89PNG"):
                 raise
+            content.seek(0)
             image = _opened(BytesIO(needed_chunks(content.read())), begin)
         with ExitStack() as undone:
             undone.callback(image.close)

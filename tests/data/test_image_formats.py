@@ -522,3 +522,5 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
 def test_what_images_do_have_is_read(tmp_path, content):
     (tmp_path / "a.jpg").write_bytes(content)
     assert read_folder(tmp_path).canvas(0, 8)[0].min() >= 250
+    with open_image(io.BytesIO(content)) as image:  # as of a shard
+        assert to_canvas(image, 8)[0].min() >= 250

@@ -101,7 +101,7 @@ FACTS = dict(
 def test_damage_anywhere_is_noticed_and_mended(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for at in range(25):
+    for at in range(15):
         store = ImageStore(tmp_path / f"{at}")
         store.digests([Path(__file__)])
         store.add_facts(FACTS)
