@@ -20,9 +20,10 @@ import math
 import os
 import random
 import re
+import shutil
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ import torch
 from mast.core.checkpoint import replacing
 from mast.core.display import doing, track
 from mast.core.errors import UserError
-from mast.core.files import locked
+from mast.core.files import in_gb, locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data.decode import BrokenImageError
@@ -277,10 +278,10 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
-def _build(request: Request) -> Manifest:
+def _build(request: Request, stored: bool = False) -> Manifest:
     """Decodes every image once and writes images and manifest, the manifest last.
 
-    Raises as soon as too many are broken. Images beyond the limit are decoded, and none is stored.
+    Raises as soon as too many are broken. Images are stored if they may be within the limit.
     """
     source, path, reading, written = request.source, request.manifest, request.find(), 0
     if path.exists():
@@ -296,8 +297,14 @@ def _build(request: Request) -> Manifest:
     outcomes = decode_in_order(decode, range(len(source)), request.workers)
     title = f"test views of {source.name}" if request.view else f"reading {source.name}"
     images = path.with_suffix(".u8")
+    needed = expected_bytes(source, request.view or request.side, reading.layout)
+    free = shutil.disk_usage(request.folder).free
+    if free < needed <= request.limit:
+        raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
+    stored = stored or needed <= 2 * request.limit
+    place = replacing(images) if stored else nullcontext(os.devnull)
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
-    with replacing(images) as unfinished, unfinished.open("wb") as file:
+    with place as unfinished, open(unfinished, "wb") as file:
         for index, outcome in enumerate(track(outcomes, title, len(source), "images")):
             if isinstance(outcome, BrokenImageError):
                 skipped[source.identifier(index)] = outcome.reason
@@ -308,9 +315,6 @@ def _build(request: Request) -> Manifest:
             written += len(pixels)
             if written <= request.limit:
                 file.write(pixels)
-            elif file.tell():
-                file.seek(0)
-                file.truncate()
             content.update(pixels)
             checksums.append(crc32(pixels))
             whole.append(index)
@@ -325,7 +329,9 @@ def _build(request: Request) -> Manifest:
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[index_N].tobytes())
     if written > request.limit:
-        images.unlink()
+        images.unlink(missing_ok=True)
+    elif not stored:  # the estimate was too high
+        return _build(request, stored=True)
     manifest = Manifest(
         request.key, content.hexdigest(), index_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), skipped, sorted(source.stacks), reading,

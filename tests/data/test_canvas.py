@@ -204,6 +204,11 @@ def test_a_build_that_ends_early_leaves_nothing(config, monkeypatch, error, rais
         with pytest.raises(raised, match=message):
             open_canvas(config, 32)
     assert not [path for path in config.cache.iterdir() if path.suffix != ".lock"]
+    with monkeypatch.context() as patch:
+        usage = shutil.disk_usage("/")._replace(free=10)
+        patch.setattr(shutil, "disk_usage", lambda path: usage)
+        with pytest.raises(UserError, match="0 kB are free"):
+            open_canvas(config, 32)
     assert len(open_canvas(config, 32)) == 12
     config.cache = config.cache / "file" / "cache"
     config.cache.parent.write_text("")
@@ -339,7 +344,7 @@ def test_what_a_set_takes_is_known_from_some_of_its_images(config, photos):
     assert cache_module.expected_bytes(open_source(config.spec), 88) == taken - 3 * 20 * 40
 
 
-def test_a_set_over_the_limit_is_not_stored(photos, tmp_path):
+def test_a_set_over_the_limit_is_not_stored(photos, tmp_path, monkeypatch):
     config = DataConfig(str(photos), cache=tmp_path / "cache", cache_limit_gb=30e-6)
     canvases = open_canvas(config, 64)
     assert canvases.pixels.on_demand
@@ -349,6 +354,9 @@ def test_a_set_over_the_limit_is_not_stored(photos, tmp_path):
     assert not open_canvas(config, 64).pixels.on_demand
     (file,) = files(config, "u8")
     assert file.stat().st_size == 36_720
+    file.unlink()
+    monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: 1e9)  # far too much
+    assert not open_canvas(config, 64).pixels.on_demand
 
 
 def test_wrong_values_are_refused():
