@@ -425,15 +425,6 @@ def in_png(*chunks, after=False):
     return whole[:at] + b"".join(chunks) + whole[at:]
 
 
-def in_jpeg(*parts):
-    whole = encoded("JPEG")
-    return whole[:2] + b"".join(parts) + whole[2:]
-
-
-def segment(number, content):
-    return struct.pack(">BBH", 0xFF, number, len(content) + 2) + content
-
-
 def encoded(kind, values=None, **options):
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 255, np.uint8) if values is None else values).save(
@@ -502,9 +493,6 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
 @pytest.mark.parametrize(
     "content",
     [
-        in_jpeg(*[segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0" + bytes(60_000))] * 200),
-        in_jpeg(b"\xff" * 4096, segment(0xFE, b"padded")),
-        in_png(*[chunk(b"tEXt", b"key\0value")] * 200),
         *(
             in_png(each, after=after)
             for after in (False, True)

@@ -139,13 +139,6 @@ def test_a_row_is_all_that_a_scheme_needs(monkeypatch):
         open_source("nowhere")
 
 
-def test_a_name_that_is_none_names_every_form(tmp_path):
-    with pytest.raises(UserError, match="Data are named by") as caught:
-        open_source(tmp_path / "lmdb:photos")
-    for scheme in SOURCES.values():
-        assert ", ".join(scheme.examples) in str(caught.value)
-
-
 def test_a_folder_may_be_called_as_a_scheme_is(tmp_path, write_images, monkeypatch):
     write_images(tmp_path / "coco", 2)
     monkeypatch.chdir(tmp_path)
