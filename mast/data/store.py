@@ -28,17 +28,6 @@ WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
 _PAGE = 32_768  # bytes of a page, into which most rows of features fit
 _log = logging.getLogger("mast")
-_TABLES = """
-create table if not exists files
-    (path blob primary key, state text, digest blob) without rowid;
-create table if not exists images
-    (key blob primary key, height int, width int, aspect real, full_height int, full_width int,
-    file_bytes int, taken text, sharpness real, border real, pixels blob, hashes blob,
-    stack int, checksum int) without rowid;
-create table if not exists encoders (name text primary key, about text) without rowid;
-create table if not exists features
-    (encoder text, key blob, row blob, checksum int, primary key (encoder, key));
-"""
 # Files that this process could not read, or write (True), and files that it made anew.
 _failed, _anew = set[tuple[Path, bool]](), set[Path]()
 # Codes of SQLite for errors in the content of a file.
@@ -63,6 +52,15 @@ class Facts(NamedTuple):
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages
+
+
+_TABLES = f"""
+create table if not exists files (path blob primary key, state, digest) without rowid;
+create table if not exists images
+    (key blob primary key, {", ".join(Facts._fields)}, checksum) without rowid;
+create table if not exists encoders (name primary key, about) without rowid;
+create table if not exists features (encoder, key blob, row, checksum, primary key (encoder, key));
+"""
 
 
 class Kept(NamedTuple):
