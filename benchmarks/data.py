@@ -28,8 +28,9 @@ from torchvision.datasets import ImageFolder
 
 from mast import ViewMaker
 from mast.augment import PRESETS, Pipeline, Views
-from mast.data import CanvasSet, DataConfig, Loader, open_canvas
+from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.generated import Factors
+from mast.data.loader import Loader
 from mast.models.encoders import IMAGENET
 
 

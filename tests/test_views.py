@@ -18,7 +18,8 @@ from torchvision.transforms.functional import normalize
 import mast
 from mast.augment import Preset, draw_views
 from mast.core.errors import UserError
-from mast.data import Loader, open_canvas
+from mast.data import open_canvas
+from mast.data.loader import Loader
 from mast.views import Canvas
 
 SIZE = 32

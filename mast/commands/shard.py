@@ -205,7 +205,7 @@ class _Writer:
     def cut(self, file: Path, workers: int) -> None:
         """Encode all tiles in the order of the source, which decodes each of its files once."""
         from mast.data import BrokenImageError
-        from mast.data.cache import decode_in_order
+        from mast.data.pixels import decode_in_order
 
         count = len(self.source)
         with closing(sqlite3.connect(file, isolation_level=None)) as tiles:

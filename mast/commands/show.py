@@ -11,7 +11,6 @@ from rich.text import Text
 
 from mast.commands.common import command
 from mast.commands.options import with_texts
-from mast.core.display import say
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
@@ -117,7 +116,7 @@ def show_cache(
 
     Args:
         cache: Cache folder; by default the one that all commands use.
-        verify: Read all canvases and image files again, and count those that changed.
+        verify: Read all canvases again, and count those that changed.
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
     """
@@ -133,8 +132,6 @@ def show_cache(
         store.forget(None if forget == "all" else chosen)
         for name in ("lists", "measured") if forget == "all" else ():
             shutil.rmtree(folder / name, ignore_errors=True)
-    if verify and (changed := store.recheck()):
-        say(f"{counted(changed, 'file')} changed and kept size and time: encoded again when used")
     table = TextTable(title=f"kept in {folder}")
     table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):

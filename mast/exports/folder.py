@@ -15,7 +15,7 @@ from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import read_json
 from mast.core.table import ShownText
-from mast.data import Factors
+from mast.data.generated import Factors
 from mast.encoders.extract import open_images
 from mast.exports.format import Format, resized
 from mast.exports.original import OUTPUTS, Kind, Original

@@ -26,7 +26,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.reading import Reading, read_reading
 from mast.core.run import RunFolder
-from mast.data import Batch, Loader, open_loader
+from mast.data.loader import Batch, Loader, open_loader
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
 from mast.models import save_encoder, synchronise_batchnorm

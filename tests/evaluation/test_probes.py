@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import Linear
@@ -115,7 +115,7 @@ def skies(count: int, seed: int) -> CanvasSet:
     images = np.linspace(220, 30, 16)[:, None, None] + 20 * draw.standard_normal((count, 16, 16, 3))
     return CanvasSet(
         name=f"skies@{seed}",
-        pixels=InMemory.of(images.clip(0, 255).astype(np.uint8)),
+        pixels=Pixels.of(images.clip(0, 255).astype(np.uint8)),
         aspect_N=np.ones(count, np.float32),
         targets={},
         classes={},

@@ -14,7 +14,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import BOOTSTRAP, OF_FILES
 from mast.evaluation.labelled_sets import EvaluationData
@@ -49,7 +49,7 @@ def with_tiles(test: CanvasSet, others: CanvasSet) -> CanvasSet:
     count = len(test) + len(others)
     return replace(
         test,
-        pixels=InMemory.of(np.concatenate([stacked(test), stacked(others)])),
+        pixels=Pixels.of(np.concatenate([stacked(test), stacked(others)])),
         aspect_N=np.concatenate([test.aspect_N, others.aspect_N]),
         identifiers=tuple(f"{at // 2}.png@x{at % 2}y0" for at in range(count)),
         **labels,

@@ -20,7 +20,7 @@ from mast.core.errors import UserError
 from mast.core.seeds import stream
 from mast.core.stopping import Interrupted
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols import FineTune
@@ -202,7 +202,7 @@ def pool() -> tuple[CanvasSet, CanvasSet]:
     """Two sets, the second with canvases of twice the side."""
     small, large = tiny_set(7, seed=0), tiny_set(6, seed=1)
     doubled = stacked(large).repeat(2, axis=1).repeat(2, axis=2)
-    return small, replace(large, pixels=InMemory.of(doubled))
+    return small, replace(large, pixels=Pixels.of(doubled))
 
 
 def batches(pool: tuple[CanvasSet, ...], where: Any, **settings: Any) -> list[LabelledBatch]:

@@ -13,8 +13,8 @@ from tiny_evaluation import QUICK, Colors, tiny_set
 from torch import Tensor
 
 from mast.data import CanvasSet, open_photos
-from mast.data.cache import InMemory
 from mast.data.hashes import perceptual_hashes
+from mast.data.pixels import Pixels
 from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.overlap import count_copies
@@ -27,7 +27,7 @@ def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
     """A set whose first images are those of another."""
     images = stacked(canvases)
     images[:count] = stacked(others)[:count]
-    return replace(canvases, pixels=InMemory.of(images))
+    return replace(canvases, pixels=Pixels.of(images))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_copies_are_counted_by_their_pixels(
     assert count_copies(replace(overlapping, test=thrice)) == {"train": 4, "val": 4}
     assert count_copies(replace(data, val=data.test)) == {"train": 0, "val": 24}
     same = property(lambda self: np.zeros(len(self.size_N2), np.uint32))
-    monkeypatch.setattr(InMemory, "checksum_N", same)  # all in common, and no copies
+    monkeypatch.setattr(Pixels, "checksum_N", same)  # all in common, and no copies
     assert count_copies(data) == {"train": 0, "val": 0}
 
 
