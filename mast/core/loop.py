@@ -22,7 +22,6 @@ from mast.core.errors import DivergedError, UserError
 from mast.core.optim import load_state, set_learning_rate
 from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
-from mast.core.threads import UnwantedError, waits_until
 from mast.core.transfer import numbers
 
 if TYPE_CHECKING:
@@ -248,16 +247,15 @@ class Training:
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
         """The next batch. A signal may end the wait for it; steps since `begun` are then saved."""
+        if not may_end:
+            return next(parts)
         try:
-            with waits_until(lambda: may_end and self.stop.number is not None):
+            with self.stop.at_once():
                 return next(parts)
-        except UnwantedError:
-            assert self.stop.number is not None
-            if not may_end:
-                raise Interrupted(self.stop.number, "stopped; what was saved is kept") from None
+        except Interrupted as stopped:
             if self.checkpoint is not None and self.step > begun:
                 self.save()
-            raise self._interrupted(self.stop.number) from None
+            raise self._interrupted(stopped.number) from None
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""

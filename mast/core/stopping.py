@@ -25,12 +25,13 @@ class Interrupted(KeyboardInterrupt):
     """A signal ended the work; the message says what of it is kept.
 
     Attributes:
+        number: Of the signal.
         code: The exit code of a process that ends by it: 128 and the signal's number.
     """
 
     def __init__(self, number: int, what: str) -> None:
         super().__init__(f"{signal.Signals(number).name}: {what}")
-        self.code = 128 + number
+        self.number, self.code = number, 128 + number
 
 
 received: list[Interrupted] = []  # by the command line; libraries may have made it another error
@@ -63,6 +64,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self._waiting = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -86,6 +88,17 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Raise `Interrupted` in the block where a signal asks to stop, or has asked."""
+        self._waiting = True
+        try:
+            if self.number is not None:
+                raise Interrupted(self.number, "stopped")
+            yield
+        finally:
+            self._waiting = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             raise Interrupted(number, "stopped at once; what was saved before is kept")
@@ -94,6 +107,8 @@ class StopRequest:
         if is_first_here():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
                 os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
+        if self._waiting:
+            raise Interrupted(number, "stopped")
 
 
 def _handle(handler: Callable[[int, FrameType | None], Any]) -> dict[int, Any]:
