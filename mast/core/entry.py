@@ -55,20 +55,18 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def isolated(*args: P.args, **kwargs: P.kwargs) -> T:
-            here.inside = True
-            try:
-                with restore_torch_state(draws) if sys.modules.get("torch") else nullcontext():
-                    return function(*args, **kwargs)
-            finally:
-                here.inside = False
-
-        outside = checked(isolated)
+        outside = checked(function)
 
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            return (function if here.inside else outside)(*args, **kwargs)
+            if here.inside:
+                return function(*args, **kwargs)
+            here.inside = True
+            try:
+                with restore_torch_state(draws) if "torch" in sys.modules else nullcontext():
+                    return outside(*args, **kwargs)
+            finally:
+                here.inside = False
 
         return called
 
