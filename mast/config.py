@@ -1,7 +1,7 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import yaml
 from mast.augment import OPERATORS, PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.arguments import check_fields
+from mast.core.checkpoint import saved
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text, short_name
 from mast.core.kinds import Device, Precision
@@ -250,40 +251,42 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run; of a complete one it must be that of its embedding.
+    """The configuration of a run, which must be that with which it was trained.
 
     Its images may lie elsewhere by now.
     """
     config = read(folder.config)
-    now = {name: value for name, value in deciding(config).items() if name != "data.spec"}
-    refuse_changes(folder, trained_with(folder), folder.embedding, now)
+    refuse_changes(folder, config, {"data.spec"})
     return config
 
 
-def trained_with(folder: RunFolder) -> dict[str, Any]:
-    """What decided a complete run, as `deciding` has it; empty where its embedding is silent."""
-    try:
-        return dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
-
-
 def refuse_changes(
-    folder: RunFolder, before: Mapping[str, Any], file: Path, now: Mapping[str, Any]
+    folder: RunFolder, config: PretrainConfig, but: Collection[str] = frozenset()
 ) -> None:
     """Refuse to go on with a run of which something changed that decides what it computes.
 
+    A field that its files do not have, as those of another version, is not compared, but for the
+    options of an encoder.
+
     Args:
         folder: The run.
-        before: What is known of it, as `deciding` has it, nothing or by another version: a field
-            that is missing here or there is not compared, but for the options of an encoder.
-        file: From which that is known.
-        now: As `deciding` has it.
+        config: Its configuration by now.
+        but: Fields that may have changed.
     """
+    file = folder.embedding if folder.encoder.is_file() else folder.last
+    if file == folder.embedding:
+        try:
+            before = dict(read_metadata(read_header(file) or {}).get("config", {}))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{file} is damaged in its header: {RETRAIN}") from error
+    else:
+        kept = saved(file).get("kept")  # not verified yet
+        before = kept.get("config", {}) if isinstance(kept, dict) else {}
+    now = deciding(config)
     names = before.keys() & now.keys()
     if before:
         names |= {name for name in before.keys() | now.keys() if name.startswith(_OPTIONS)}
-    for name in sorted(names):
+    for name in sorted(names - set(but)):
         if before.get(name) != now.get(name):
             raise UserError(
                 f"{folder.path} has {name}={now.get(name)!r}, and {file.name} was trained with "

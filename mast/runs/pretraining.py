@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
-from mast.config import (
-    PretrainConfig,
-    build_method,
-    deciding,
-    record,
-    refuse_changes,
-    trained_with,
-)
+from mast.config import PretrainConfig, build_method, deciding, record, refuse_changes
 from mast.core.checkpoint import saved
 from mast.core.compute import Compute
 from mast.core.display import doing, say
@@ -161,20 +154,15 @@ def _open_folder(
     config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, method: Method
 ) -> dict[str, Any] | None:
     """Open the folder of a run, with weights for a new one; a description of these."""
-    started_from, checkpoint = None, saved(run.last)
-    if not run.encoder.is_file() and not checkpoint:
+    started_from = None
+    if not run.encoder.is_file() and not saved(run.last):
         started_from = start(method, config)
         described = (started_from or {}).get("reading")
         ends = read_reading(described).ends if described is not None else feed.reading.ends
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
-    if run.encoder.is_file():
-        refuse_changes(run, trained_with(run), run.embedding, deciding(config))
-    else:
-        kept = checkpoint.get("kept")  # not verified yet
-        before = kept.get("config", {}) if isinstance(kept, dict) else {}
-        refuse_changes(run, before, run.last, deciding(config))
+    refuse_changes(run, config)
     if fabric.is_global_zero and not run.encoder.is_file():
         run.open(record(config))
     return started_from
