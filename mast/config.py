@@ -19,7 +19,7 @@ from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
 from mast.core.optim import OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.core.tensors import read_header, read_metadata
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
@@ -198,7 +198,7 @@ def build_method(config: PretrainConfig) -> Method:
         config: Encoder, method, views and seed are used.
     """
     config.check_trainable()
-    with drawing(), bounded_weights():
+    with forked(), bounded_weights():
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method

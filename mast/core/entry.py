@@ -40,10 +40,9 @@ def restore_torch_state(draws: bool = False) -> Iterator[None]:
             if torch.is_autocast_enabled(kind):
                 before.enter_context(torch.autocast(kind, enabled=False))
         if draws:
-            from mast.core.seeds import isolated_rng
-
+            gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             before.callback(torch.set_num_threads, torch.get_num_threads())
-            before.enter_context(isolated_rng())
+            before.enter_context(torch.random.fork_rng(gpus))
         yield
 
 

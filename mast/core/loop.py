@@ -20,7 +20,6 @@ from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.collectives import rank
 from mast.core.errors import DivergedError, UserError
 from mast.core.optim import load_state, set_learning_rate
-from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
 
@@ -112,8 +111,7 @@ class Training:
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
         if not found:
-            with own_generator:
-                torch.manual_seed(seed)
+            torch.manual_seed(seed)
         for file in found:
             try:
                 self._load(file)
@@ -132,8 +130,7 @@ class Training:
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
             self.module.load_state_dict(state["module"])
             load_state(self.optimizer, state["optimizer"])
-            with own_generator:
-                torch.set_rng_state(state["rng"])
+            torch.set_rng_state(state["rng"])
             for gpu, generator in enumerate(state["rng_cuda"][: torch.cuda.device_count()]):
                 torch.cuda.set_rng_state(generator, gpu)
             self.step, self.extra = state["step"], self.extra | state["kept"]
