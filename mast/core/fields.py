@@ -19,22 +19,6 @@ from mast.core.errors import UserError, unknown
 Kind = TypeVar("Kind")
 
 
-def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
-    """A dataclass from values by field name; the other fields have their defaults.
-
-    `noun` is what its fields are called in an error, such as "setting of knn".
-    """
-    hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in known:
-            raise unknown(noun, name, known)
-    try:
-        return kind(**{name: convert(value, hints[name], name) for name, value in values.items()})
-    except UserError as error:
-        raise UserError(f"{noun}: {error}") from error
-
-
 def change(
     instance: Kind,
     values: Mapping[str, Any],

@@ -16,7 +16,7 @@ from paper.protocols.detection.data import ObjectData
     ("name", "changes", "message"),
     [
         ("linaer", {}, r"unknown protocol 'linaer'\. Did you mean 'linear'"),
-        ("knn", {"temprature": 1}, "unknown setting of knn 'temprature'"),
+        ("knn", {"temprature": 1}, "knn: unknown setting 'temprature'"),
         ("semi", {"shares": 0.1}, "expected shares to be a list, each a number, got 0.1"),
         ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
         ("semi", {"shares": (0.1, 0.1)}, "two shares of semi are equal"),
@@ -24,11 +24,11 @@ from paper.protocols.detection.data import ObjectData
         ("linear", {"penalties": [0.0]}, "penalties must be above 0"),
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
         ("retained", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
-        ("finetune", {"recipe": "a4"}, "setting of finetune: .*recipe"),
-        ("finetune", {"changes": {"loss": "hinge"}}, "recipe sgd: unknown value of loss"),
+        ("finetune", {"recipe": "a4"}, "finetune: .*recipe"),
+        ("finetune", {"changes": {"loss": "hinge"}}, "finetune: unknown value of loss"),
         ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),
         ("finetune", {"changes": {"views": "mast6"}}, "unknown views of a recipe 'mast6'"),
-        ("detection", {"architecture": "c5"}, "setting of detection: .*architecture"),
+        ("detection", {"architecture": "c5"}, "detection: .*architecture"),
     ],
 )
 def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message: str) -> None:
