@@ -138,11 +138,6 @@ class PretrainConfig:
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
-        if self.cuda_graphs and self.accumulate > 1:
-            raise UserError(
-                f"cuda_graphs needs batches computed whole: accumulate must be 1, got "
-                f"{self.accumulate}"
-            )
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(

@@ -223,8 +223,7 @@ def test_changed_images_are_refused(
         ({"operators": []}, "operators is empty"),
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
-        ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs needs batches computed whole"),
-        ({"cuda_graphs": True}, "cuda_graphs is for a GPU, and this run is on cpu"),
+        ({"cuda_graphs": True, "accumulate": 2}, "accumulate 1, got cpu, 1 and 2"),
     ],
 )
 def test_what_cannot_run_is_refused(
