@@ -62,7 +62,7 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 return function(*args, **kwargs)
             here.inside = True
             try:
-                with restore_torch_state(draws) if "torch" in sys.modules else nullcontext():
+                with restore_torch_state(draws) if sys.modules.get("torch") else nullcontext():
                     return outside(*args, **kwargs)
             finally:
                 here.inside = False

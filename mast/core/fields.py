@@ -107,16 +107,10 @@ def convert(value: Any, hint: Any, name: str) -> Any:
             inner = (inner[0],) * len(read)
         if len(inner) == len(read):
             return tuple(convert(each, of, name) for each, of in zip(read, inner, strict=True))
-    try:
-        read = argument(read, hint, name)
-    except UserError as error:
-        if choices(hint) and isinstance(value, str):
-            raise
-        raise UserError(f"expected {name} to be {in_words(hint)}, got {value!r}") from error
+    read = argument(read, hint, name)
     if isinstance(read, str) and Path in kinds and str not in kinds:
         return Path(read)
-    is_whole = isinstance(read, int) and not isinstance(read, bool)
-    return float(read) if is_whole and float in kinds and int not in kinds else read
+    return float(read) if type(read) is int and float in kinds and int not in kinds else read
 
 
 def _read(text: str) -> Any:
