@@ -1,6 +1,5 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -212,10 +211,7 @@ def build_method(config: PretrainConfig) -> Method:
 
 def record(config: PretrainConfig) -> dict[str, Any]:
     """A configuration as YAML has it, whole, so that a run stays what it was."""
-    values = plain(config)
-    at = list(values).index("objective")
-    items = list(values.items())
-    return dict([*items[:at], ("method", config.method), *items[at:]])
+    return {"method": config.method, **plain(config)}
 
 
 def deciding(config: PretrainConfig) -> dict[str, Any]:
@@ -234,13 +230,10 @@ def read(path: str | Path) -> PretrainConfig:
         path: The file.
     """
     values = load_yaml(path)
-    if (name := str(values.get("method"))) not in METHODS:
-        raise UserError(
-            f"{path} has the method {name}, which is not registered: expected one of "
-            f"{', '.join(METHODS)}, or a method of your own in `mast.methods.METHODS`"
-        )
     try:
-        return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
+        if (method := str(values.get("method"))) not in METHODS:
+            raise unknown("method", method, METHODS)
+        return change(PretrainConfig(objective=METHODS[method].config()), values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
@@ -269,14 +262,13 @@ def refuse_changes(
         but: Fields that may have changed.
     """
     file = folder.embedding if folder.encoder.is_file() else folder.last
-    if file == folder.embedding:
-        try:
+    try:
+        if file == folder.last:  # not verified yet
+            before = dict(saved(file).get("kept", {}).get("config", {}))
+        else:
             before = dict(read_metadata(read_header(file) or {}).get("config", {}))
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{file} is damaged in its header: {RETRAIN}") from error
-    else:
-        kept = saved(file).get("kept")  # not verified yet
-        before = kept.get("config", {}) if isinstance(kept, dict) else {}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged in its header: {RETRAIN}") from error
     now = deciding(config)
     names = before.keys() & now.keys()
     if before:
@@ -291,20 +283,14 @@ def refuse_changes(
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The fields of a configuration file."""
-    path = Path(path)
-    if not os.path.exists(path):
-        raise UserError(f"no configuration file {path}")
-    text = read_text(path)
+    text = read_text(Path(path))
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
         values = yaml.safe_load(text)
-    except UserError:
-        raise
-    except (yaml.YAMLError, ValueError) as error:
+        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise UserError(f"{path} is nested too deeply to be a configuration") from error
+    if aliased:
+        raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
     return values
